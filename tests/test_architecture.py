@@ -96,7 +96,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learning_rate_finder": {"terminal", "insight", "training", "run_config", "workflow"},
     "sklearn": {"answers", "data", "run", "model", "interactive"},
     "check": {"terminal", "data", "training", "tasks", "run_config", "evaluation", "workflow"},
-    "lab": {"layers", "cells"},
+    "lab": {"layers", "cells", "insight"},
     "examples": set(),
     "demos": {
         *("config", "metrics", "terminal", "data", "decoding", "tasks", "insight", "run_config", "evaluation"),

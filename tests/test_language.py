@@ -90,7 +90,7 @@ COMMON_WORDS = """
     greedy, sample, stream, unknown, unk
     quick, quiet, version, schema
     load, write, draw, print, trace, capture, captured, from, to, torch
-    map, curves, explanation, insight, testing, sklearn
+    map, plot, plots, curves, explanation, insight, testing, sklearn
 """
 """Words of names that the glossary need not explain."""
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +22,14 @@ def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
     (tmp_path / "waves.csv").write_text("level,other\n" + "".join(f"{value:.6f},{-value:.6f}\n" for value in steps))
     drawn: list[tuple[np.ndarray, ...]] = []
 
-    def draw(*arrays: np.ndarray, names: list[str]) -> None:
+    def draw(*arrays: np.ndarray, names: list[str], **options: Any) -> None:
         drawn.append(arrays[:3])
         assert names == ["level"]
+        assert options["baseline_name"] == "baseline: last value"
+        assert options["title"].startswith("run: forecasts of ")
+        low, high = options["interval"]
+        assert low.shape == high.shape == arrays[1].shape
+        assert (low < high).all()
 
     monkeypatch.setattr("seqloom.tasks.forecast.draw_forecast", draw)
     config = Config.build(
@@ -43,11 +49,12 @@ def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
     run = train(config, output=tmp_path / "run")
     assert (run.path / "results.png").stat().st_size > 1000
     ((observed, forecast, baseline),) = drawn
-    assert observed.shape == forecast.shape == baseline.shape
+    assert forecast.shape == baseline.shape
+    assert len(observed) > len(forecast)  # the history comes before
     # The plot ends where the data end, and the baseline is the value before the forecast.
     horizon, end = (2, len(steps)) if output == "last" else (1, len(steps) - 1)
     np.testing.assert_allclose(observed[:, 0], steps[end - len(observed) : end], atol=1e-5)
-    before = steps[end - len(observed) - 1 : end - 1][::horizon].repeat(horizon)
+    before = steps[end - len(forecast) - 1 : end - 1][::horizon].repeat(horizon)
     np.testing.assert_allclose(baseline[:, 0], before, atol=1e-5)
 
 

@@ -268,3 +268,18 @@ def test_a_line_of_json_has_no_nan() -> None:
         terminal.json_line({"probability": math.nan, "all": [math.inf, 0.5]})
         == '{"probability": null, "all": [null, 0.5]}'
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "decimals", "expected"),
+    [
+        (1.0, 0, "100%"),
+        (0.9999, 0, ">99%"),
+        (0.9999, 1, ">99.9%"),
+        (0.999, 1, "99.9%"),
+        (0.0, 1, "0.0%"),
+        (1e-9, 2, "<0.01%"),
+    ],
+)
+def test_percentages_are_not_rounded_to_certainty(share: float, decimals: int, expected: str) -> None:
+    assert terminal.format_percent(share, decimals) == expected

@@ -11,6 +11,7 @@ import torch
 from seqloom import terminal
 from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.insight.gates import LabelledTrace
+from seqloom.insight.plotting import SUFFIXES, named_plots
 from seqloom.insight.report import report
 from seqloom.model import Model
 
@@ -23,22 +24,41 @@ def explain_all(
     beam: bool = False,
     heads: bool = False,
     gates: bool = False,
+    suffix: str = ".png",  # of the plots: .png, .svg or .pdf
     as_json: bool = False,
 ) -> None:
     """Print explanations and draw them into a folder; with several inputs, into a numbered subfolder for each."""
     examples = list(read_inputs(model, inputs))
     if not examples:
         raise ValueError("there is nothing to explain: no input was given")
+    if suffix not in SUFFIXES:
+        raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
+    with named_plots(model.name):
+        _explain_examples(model, examples, folder, beam=beam, heads=heads, gates=gates, suffix=suffix, as_json=as_json)
+
+
+def _explain_examples(
+    model: Model,
+    examples: Sequence[Any],
+    folder: Path,
+    *,
+    beam: bool,
+    heads: bool,
+    gates: bool,
+    suffix: str,
+    as_json: bool,
+) -> None:
     for number, example in enumerate([] if model.task.explained_together else examples, start=1):
         subfolder = folder / str(number) if len(examples) > 1 else folder
         explanation = explain(model, example, beam=beam, heads=heads)
         terminal.print_lines(*[""] * (number > 1 and not as_json))
-        report(explanation, subfolder, traces=traces(model, example) if gates else [], as_json=as_json)
+        traced = traces(model, example) if gates else []
+        report(explanation, subfolder, traces=traced, suffix=suffix, as_json=as_json)
     with torch.no_grad():
         together = model.task.explain_together(model.module, examples)
     if together is not None:
         terminal.print_lines(*[""] * (not model.task.explained_together and not as_json))
-        report(together, folder, as_json=as_json)
+        report(together, folder, suffix=suffix, as_json=as_json)
 
 
 def read_inputs(model: Model, inputs: Sequence[str]) -> Iterator[Any]:

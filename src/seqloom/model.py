@@ -50,8 +50,9 @@ class Model:
         *,
         baseline: Baseline | None = None,
         task: Task | None = None,  # that predicts; None: that of the configuration
+        name: str = "",  # of its run
     ) -> None:
-        self.config, self.baseline = config, baseline
+        self.config, self.baseline, self.name = config, baseline, name
         self.task = task or config.task
         self.module = module.eval()
 
@@ -220,13 +221,13 @@ def load(
     if problem := bad_weights(module):
         raise RunError(f"{run.path}: the weights are too large or not finite, so the model cannot be used ({problem})")
     if not ensemble:
-        return Model(config, module, baseline=load_baseline(run), task=task)
+        return Model(config, module, baseline=load_baseline(run), task=task, name=run.path.name)
     others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
-    return Model(config, together, baseline=load_baseline(run), task=task)
+    return Model(config, together, baseline=load_baseline(run), task=task, name=run.path.name)
 
 
 def _parameters(module: nn.Module) -> int:

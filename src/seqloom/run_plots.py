@@ -6,6 +6,7 @@ from typing import Any
 
 from seqloom.insight.confusion_plot import draw_confusion
 from seqloom.insight.learning_curves import draw_learning_curves
+from seqloom.insight.plotting import named_plots, titled
 from seqloom.model import Model
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config
@@ -34,15 +35,16 @@ def draw(
         return [prediction for batch in batches for prediction in batch]
 
     try:
-        path = run.path / "results.png"
-        draw_learning_curves(rows, path, metric=task.main_metric, higher_is_better=task.higher_is_better)
-        details = run.details() if dev else {}
-        if any("label" in row for row in details.get("confusions", [])[:1]):
-            title = f"{run.path.name}: confusion matrix"
-            scores = details.get("per_label", {})
-            draw_confusion(details["confusions"], scores, run.path / "confusion.png", title=title)
-        if dev and run.saved("best"):
-            task.draw_predictions(dev, run.path, predict=predict)
+        with named_plots(run.path.name):
+            path = run.path / "results.png"
+            draw_learning_curves(rows, path, metric=task.main_metric, higher_is_better=task.higher_is_better)
+            details = run.details() if dev else {}
+            if any("label" in row for row in details.get("confusions", [])[:1]):
+                scores = details.get("per_label", {})
+                title = titled("confusion matrix")
+                draw_confusion(details["confusions"], scores, run.path / "confusion.png", title=title)
+            if dev and run.saved("best"):
+                task.draw_predictions(dev, run.path, predict=predict)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise

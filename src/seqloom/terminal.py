@@ -79,6 +79,17 @@ def format_number(value: float, digits: int = 5) -> str:
     return f"{value:.0f}" if "e" in text and 1 <= abs(value) < 1e15 else text
 
 
+def format_percent(share: float, decimals: int = 0) -> str:
+    """A share as a percentage that is 0 % or 100 % only if the share is 0 or 1."""
+    text = f"{share:.{decimals}%}"
+    smallest = 10.0 ** -(decimals + 2)
+    if share < 1 and text == f"{1:.{decimals}%}":
+        return f">{1 - smallest:.{decimals}%}"
+    if share > 0 and text == f"{0:.{decimals}%}":
+        return f"<{smallest:.{decimals}%}"
+    return text
+
+
 def format_loss(loss: float) -> str:
     """A loss with four decimal places, or with a power of ten where these would say nothing."""
     return f"{loss:.4f}" if 1e-3 <= abs(loss) < 1e5 or loss == 0 else f"{loss:.3g}"

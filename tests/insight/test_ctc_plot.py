@@ -189,3 +189,33 @@ def test_plots(kind: str, tmp_path: Path) -> None:
 def test_an_empty_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the input has no frames"):
         draw_ctc(frames(""), np.zeros((0, 3)), prediction(frames("")), tmp_path / "s.png")
+
+
+def test_the_path_of_the_pen_has_the_colours_of_its_tokens(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    from seqloom.insight.ctc_plot import _draw_pen
+    from seqloom.insight.plotting import COLOURS
+
+    strokes = np.array([[1.0, 0.5, 0], [1, -0.5, 0], [1, 0, 1], [1, 0.5, 0], [1, 0.5, 0], [1, 0, 0]])
+    frames = FrameProbabilities(
+        transcript=["a", "b"],
+        tokens=["a", "b"],
+        probabilities=[[0.9, 0.1, 0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1, 0.9, 0.1]],
+        blank=[0.0] * 6,
+        most_probable=["a", "", "", "", "b", ""],
+        frame_length=1.0,
+        in_seconds=False,
+        reduction=1,
+        input_kind="strokes",
+    )
+    prediction = Transcription("ab", 0.0, 0.0, 0.0, ["a", "b"], [(0, 1), (4, 5)], [], [], [], "", None)
+    axes = Figure().add_subplot()
+    _draw_pen(axes, frames, strokes, prediction)
+    first, second = axes.lines
+    assert (first.get_color(), second.get_color()) == COLOURS[:2]
+    assert np.asarray(first.get_xdata()).tolist() == [1, 2, 3, 4]  # up to the first point of the next token
+    assert np.isnan(np.asarray(first.get_ydata(), dtype=float)[2])  # the pen is lifted
+    assert np.asarray(second.get_xdata()).tolist() == [4, 5, 6]
+    draw_ctc(frames, strokes, prediction, tmp_path / "pen.png", title="pen")
+    assert (tmp_path / "pen.png").stat().st_size > 5000

@@ -48,3 +48,28 @@ def test_mismatched_shapes_are_refused(tmp_path: Path) -> None:
         draw_forecast([1.0, 2.0], [1.0], [[1.0, 2.0]], tmp_path / "x.png")
     with pytest.raises(ValueError, match="names has 2 entries, expected 1"):
         draw_forecast([1.0, 2.0], [1.0], None, tmp_path / "x.png", ["a", "b"])
+
+
+def test_dates_interval_and_the_name_of_the_baseline(tmp_path: Path) -> None:
+    times = np.arange("2020-01", "2020-07", dtype="M8[M]")
+    observed, forecast = np.arange(6.0), np.array([4.5, 5.5])
+    figure = draw_forecast(
+        observed,
+        forecast,
+        np.array([3.0, 3.0]),
+        tmp_path / "forecast.pdf",
+        interval=(forecast - 1, forecast + 2),
+        times=times,
+        baseline_name="baseline: last value",
+        title="air: forecasts",
+    )
+    (axes,) = figure.axes
+    assert drawn(axes)["forecast"] == (times[-2:].tolist(), forecast.tolist())
+    assert "baseline: last value" in [text.get_text() for text in figure.legends[0].get_texts()]
+    (band,) = axes.collections
+    heights = np.asarray(band.get_paths()[0].vertices)[:, 1]
+    assert (heights.min(), heights.max()) == (3.5, 7.5)
+    assert figure.get_suptitle() == "air: forecasts"
+    assert (tmp_path / "forecast.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(ValueError, match="times has 2 entries, expected 6"):
+        draw_forecast(observed, forecast, None, tmp_path / "x.png", times=[1, 2])

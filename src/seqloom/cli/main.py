@@ -342,6 +342,7 @@ def explain(
     ] = False,
     heads: Annotated[bool, typer.Option("--heads", help="Plot every layer and head of the attention.")] = False,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
+    plots: Annotated[str, typer.Option(help="Format of the plots: png, svg or pdf.")] = "png",
     search: Search = "",
     lexicon: Lexicon = "",
     lm: LanguageModel = "",
@@ -353,7 +354,8 @@ def explain(
 
     with errors():
         model = _load(run, layer, search=search, lexicon=lexicon, lm=lm)
-        explain_all(model, source, output or run / "explain", beam=beam, heads=heads, gates=gates, as_json=as_json)
+        options = {"beam": beam, "heads": heads, "gates": gates, "as_json": as_json}
+        explain_all(model, source, output or run / "explain", suffix=f".{plots.lower().lstrip('.')}", **options)
 
 
 @app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from seqloom.data.readers.pixels import SUFFIXES as IMAGE_SUFFIXES
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.insight.attention_plot import SHADES, shade_levels
 from seqloom.insight.heatmap_text import BARS, wrap_columns
-from seqloom.insight.plotting import BLACK, FRAME, GREY, GRID, SLATE, escape_dollars, save_figure
+from seqloom.insight.plotting import BLACK, COLOURS, FRAME, GREY, GRID, SLATE, escape_dollars, save_figure
 from seqloom.insight.token_names import display_token, show_whitespace
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.models.transcription.transcriber import Transcriber
@@ -31,7 +32,6 @@ INPUT_ROWS = 8  # lines of text that show the input
 TICK = 10  # frames from one tick of the time axis to the next, in text
 FRAMES_PER_ROW = 250
 """Frames that are drawn side by side; longer inputs are wrapped."""
-COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#8e5aa8", "#e08a1e", "#178f9d", "#b5527f", "#6b7d1e", "#8a5a3c", "#3d4fa1")
 
 Matrix = NDArray[np.float64]
 
@@ -209,8 +209,13 @@ def draw_ctc(
     input_height = (width - 1.2) * inputs.shape[1] / (across * frames.reduction) if is_image else 1.5
     heights = [min(max(input_height, 0.5), 2.4), 2.3]
     title_height = 0.35 if title else 0.0
-    figure = Figure(figsize=(width, parts * (sum(heights) + 0.55) + title_height), layout="constrained")
-    panels = figure.subplots(2 * parts, 1, squeeze=False, height_ratios=heights * parts)[:, 0]
+    above = [_pen_panel_height(inputs, width)] if frames.input_kind == "strokes" and inputs.shape[1] > 2 else []
+    size = (width, parts * (sum(heights) + 0.55) + sum(above) + title_height)
+    figure = Figure(figsize=size, layout="constrained")
+    ratios = above + heights * parts
+    first_panel, *_ = panels = figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0].tolist()
+    if above:
+        _draw_pen(panels.pop(0), frames, inputs, prediction)
     for part in range(parts):
         first, last = part * across, min((part + 1) * across, length)
         upper, lower = panels[2 * part : 2 * part + 2]
@@ -226,7 +231,7 @@ def draw_ctc(
     panels[-1].set_xlabel("time (s)" if frames.in_seconds else "input frame", color=SLATE, fontsize=9)
     panels[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8, labelcolor=BLACK)
     if title:
-        panels[0].set_title(escape_dollars(title), loc="left", fontsize=10, fontweight="bold", color=BLACK)
+        first_panel.set_title(escape_dollars(title), loc="left", fontsize=10, fontweight="bold", color=BLACK)
     save_figure(figure, path)
 
 
@@ -238,6 +243,8 @@ def _draw_input(axes: "Axes", frames: FrameProbabilities, inputs: Matrix, part: 
     start = part.start * frames.frame_length
     end = start + len(values) * step
     axes.set_yticks([])
+    names = {"image": "image", "sound": "frequency", "strokes": "pen height", "numbers": "feature"}
+    axes.set_ylabel(names.get(frames.input_kind, "input"), color=SLATE, fontsize=9)
     if frames.input_kind == "strokes" or values.shape[1] == 1:
         times = start + (np.arange(len(values)) + 0.5) * step
         heights = inputs[:, 0] if values.shape[1] == 1 else _pen_height(inputs)
@@ -261,6 +268,29 @@ def _pen_height(strokes: Matrix) -> Matrix:  # (T, 3) → (T,)
     heights: Matrix = np.cumsum(strokes[:, 1])
     heights[strokes[:, 2] == 1] = np.nan
     return heights
+
+
+def _pen_panel_height(strokes: Matrix, width: float) -> float:
+    """Inches for the path of the pen, so that it keeps its proportions if it is neither very flat nor very high."""
+    x, y = np.cumsum(strokes[:, 0]), np.cumsum(strokes[:, 1])
+    return float(np.clip((width - 1.2) * np.ptp(y) / max(float(np.ptp(x)), 1e-9), 0.7, 2.4))
+
+
+def _draw_pen(axes: "Axes", frames: FrameProbabilities, strokes: Matrix, prediction: Any) -> None:
+    """The path of the pen on the page, each part in the colour of the token that was read there."""
+    x, y = np.cumsum(strokes[:, 0]), _pen_height(strokes)
+    times = (np.arange(len(strokes)) + 0.5) * frames.frame_length / frames.reduction
+    middles = [(start + end) / 2 for start, end in prediction.times]
+    owners = np.searchsorted([(left + right) / 2 for left, right in pairwise(middles)], times)
+    colours = dict(zip(frames.tokens, COLOURS * math.ceil(len(frames.tokens) / len(COLOURS)), strict=False))
+    for number, token in enumerate(frames.transcript or [""]):
+        rows = np.flatnonzero(owners == number)
+        part = slice(rows[0], rows[-1] + 2) if len(rows) else slice(0, 0)
+        axes.plot(x[part], y[part], color=colours.get(token, BLACK), linewidth=1.6, solid_capstyle="round")
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_ylabel("pen", color=SLATE, fontsize=9)
 
 
 def _draw_probabilities(axes: "Axes", frames: FrameProbabilities, first: int, last: int) -> None:

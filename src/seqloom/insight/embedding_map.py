@@ -1,5 +1,6 @@
 """Word vectors as points in a plane, with labels that do not overlap."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom import terminal
-from seqloom.insight.plotting import escape_dollars, save_figure
+from seqloom.insight.plotting import BLACK, BLUE, FRAME, apply_style, escape_dollars, save_figure, style_axes, titled
 
 RINGS, POSITIONS = 60, 16  # rings around each point on which its label may be placed, and positions on each ring
 
@@ -97,7 +98,7 @@ def _overlap(first: tuple[float, float, float, float], second: tuple[float, floa
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
-def draw_embedding_map(words: EmbeddingMap, path: str | Path) -> None:
+def draw_embedding_map(words: EmbeddingMap, path: str | Path, *, title: str = "word vectors") -> None:
     """Draw the words as labelled points."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -106,14 +107,21 @@ def draw_embedding_map(words: EmbeddingMap, path: str | Path) -> None:
     figure = Figure(figsize=(8, 6), layout="constrained")
     canvas: Any = FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.scatter(points[:, 0], points[:, 1], s=12, color="tab:blue", zorder=2)
+    style_axes(axes)
+    axes.scatter(points[:, 0], points[:, 1], s=28, color=BLUE, edgecolor="white", linewidth=0.6, zorder=3)
     axes.margins(0.15)
     axes.set_xlabel(f"principal component 1 ({words.explained_variance[0]:.0%} of the variance)")
     axes.set_ylabel(f"principal component 2 ({words.explained_variance[1]:.0%} of the variance)")
     labels = [
-        axes.annotate(escape_dollars(word), point, fontsize=9) for word, point in zip(words.words, points, strict=True)
+        axes.annotate(escape_dollars(word), point, fontsize=9.5, color=BLACK)
+        for word, point in zip(words.words, points, strict=True)
     ]
-    canvas.draw()
+    title = titled(title)
+    figure.suptitle(escape_dollars(title), x=0.01, ha="left", fontsize=11)  # for the layout; the style follows
+    apply_style(figure)  # other fonts have other sizes
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # reported when the plot is saved
+        canvas.draw()
     boxes = [label.get_window_extent() for label in labels]
     pixels = axes.transData.transform(points)
     corners = place_labels(pixels, np.array([[box.width, box.height] for box in boxes]).reshape(-1, 2))
@@ -124,8 +132,8 @@ def draw_embedding_map(words: EmbeddingMap, path: str | Path) -> None:
         middle = corner + np.array([box.width, box.height]) / 2
         if np.abs(middle - point).max() > box.width / 2 + 14:  # too far away to be clear without a line
             ends = to_data.transform(np.array([point, middle]))
-            axes.plot(ends[:, 0], ends[:, 1], color="0.8", linewidth=0.7, zorder=1)
-    save_figure(figure, path, dpi=120)
+            axes.plot(ends[:, 0], ends[:, 1], color=FRAME, linewidth=0.7, zorder=1)
+    save_figure(figure, path, title=title)
 
 
 def print_embedding_map(words: EmbeddingMap) -> None:

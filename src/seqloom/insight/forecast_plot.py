@@ -1,13 +1,13 @@
-"""A plot of forecasts beside what was observed."""
+"""A plot of forecasts beside what was observed, with their interval and a baseline."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from seqloom.insight.plotting import BLACK, RED, SAND, SLATE, panel_figure, save_figure
+from seqloom.insight.plotting import BLACK, RED, SAND, SLATE, escape_dollars, panel_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,37 +22,70 @@ def draw_forecast(
     baseline: ArrayLike | None,  # as the forecast
     path: str | Path,
     names: Sequence[str] = (),  # of the columns
+    *,
+    interval: tuple[ArrayLike, ArrayLike] | None = None,  # lower and upper bounds, as the forecast
+    times: ArrayLike | None = None,  # (history + T,), dates or numbers; None: steps, the first forecast is step 1
+    baseline_name: str = "baseline",
+    interval_name: str = "95 % interval",
+    title: str = "",
 ) -> "Figure":
-    """Draw the observed values, the forecast and the baseline: a panel for each column."""
+    """Draw the observed values, the forecast, its interval and the baseline: a panel for each column."""
     actual, predicted = _columns(observed), _columns(forecast)
     naive = None if baseline is None else _columns(baseline)
+    bounds = None if interval is None else (_columns(interval[0]), _columns(interval[1]))
     for name, values in (("forecast", predicted), ("baseline", predicted if naive is None else naive)):
         if values.shape[1] != actual.shape[1] or not 0 < len(values) <= len(actual):
             raise ValueError(f"{name} has shape {values.shape}, expected at most {actual.shape}, that of observed")
     if names and len(names) != actual.shape[1]:
         raise ValueError(f"names has {len(names)} entries, expected {actual.shape[1]}: one for each column")
+    steps: NDArray[Any] = np.arange(len(actual)) - (len(actual) - len(predicted)) + 1  # the first forecast is step 1
+    if times is not None:
+        steps = np.asarray(times)
+        if len(steps) != len(actual):
+            raise ValueError(f"times has {len(steps)} entries, expected {len(actual)}: one for each observation")
     count = min(actual.shape[1], MAX_PANELS)
     across = 1 if count <= 3 else 2
-    figure = panel_figure(count, width=9.6 if across == 1 else 6.4, height=2.6 if count > 1 else 3.8, across=across)
-    steps = np.arange(len(actual)) - (len(actual) - len(predicted)) + 1  # the first forecast is step 1
+    figure = panel_figure(count, width=9.6 if across == 1 else 6.4, height=2.6 if count > 1 else 4.2, across=across)
     for column, axes in enumerate(figure.axes):
+        recent = steps[-len(predicted) :]
+        if bounds is not None:
+            low, high = (bound[:, column] for bound in bounds)
+            axes.fill_between(recent, low, high, color=RED, alpha=0.15, linewidth=0, label=interval_name)
         axes.plot(steps, actual[:, column], color=BLACK, linewidth=1.3, label="observed")
         if naive is not None:
             axes.plot(
-                steps[-len(naive) :], naive[:, column], color=SAND, linewidth=1.3, linestyle="--", label="baseline"
+                steps[-len(naive) :], naive[:, column], color=SAND, linewidth=1.3, linestyle="--", label=baseline_name
             )
-        axes.plot(steps[-len(predicted) :], predicted[:, column], color=RED, linewidth=1.7, label="forecast")
+        axes.plot(recent, predicted[:, column], color=RED, linewidth=1.7, label="forecast")
         if len(predicted) < len(actual):
-            axes.axvspan(0.5, len(predicted) + 0.5, color=RED, alpha=0.06, linewidth=0)
-        axes.set_title(names[column] if names else f"column {column + 1}", loc="left", fontweight="bold", color=BLACK)
+            axes.axvspan(recent[0], recent[-1], color=SLATE, alpha=0.04, linewidth=0)
+        axes.set_title(
+            escape_dollars(names[column]) if names else f"column {column + 1}",
+            loc="left",
+            fontsize=10,
+            color=BLACK,
+        )
+        axes.set_ylabel("value")
         axes.margins(x=0.01)
+        if steps.dtype.kind == "M":
+            _date_axis(axes)
     for axes in figure.axes[-across:]:
-        axes.set_xlabel("time step", color=SLATE)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
-    save_figure(figure, path)
+        axes.set_xlabel("time step" if times is None else "time")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    save_figure(figure, path, title=title)
     return figure
 
 
-def _columns(values: ArrayLike) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _date_axis(axes: Any) -> None:
+    """Ticks at round dates, with the year or the day written once."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=4, maxticks=10)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+
+
+def _columns(values: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
     return array[:, None] if array.ndim == 1 else array

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.insight.plotting import save_figure
+from seqloom.insight.plotting import BLACK, save_figure, sorted_units, titled
 from seqloom.layers.recurrent.recurrent import Recurrent, steps
 
 
@@ -130,9 +130,14 @@ def draw_gates(
     *,
     row: int = 0,  # of the batch
     labels: Sequence[str] | None = None,  # of the time steps
+    sort: bool = True,
 ) -> None:
-    """Draw a panel for each gate and each field of the state: hidden units top to bottom, time left to right."""
+    """Draw a panel for each gate and each field of the state: hidden units top to bottom, time left to right.
+
+    ``sort``: units that act at the same time are next to each other, in the same order in all panels.
+    """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     panels = {**trace.gates, **{f"{name} (state)": values for name, values in trace.states.items()}}
     length = _length(trace, row)
@@ -140,24 +145,45 @@ def draw_gates(
         raise ValueError(f"row {row} has no time steps to draw")
     if labels is not None and len(labels) < length:
         raise ValueError(f"labels has {len(labels)} entries, expected {length}: one for each time step of row {row}")
-    figure = Figure(figsize=(max(6.0, min(16.0, 0.3 * length + 2)), 1.4 * len(panels) + 0.8), layout="constrained")
+    arrays = {name: values[row, :length].detach().t().double().cpu().numpy() for name, values in panels.items()}
+    units = len(next(iter(arrays.values())))
+    order = sorted_units(arrays[f"{next(iter(trace.states))} (state)"]) if sort else list(range(units))
+    height = min(max(0.045 * units, 1.1), 2.6)
+    size = (max(6.5, min(16.0, 0.3 * length + 2.5)), (height + 0.25) * len(panels) + 1.1)
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for axis, (name, values) in zip(axes, panels.items(), strict=True):
-        units = values[row, :length].detach().t().double().cpu()  # (hidden_size, T)
-        # One colour for gates between 0 and 1; two colours around white for values that have a sign.
-        signed = bool((units < 0).any())
-        bound = max(1.0, float(units.abs().max())) if units.numel() else 1.0
-        low, colours = (-bound, "RdBu_r") if signed else (0.0, "Blues")
-        image = axis.imshow(units.numpy(), aspect="auto", vmin=low, vmax=bound, cmap=colours, interpolation="nearest")
-        axis.set_ylabel(name, rotation=0, ha="right", va="center")
+    for axis, (name, values) in zip(axes, arrays.items(), strict=True):
+        # One colour for values from 0; two colours around white for values that have a sign.
+        signed = bool((values < 0).any())
+        bound = float(abs(values).max()) if values.size else 0.0
+        bound = bound or 1.0
+        low, high = (-bound, bound) if signed else (float(values.min()), bound) if values.size else (0.0, 1.0)
+        if low == high:
+            low = 0.0
+        image = axis.imshow(
+            values[order],
+            aspect="auto",
+            vmin=low,
+            vmax=high,
+            cmap="RdBu_r" if signed else "Blues",
+            interpolation="nearest",
+        )
+        axis.set_title(name, loc="left", fontsize=9, fontweight="bold", color=BLACK, pad=3)
+        axis.set_ylabel("hidden unit", fontsize=8)
         axis.set_yticks([])
-        figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01)
+        bar = figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01)
+        bar.locator = MaxNLocator(nbins=3)
+        bar.ax.tick_params(labelsize=8, length=2)
+        bar.outline.set_visible(False)
     if labels is not None:
         rotated = any(len(label) > 2 for label in labels[:length])
-        axes[-1].set_xticks(range(length), labels[:length], rotation=90 if rotated else 0)
-    axes[-1].set_xlabel("time step")
-    axes[0].set_title(f"{trace.name or 'layer'}: gates and states, row {row}")
-    save_figure(figure, path)
+        axes[-1].set_xticks(range(length), labels[:length], rotation=90 if rotated else 0, fontsize=8)
+    else:
+        axes[-1].xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+        axes[-1].tick_params(labelsize=8)
+    axes[-1].set_xlabel("time step", fontsize=9)
+    shown = trace.name or "layer"
+    save_figure(figure, path, title=titled(f"{shown}: gates and states" + (f", row {row}" if row else "")))
 
 
 def _length(trace: GateTrace, row: int) -> int:

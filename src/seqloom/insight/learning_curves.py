@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqloom.insight.plotting import BLACK, BLUE, GREY, RED, SLATE, panel_figure, save_figure
+from seqloom import terminal
+from seqloom.insight.plotting import BLACK, BLUE, GREY, RED, SLATE, panel_figure, save_figure, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,13 +48,14 @@ def draw_learning_curves(
             _draw_curve(axes, points, BLUE, label="dev")
         if panel == metric and points:
             update, best = (max if higher_is_better else min)(points[::-1], key=lambda point: point[1])
-            label = f"best: {best:.4g} at update {update:,}"
+            label = f"best: {terminal.format_number(best, 4)} at update {update:,}"
             axes.plot([update], [best], "o", color=RED, markersize=8, zorder=4, clip_on=False, label=label)
-        axes.set_title(panel.replace("_", " "), loc="left", fontweight="bold", color=BLACK)
+        axes.set_title(panel.replace("_", " "), loc="left", fontsize=10, color=BLACK)
         axes.legend(frameon=False, fontsize=9, labelcolor=BLACK)
         _set_y_limits(axes, [value for _, value in curve])
         _set_x_axes(axes, rows)
-    save_figure(figure, path)
+        axes.set_ylabel(panel.replace("_", " "))
+    save_figure(figure, path, title=titled("learning curves"))
     return figure
 
 
@@ -76,9 +78,12 @@ def _set_y_limits(axes: "Axes", values: Sequence[float]) -> None:
 
 def _set_x_axes(axes: "Axes", rows: Sequence[Mapping[str, Any]]) -> None:
     """Updates on the axis below, epochs on the axis above."""
+    from matplotlib.ticker import MaxNLocator
+
     last = max(rows, key=lambda row: float(row["update"]))
     axes.set_xlabel("update", color=SLATE)
     axes.set_xlim(-0.02 * (last["update"] or 1), 1.02 * (last["update"] or 1))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if last["update"] and last.get("epoch"):
         ratio = last["epoch"] / last["update"]

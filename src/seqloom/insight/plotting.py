@@ -1,8 +1,16 @@
-"""Colours, panels and files of all plots. Plots need matplotlib, which each function imports when it is called."""
+"""Style and files of all plots. Plots need matplotlib, which each function imports when it is called."""
 
 import math
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from seqloom import terminal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -10,6 +18,35 @@ if TYPE_CHECKING:
 BLACK, SLATE, GREY = "#2b2f36", "#4a5260", "#8a97a6"
 BLUE, RED, SAND = "#1f6fb4", "#d1495b", "#b99b5f"
 GRID, FRAME = "#e6e9ed", "#b8c0ca"
+COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#8e5aa8", "#e08a1e", "#178f9d", "#b5527f", "#6b7d1e", "#8a5a3c", "#3d4fa1")
+"""Colours of curves and classes."""
+FAMILIES = (
+    "DejaVu Sans",
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "Droid Sans Fallback", "WenQuanYi Zen Hei"),
+    *("Hiragino Sans GB", "PingFang SC", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS"),
+    *("Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans Arabic", "Noto Sans", "Unifont"),
+)
+"""Fonts that are used if they are installed; a character comes from the first one that has it."""
+SUFFIXES = (".png", ".svg", ".pdf")
+"""Formats of plots; the suffix of a file chooses one."""
+
+_run_name: ContextVar[str] = ContextVar("_run_name", default="")
+_reported: set[str] = set()  # characters that no font has, each reported once
+
+
+@contextmanager
+def named_plots(name: str) -> Iterator[None]:
+    """Put the name of a run before the titles of all plots that are drawn meanwhile."""
+    token = _run_name.set(name)
+    try:
+        yield
+    finally:
+        _run_name.reset(token)
+
+
+def titled(title: str) -> str:
+    """A title with the name of the run before it, if there is one."""
+    return ": ".join(part for part in (_run_name.get(), title) if part)
 
 
 def escape_dollars(text: str) -> str:
@@ -17,11 +54,59 @@ def escape_dollars(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 150) -> None:
-    """Write a figure to a file, creating its folder if needed."""
+def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 150, title: str = "") -> None:
+    """Write a figure in the common style to a file (PNG, SVG or PDF by its suffix), creating its folder if needed."""
+    from matplotlib import rc_context
+
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=dpi)
+    if title:
+        figure.suptitle(escape_dollars(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=BLACK)
+    apply_style(figure)
+    metadata = (
+        {"Date": None} if target.suffix == ".svg" else {"CreationDate": None} if target.suffix == ".pdf" else None
+    )
+    options: Any = {"svg.hashsalt": "seqloom", "pdf.fonttype": 42}
+    with warnings.catch_warnings(record=True) as caught, rc_context(options):
+        warnings.simplefilter("always")
+        figure.savefig(target, dpi=dpi, metadata=metadata)
+    _report_missing(str(warning.message) for warning in caught)
+
+
+def apply_style(figure: "Figure") -> None:
+    """Fonts and colours that all plots share."""
+    from matplotlib.text import Text
+
+    families = list(_families())
+    for text in figure.findobj(Text):
+        text.set_fontfamily(families)
+    for axes in figure.axes:
+        axes.tick_params(colors=SLATE)
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            label.set_color(SLATE)
+        for side in axes.spines.values():
+            side.set_color(FRAME)
+
+
+@cache
+def _families() -> tuple[str, ...]:
+    """The fonts of FAMILIES that are installed."""
+    from matplotlib import font_manager
+
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return tuple(name for name in FAMILIES if name in installed)
+
+
+def _report_missing(messages: Iterator[str]) -> None:
+    """Say which characters no installed font has; each is said once."""
+    missing = {match[1] for message in messages if (match := re.match(r"Glyph (\d+) ", message))}
+    characters = sorted({chr(int(number)) for number in missing} - _reported)
+    if characters:
+        _reported.update(characters)
+        shown = "".join(characters[:20]) + ("…" if len(characters) > 20 else "")
+        terminal.print_note(
+            f"no installed font has the characters {shown}, drawn as boxes; install one, such as Noto Sans CJK"
+        )
 
 
 def panel_figure(panels: int, *, width: float, height: float, across: int = 0) -> "Figure":
@@ -32,10 +117,27 @@ def panel_figure(panels: int, *, width: float, height: float, across: int = 0) -
     down = math.ceil(panels / across)
     figure = Figure(figsize=(width * across, height * down), layout="constrained")
     for index in range(panels):
-        axes = figure.add_subplot(down, across, index + 1)
-        axes.grid(visible=True, color=GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(FRAME)
-        axes.tick_params(colors=SLATE, labelsize=9)
+        style_axes(figure.add_subplot(down, across, index + 1))
     return figure
+
+
+def style_axes(axes: Any) -> None:
+    """Axes for curves and points: a light grid, and no frame above and on the right."""
+    axes.grid(visible=True, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=SLATE, labelsize=9)
+
+
+def sorted_units(values: Any) -> list[int]:  # (units, T)
+    """An order in which hidden units are easy to read: by the time of their largest deviation, then by their mean."""
+    import numpy as np
+
+    array = np.asarray(values, dtype=float)
+    if array.shape[1] < 2:
+        order: Sequence[int] = np.argsort(
+            array[:, 0] if array.shape[1] else np.zeros(len(array)), kind="stable"
+        ).tolist()
+        return list(order)
+    peaks = np.abs(array - array.mean(axis=1, keepdims=True)).argmax(axis=1)
+    return np.lexsort((-array.mean(axis=1), peaks)).tolist()  # type: ignore[no-any-return]

@@ -19,7 +19,7 @@ from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, draw_gates
 from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_columns
 from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
-from seqloom.insight.plotting import escape_dollars
+from seqloom.insight.plotting import escape_dollars, titled
 from seqloom.insight.token_names import show_whitespace
 from seqloom.insight.word_contexts import draw_contexts, print_contexts
 
@@ -29,12 +29,17 @@ MAX_LABELS = 8  # in the table of a classifier
 
 
 def report(
-    explanation: Explanation, folder: Path, *, traces: Sequence[LabelledTrace] = (), as_json: bool = False
+    explanation: Explanation,
+    folder: Path,
+    *,
+    traces: Sequence[LabelledTrace] = (),
+    suffix: str = ".png",  # of the plots
+    as_json: bool = False,
 ) -> None:
     """Print an explanation and write its plots into a folder."""
     if not as_json:
         print_explanation(explanation)
-    plots = draw_explanation(explanation, folder, traces=traces)
+    plots = draw_explanation(explanation, folder, traces=traces, suffix=suffix)
     if as_json:
         terminal.print_lines(terminal.json_line({**explanation.data(), "plots": list(map(str, plots))}))
     elif plots:
@@ -52,16 +57,19 @@ def print_explanation(explanation: Explanation) -> None:
             (
                 choice.word,
                 choice.label,
-                f"{choice.probability:.1%}",
+                terminal.format_percent(choice.probability, 1),
                 choice.alternative,
-                f"{choice.alternative_probability:.1%}",
+                terminal.format_percent(choice.alternative_probability, 1),
             )
             for choice in explanation.label_choices
         ]
         terminal.table(("word", "label", "probability", "alternative", "probability"), choices)
     if explanation.label_probabilities:
         labels = list(explanation.label_probabilities.items())[:MAX_LABELS]
-        terminal.table(("label", "probability"), [(label, f"{probability:.2%}") for label, probability in labels])
+        terminal.table(
+            ("label", "probability"),
+            [(label, terminal.format_percent(probability, 2)) for label, probability in labels],
+        )
     if explanation.nbest_tokens:
         terminal.print_lines("", "N-best list, with the log-probability of each token:")
         pairs = zip(explanation.prediction.nbest, explanation.nbest_tokens, strict=True)
@@ -121,14 +129,20 @@ def _candidate_lines(rank: int, candidate: Any, tokens: list[str], *, width: int
         yield f"   {line}".rstrip()
 
 
-def draw_explanation(explanation: Explanation, folder: Path, *, traces: Sequence[LabelledTrace] = ()) -> list[Path]:
+def draw_explanation(
+    explanation: Explanation,
+    folder: Path,
+    *,
+    traces: Sequence[LabelledTrace] = (),
+    suffix: str = ".png",  # or .svg, .pdf
+) -> list[Path]:
     """Draw an explanation and gate traces into a folder; the files, or none if matplotlib is not installed."""
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph")  # characters that the font lacks are drawn as boxes
-            plots = _draw(explanation, folder)
+            warnings.filterwarnings("ignore", message="Glyph")  # reported when the plot is saved
+            plots = _draw(explanation, folder, suffix)
             for trace, labels in traces:
-                plots.append(folder / f"gates-{trace.name}.png")
+                plots.append(folder / f"gates-{trace.name}{suffix}")
                 names = [escape_dollars(show_whitespace(label)) for label in labels]
                 draw_gates(trace, plots[-1], labels=names or None)
     except ModuleNotFoundError as error:
@@ -139,44 +153,48 @@ def draw_explanation(explanation: Explanation, folder: Path, *, traces: Sequence
     return plots
 
 
-def _draw(explanation: Explanation, folder: Path) -> list[Path]:
+def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
     plots: list[Path] = []
 
     def new(name: str) -> Path:
-        plots.append(folder / name)
+        plots.append(folder / f"{name}{suffix}")
         return plots[-1]
 
-    attention, frames, image, title = explanation.attention, explanation.frames, explanation.image, explanation.title
+    attention, frames, image = explanation.attention, explanation.frames, explanation.image
+    title = titled(explanation.title)
     if frames is not None and image is not None and frames.most_probable:
-        draw_ctc(frames, image, explanation.prediction, new("ctc.png"), title=title)
+        draw_ctc(frames, image, explanation.prediction, new("ctc"), title=title)
     if attention is not None and image is not None and explanation.grid is not None:
         weights = explanation.image_attention
-        draw_image_attention(image, weights, attention.rows, new("image_attention.png"), title=title)
+        draw_image_attention(image, weights, attention.rows, new("image_attention"), title=title)
     elif attention is not None:
         name = attention.name.removeprefix("attention")
-        draw_attention(attention.weights, attention.columns, attention.rows, new("attention.png"), title=name)
+        draw_attention(
+            attention.weights, attention.columns, attention.rows, new("attention"), title=titled(name.strip(" ,:"))
+        )
     if explanation.heads and explanation.grid is None:
         first = explanation.heads[0]
         maps = [(head.name, head.weights) for head in explanation.heads]
         heads_per_layer = max(Counter(head.name.partition(",")[0] for head in explanation.heads).values())
         across = min(heads_per_layer, HEADS_PER_ROW)
-        draw_attention_heads(maps, first.columns, first.rows, new("heads.png"), panels_per_row=across)
+        draw_attention_heads(maps, first.columns, first.rows, new("heads"), panels_per_row=across)
     if (values := explanation.token_values) is not None:
-        path = new("tokens.png")
+        path = new("tokens")
         draw_heatmap_text(values.tokens, values.values, path, maximum=values.maximum, title=title, label=values.label)
     if choices := explanation.label_choices:
         draw_heatmap_text(
             [choice.word for choice in choices],
             [1 - choice.probability for choice in choices],
-            new("labels.png"),
+            new("labels"),
             maximum=1.0,
-            captions=[f"{choice.label} {choice.probability:.0%}" for choice in choices],
+            captions=[f"{choice.label} {terminal.format_percent(choice.probability)}" for choice in choices],
+            title=title,
             label="1 − label probability",
         )
     if explanation.contexts:
-        draw_contexts(explanation.contexts, new("contexts.png"))
+        draw_contexts(explanation.contexts, new("contexts"))
     if explanation.embedding_map is not None:
-        draw_embedding_map(explanation.embedding_map, new("embedding_map.png"))
+        draw_embedding_map(explanation.embedding_map, new("embedding_map"))
     if explanation.beam:
-        draw_beam(explanation.beam, new("beam.png"), title=title)
+        draw_beam(explanation.beam, new("beam"), title=title)
     return plots

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from seqloom import terminal
-from seqloom.insight.plotting import BLACK, escape_dollars, save_figure
+from seqloom.insight.plotting import BLACK, escape_dollars, save_figure, titled
 from seqloom.models.pretrained.bilm import ContextualVectors
 
 CONTEXT_WORDS = 3  # shown on each side
@@ -77,12 +77,21 @@ def draw_contexts(pairs: Sequence[ContextPair], path: str | Path) -> None:
     size = (label_width + 1.0 * values.shape[1] + 1.2, 0.5 * len(pairs) + 1.2)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
-    image = axes.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    signed = bool((values < 0).any())
+    low = -1.0 if signed else np.floor(10 * values.min()) / 10
+    image = axes.imshow(values, cmap="RdBu" if signed else "Blues", vmin=low, vmax=1, aspect="auto")
     axes.set_xticks(range(values.shape[1]), layer_names(values.shape[1]), fontsize=8)
     axes.set_yticks(range(len(pairs)), labels, fontsize=8)
     axes.tick_params(length=0)
     for (row, column), value in np.ndenumerate(values):
-        ink = "white" if abs(value) > 0.6 else BLACK
+        share = abs(value) if signed else (value - low) / max(1 - low, 1e-9)
+        ink = "white" if share > 0.6 else BLACK
         axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
-    figure.colorbar(image, ax=axes, label="cosine similarity").ax.tick_params(labelsize=8)
-    save_figure(figure, path)
+    axes.set_xlabel("layer of the language model", fontsize=8)
+    axes.set_ylabel("contexts", fontsize=8)
+    axes.spines[:].set_visible(False)
+    bar = figure.colorbar(image, ax=axes, label="cosine similarity")
+    bar.ax.yaxis.label.set_fontsize(8)
+    bar.ax.tick_params(labelsize=8)
+    bar.outline.set_visible(False)
+    save_figure(figure, path, title=titled("one word in two contexts"))

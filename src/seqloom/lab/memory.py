@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from seqloom.cells import LSTM, Cell, Elman, Peephole
+from seqloom.insight.plotting import BLACK, COLOURS, GREY, panel_figure, save_figure
 from seqloom.layers.recurrent.recurrent import Recurrent
 
 REMEMBERED = 0.9
@@ -172,10 +174,8 @@ def tabulate(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
 
 def draw(outcomes: Sequence[Outcome], path: Path, *, chance: float) -> None:
     """Two panels: accuracy against the length, and the gradient that reaches the first step. Needs matplotlib."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    accuracy_panel, gradient_panel = figure.subplots(1, 2)
+    figure = panel_figure(2, width=5.2, height=4.0)
+    accuracy_panel, gradient_panel = figure.axes
     lengths = sorted({outcome.length for outcome in outcomes})
     networks = list(dict.fromkeys(outcome.network for outcome in outcomes))
     for index, network in enumerate(networks):
@@ -187,18 +187,19 @@ def draw(outcomes: Sequence[Outcome], path: Path, *, chance: float) -> None:
         ):
             # Curves may coincide: later ones are thinner.
             later = len(networks) - 1 - index
-            style = {"marker": "os^Dv"[index % 5], "markersize": 6 + 3 * later, "linewidth": 1.8 + 1.6 * later}
-            panel.plot(steps, values, label=network, **style)
-    accuracy_panel.axhline(chance, color="gray", linestyle=":")
-    accuracy_panel.annotate("chance", (lengths[0], chance), xytext=(0, 4), textcoords="offset points", color="gray")
-    accuracy_panel.set(ylim=(0, 1.05), ylabel="accuracy after training", title="Is the first symbol remembered?")
-    accuracy_panel.legend(loc="lower left", bbox_to_anchor=(0, 0.3), frameon=False, markerscale=0.7)
-    gradient_panel.set(yscale="log", ylabel="‖∂ loss / ∂ x₁‖ before training", title="How much gradient reaches it?")
+            style: Any = {"marker": "os^Dv"[index % 5], "markersize": 5 + 2 * later, "linewidth": 1.7 + 1.2 * later}
+            panel.plot(steps, values, label=network, color=COLOURS[index % len(COLOURS)], **style)
+    accuracy_panel.axhline(chance, color=GREY, linestyle=":")
+    accuracy_panel.annotate("chance", (lengths[0], chance), xytext=(0, 4), textcoords="offset points", color=GREY)
+    accuracy_panel.set(ylim=(0, 1.05), ylabel="accuracy after training")
+    accuracy_panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    accuracy_panel.set_title("Is the first symbol remembered?", loc="left", fontsize=10, fontweight="bold", color=BLACK)
+    gradient_panel.set(yscale="log", ylabel="‖∂ loss / ∂ x₁‖ before training")
+    gradient_panel.set_title("How much gradient reaches it?", loc="left", fontsize=10, fontweight="bold", color=BLACK)
     for panel in (accuracy_panel, gradient_panel):
         panel.set(xscale="log", xlabel="steps between symbol and answer")
         panel.set_xticks(lengths, [str(length) for length in lengths], minor=False)
         panel.set_xticks([], minor=True)
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    handles, labels = accuracy_panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, markerscale=0.8)
+    save_figure(figure, path)

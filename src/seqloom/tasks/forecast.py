@@ -35,6 +35,7 @@ from seqloom.data.readers.series import (
 from seqloom.data.readers.text_files import DataError, Source
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.insight.forecast_plot import draw_forecast
+from seqloom.insight.plotting import titled
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
 from seqloom.models.baseline import Baseline
@@ -45,6 +46,7 @@ from seqloom.terminal import format_number
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
 MAX_PLOT_STEPS = 200  # time steps in a plot
+MAX_ERROR_WINDOWS = 500  # forecasts whose errors give the interval in a plot
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
 SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
@@ -601,8 +603,9 @@ class Forecast(Task):
     def draw_predictions(
         self, examples: Sequence[Window], folder: Path, *, predict: Callable[[Sequence[Any]], list[Any]]
     ) -> None:
-        """forecast.png: forecasts at the end of the development data, with the last value as a baseline."""
-        if self.data_type != "numbers" or not examples:
+        """forecast.png: forecasts at the end of the development data, with their history, interval and baseline."""
+        baseline = self.fit_baseline(Counter(), examples) if examples else None
+        if self.data_type != "numbers" or baseline is None:
             return
         last = self.output == "last"
         stride = self.horizon if last else 1
@@ -612,15 +615,55 @@ class Forecast(Task):
         predictions = predict(windows)
         names = predictions[0].columns
         columns = [series.names.index(name) for name in names]
-        if last:
-            observed = np.concatenate([window.future(self.horizon)[0][:, columns] for window in windows])
-            forecast = np.concatenate([prediction.values for prediction in predictions])
-            baseline = np.concatenate([window.history[-1:, columns].repeat(self.horizon, axis=0) for window in windows])
-        else:
-            observed = np.array(predictions[0].truth)[-MAX_PLOT_STEPS:, 0]
-            forecast = np.array(predictions[0].steps)[-MAX_PLOT_STEPS:, 0]
-            baseline = windows[0].history[-MAX_PLOT_STEPS:, columns]
-        draw_forecast(observed, forecast, baseline, folder / "forecast.png", names=names)
+        steps = [self._plotted(prediction) for prediction in predictions]
+        forecast = np.concatenate(steps)[-MAX_PLOT_STEPS:]
+        naive = [
+            window.seasonal_forecast(self.horizon, baseline.lag, every_step=not last)[..., columns]
+            for window in windows
+        ]
+        joined = np.concatenate([values[0] if last else values[:, 0] for values in naive])[-len(forecast) :]
+        end = windows[-1].stop + (self.horizon if last else 1)
+        start = max(end - len(forecast) - max(min(len(forecast), MAX_PLOT_STEPS // 2), self.horizon), 0)
+        stamps = None if series.axis is None else series.axis.stamps
+        low, high = self._error_quantiles(examples, predict)
+        repeats = math.ceil(len(forecast) / len(low))
+        title = f"forecasts of {text_files.pluralize(self.horizon if last else 1, 'step')} on the dev data"
+        draw_forecast(
+            series.values[start:end, columns],
+            forecast,
+            joined,
+            folder / "forecast.png",
+            names=names,
+            times=None if stamps is None else stamps[start:end],
+            interval=(
+                forecast + np.tile(low, (repeats, 1))[-len(forecast) :],
+                forecast + np.tile(high, (repeats, 1))[-len(forecast) :],
+            ),
+            baseline_name=f"baseline: {baseline.name}",
+            interval_name="95 % of the errors on the dev data",
+            title=titled(title),
+        )
+
+    def _plotted(self, prediction: ForecastPrediction) -> Numbers:  # (T, targets)
+        """The forecasts that a plot shows: of all steps, or of the next step after each row."""
+        return np.array(prediction.values) if self.output == "last" else np.array(prediction.steps)[:, 0]
+
+    def _error_quantiles(
+        self, examples: Sequence[Window], predict: Callable[[Sequence[Any]], list[Any]]
+    ) -> tuple[Numbers, Numbers]:  # (horizon or 1, targets)
+        """Bounds of 95 % of the errors at each step of the horizon."""
+        last = self.output == "last"
+        chosen = [examples[index] for index in np.linspace(0, len(examples) - 1, MAX_ERROR_WINDOWS, dtype=int).tolist()]
+        chosen = list({id(window): window for window in chosen}.values())
+        columns = self._targets(self.fitted.columns)
+        errors = []
+        for window, prediction in zip(chosen, predict(chosen), strict=True):
+            future = window.future(self.horizon, every_step=not last)[..., columns]
+            observed = future[0] if last else future[:, 0]
+            error = observed - self._plotted(prediction)
+            errors.append(error[None] if last else error[:, None])
+        low, high = np.quantile(np.concatenate(errors), (0.025, 0.975), axis=0)
+        return low, high
 
 
 def _irregular(series: Series) -> str:
