@@ -21,7 +21,8 @@ from seqloom.data.preview import DataPreview
 from seqloom.data.readers.captioned_images import CaptionedImage, CaptionedImageReader, Format
 from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.text_files import DataError, resolve
-from seqloom.data.size_defaults import training_defaults
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.searches import TokenSearchConfig
@@ -97,6 +98,7 @@ class Caption(Task):
     target_name: ClassVar[str] = "caption"
     input_name: ClassVar[str] = "image"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {"task.text.split": SPLIT_DEFAULT}
     option_fields: ClassVar[Mapping[str, str]] = {"search": "search", "format": "format", "encoding": "encoding"}
 
     name: Literal["caption"] = "caption"
@@ -162,20 +164,26 @@ class Caption(Task):
 
     @classmethod
     def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
-        return {
-            "task.text.lowercase": True,
-            "task.text.min_count": 3,
-            "task.image_encoder.depth": 2,
-            "task.image_encoder.dropout": 0.3,
-            "task.decoder.cell": "gru",
-            "task.decoder.hidden_size": 256,
-            "task.decoder.dropout": 0.3,
-        } | training_defaults(
-            document,
-            data.examples if data else None,
-            batch_size=16,
-            learning_rate=0.001,
-            layers="task.decoder",
+        captions = [caption for image in data.head for caption in image.captions] if data else []
+        split = {"task.text.split": TextSample.of(captions).split} if captions else {}
+        return (
+            split
+            | {
+                "task.text.lowercase": True,
+                "task.text.min_count": 3,
+                "task.image_encoder.depth": 2,
+                "task.image_encoder.dropout": 0.3,
+                "task.decoder.cell": "gru",
+                "task.decoder.hidden_size": 256,
+                "task.decoder.dropout": 0.3,
+            }
+            | training_defaults(
+                document,
+                data.examples if data else None,
+                batch_size=16,
+                learning_rate=0.001,
+                layers="task.decoder",
+            )
         )
 
     def preview(self, source: Path | Sequence[Any]) -> DataPreview:

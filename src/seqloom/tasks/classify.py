@@ -23,7 +23,7 @@ from seqloom.data.readers.labelled import Format, LabelledReader, LabelledSequen
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
-from seqloom.data.text.detection import TextSample
+from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
@@ -98,6 +98,7 @@ class Classify(Task):
 
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
         "task.text.unit": "characters if the texts are single words such as names, otherwise words",
+        "task.text.split": SPLIT_DEFAULT,
         "task.embedding_size": "128, for characters 64",
         "task.input_dropout": "0.3, for characters 0.1, for vectors 0",
         "task.word_dropout": "0.1 for words, otherwise 0",
@@ -192,6 +193,8 @@ class Classify(Task):
         if isinstance(content, str):
             texts = TextSample.of(str(example.content) for example in data.head) if data else None
             unit = document.get("task.text.unit") or ("characters" if texts and texts.single_words else "words")
+            if unit == "words" and texts:
+                values["task.text.split"] = texts.split
             values |= {"task.text.unit": unit, "task.input_dropout": 0.1 if unit == "characters" else 0.3}
             if unit == "characters":
                 values["task.embedding_size"] = 64

@@ -22,7 +22,7 @@ from seqloom.data.readers.columns import texts
 from seqloom.data.readers.tables import is_table
 from seqloom.data.readers.text_files import DataError, Location, lines, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
-from seqloom.data.text.detection import TextSample
+from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
 from seqloom.decoding.tokens.sample import Sample
@@ -100,6 +100,7 @@ class LanguageModel(Task):
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
         "task.text.unit": "characters for single words and for texts below 2 million characters, otherwise words, "
         'and always words for model = "ngram" and direction = "both"',
+        "task.text.split": SPLIT_DEFAULT,
         "task.text.min_count": "2 for words, otherwise 1",
         "task.embedding_size": "256, for characters 64",
         "task.tie_embeddings": "true, for characters false",
@@ -163,6 +164,8 @@ class LanguageModel(Task):
             unit = values["task.text.unit"] = "characters" if sample.single_words or small else "words"
         if unit in (None, "words"):
             values["task.text.min_count"] = 2
+            if sample:
+                values["task.text.split"] = sample.split
         if document.get("task.model") == "ngram":
             return values
         characters = unit == "characters"

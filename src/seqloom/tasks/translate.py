@@ -19,7 +19,7 @@ from seqloom.data.preview import DataPreview
 from seqloom.data.readers.parallel import Format, Pair, PairReader
 from seqloom.data.readers.text_files import DataError, lines, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
-from seqloom.data.text.detection import MANY_TEXTS, TextSample
+from seqloom.data.text.detection import MANY_TEXTS, SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.searches import TokenSearchConfig
@@ -107,6 +107,7 @@ class Translate(Task):
         for side in ("source", "target")
         for key, reason in (
             ("unit", "characters for single words, subwords for 10,000 sentences or more, otherwise words"),
+            ("split", SPLIT_DEFAULT),
             ("min_count", "2 for the words of 10,000 pairs or more, otherwise 1"),
         )
     }
@@ -186,10 +187,12 @@ class Translate(Task):
         values: dict[str, Any] = {}
         for side in ("source",) if document.get("task.shared_vocab") else ("source", "target"):
             unit = document.get(f"task.{side}.unit")
-            if unit is None and data:
-                sample = TextSample.of(getattr(pair, side) or "" for pair in data.head)
+            sample = TextSample.of(getattr(pair, side) or "" for pair in data.head) if data else None
+            if unit is None and data and sample:
                 unit = values[f"task.{side}.unit"] = sample.unit(data.examples)
             if unit in (None, "words"):
+                if sample:
+                    values[f"task.{side}.split"] = sample.split
                 values[f"task.{side}.min_count"] = 2 if data is None or data.examples >= MANY_TEXTS else 1
         values |= {"task.encoder.hidden_size": 256, "task.encoder.dropout": 0.3}
         values |= {"task.decoder.hidden_size": 256, "task.decoder.dropout": 0.3}

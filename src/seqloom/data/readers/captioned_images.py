@@ -10,7 +10,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.preview import DataPreview, preview
+from seqloom.data.preview import HEAD, DataPreview, preview
 from seqloom.data.readers import column_names, file_lists, pixels, tables, text_files
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.npz import read_arrays
@@ -75,10 +75,11 @@ class CaptionedImageReader:
             yield example
 
     def preview(self, source: Source) -> DataPreview:
-        """The number of images; none of a list is opened."""
+        """The first images with their captions and the number of all; no image of a list is opened."""
         if not isinstance(source, Path) or source.is_dir():
             return preview(lambda: self.read(source), source)
-        return DataPreview((), len(_merge_captions(self._rows(source))))
+        images = _merge_captions(self._rows(source))
+        return DataPreview(tuple(images[:HEAD]), len(images))
 
     def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
         """As ``read``, but captions are optional, and standard input is a stream of image names, one per line."""

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from seqloom.data.text.tokenizers import Unit
+from seqloom.data.text.tokenizers import Split, Unit
+from seqloom.data.text.words import is_tokenized
 
+SPLIT_DEFAULT = "whitespace if punctuation stands apart already, as in tokenised text, otherwise punctuation"
 SINGLE_WORDS = 1.2  # mean number of words up to which texts are single words, such as names
 NATURAL_TYPES = 500  # distinct words of a sample from which on it is natural language
 MANY_TEXTS = 10_000  # from which on subwords can be learned well
@@ -20,16 +22,19 @@ class TextSample(NamedTuple):
     characters: int
     words: int  # separated by whitespace
     types: int  # distinct words
+    split: Split  # where words end
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "TextSample":
+        texts = list(texts)
         counts: Counter[str] = Counter()
         number = characters = 0
         for text in texts:
             number += 1
             characters += len(text)
             counts.update(text.split())
-        return cls(number, characters, counts.total(), len(counts))
+        split: Split = "whitespace" if is_tokenized(texts) else "punctuation"
+        return cls(number, characters, counts.total(), len(counts), split)
 
     @property
     def single_words(self) -> bool:

@@ -11,6 +11,7 @@ from pydantic import Field
 from seqloom.config import ConfigSection
 from seqloom.data.text.unigram import train_unigram
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
+from seqloom.data.text.words import join_words, split_words
 
 # The threads of the tokenizers library do not survive a fork, and sum in a different order each time.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -18,12 +19,22 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 DEFAULT_SUBWORDS = 8000  # vocabulary size if none is set
 RESERVED = (PAD, START, END)  # unknown if they occur in a text
 Unit = Literal["characters", "words", "subwords"]
+Split = Literal["whitespace", "punctuation"]
+
+
+def _words(text: str, split: Split) -> list[str]:
+    return split_words(text) if split == "punctuation" else text.split()
 
 
 class TextConfig(ConfigSection):
     """How text is split into tokens."""
 
-    unit: Unit = Field("words", description="What a token is; words are separated by whitespace.")
+    unit: Unit = Field("words", description="What a token is.")
+    split: Split = Field(
+        "whitespace",
+        description="Where words end. whitespace: for text that is tokenised already; punctuation: also between words "
+        "and punctuation, for raw text; each CJK character is a word.",
+    )
     lowercase: bool = Field(default=False, description="Convert text to lowercase.")
     vocab_size: int = Field(0, ge=0, description="Largest number of tokens (0: all, or 8000 subwords).")
     min_count: int = Field(1, ge=1, description="Tokens that occur less often become <unk> (not for unigram).")
@@ -42,7 +53,7 @@ class TextConfig(ConfigSection):
         else:
             counts: Counter[str] = Counter()
             for text in texts:
-                counts.update(text.split() if self.unit == "words" else text)
+                counts.update(_words(text, self.split) if self.unit == "words" else text)
             for name in RESERVED:
                 counts.pop(name, None)
             vocabulary = vocabulary_from_counts(
@@ -51,6 +62,7 @@ class TextConfig(ConfigSection):
             serialized = ""
         return Tokenizer(
             unit=self.unit,
+            split=self.split,
             lowercase=self.lowercase,
             vocabulary=vocabulary,
             specials=tuple(specials),
@@ -93,6 +105,7 @@ class Tokenizer(ConfigSection):
     """A fitted tokenizer: text → ids → text."""
 
     unit: Unit
+    split: Split = "whitespace"
     lowercase: bool
     vocabulary: Vocabulary
     specials: tuple[str, ...] = ()  # in the vocabulary after <pad> and <unk>
@@ -126,13 +139,13 @@ class Tokenizer(ConfigSection):
         if self.unit == "subwords":
             pieces: list[str] = self.library.encode(text).tokens
             return pieces
-        return text.split() if self.unit == "words" else list(text)
+        return _words(text, self.split) if self.unit == "words" else list(text)
 
     def cased_tokens(self, text: str) -> list[str]:
         """The tokens of a text in their original case, if there are as many."""
         if not self.lowercase or self.unit == "subwords":
             return self.tokens(text)
-        cased, tokens = text.split() if self.unit == "words" else list(text), self.tokens(text)
+        cased, tokens = _words(text, self.split) if self.unit == "words" else list(text), self.tokens(text)
         return cased if len(cased) == len(tokens) else tokens  # İ has two characters in lowercase
 
     def readable(self, token: str) -> str:
@@ -166,7 +179,7 @@ class Tokenizer(ConfigSection):
             return text
         tokens = self.vocabulary.decode(kept)
         if self.unit == "words":
-            return " ".join(tokens)
+            return join_words(tokens) if self.split == "punctuation" else " ".join(tokens)
         return "".join("\ufffd" if token == UNKNOWN else token for token in tokens)
 
     def _without_specials(self, ids: Iterable[int]) -> Iterator[int]:
