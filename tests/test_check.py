@@ -170,7 +170,6 @@ def test_a_column_that_never_changes(tmp_path: Path) -> None:
         ("tag", {"task__encoder__options__colour": 1}, "has no option 'colour'"),
         ("tag", {"train__device": "abacus"}, "abacus"),
         ("language_model", {"task__decoder__bidirectional": True}, "task.decoder.bidirectional is true"),
-        ("language_model", {"train__shuffle_buffer": 2, "train__schedule": "cosine"}, "set train.updates"),
     ],
 )
 def test_configurations_that_would_fail_are_reported(
