@@ -200,6 +200,8 @@ def shortened(words: list[str], folder: Path) -> list[str]:
         return [*words, "sweep.trials=1", *SHORT, "--output", str(folder)]
     if name == "train" and "--resume" not in words:
         return [*words, *SHORT]
+    if name == "train":  # the limit of the runs here is train.updates
+        return ["train.updates=3" if word.startswith("train.epochs=") else word for word in words]
     return words
 
 

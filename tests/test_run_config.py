@@ -23,7 +23,7 @@ NAMES = ", ".join(f'"{name}"' for name in tasks.names())
         ("[task]\n", f'c.toml:1: missing key "task.name"; expected one of: {NAMES}'),
         (
             '[task]\nname = "clasify"\n',
-            f'c.toml:2: task.name: unknown task "clasify"; did you mean "classify"? expected one of: {NAMES}',
+            f'c.toml:2: task.name: unknown task "clasify"; did you mean "classify"? Expected one of: {NAMES}',
         ),
         ("[task]\nname = 3\n", f"c.toml:2: task.name: unknown task 3; expected one of: {NAMES}"),
     ],
@@ -46,8 +46,10 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
     assert Config.build(read_document(str(path), ["train.batch_size=3"])).train.batch_size == 3
     with pytest.raises(ValueError, match=r"give either a configuration \(.*c\.toml\) or --task and --data"):
         read_document(str(path), task="tag", data="x")
-    with pytest.raises(ValueError, match=r'^--task: unknown task "tagger"; did you mean "tag"\? expected one of: '):
+    with pytest.raises(ValueError, match=r'^--task: unknown task "tagger"; did you mean "tag"\? Expected one of: '):
         read_document("", task="tagger", data="x")
+    with pytest.raises(ConfigError, match=r"'train\.epochs' is not an override; write section\.key=value"):
+        read_document("train.epochs", ["5"], task="classify", data=str(tmp_path / "t.txt"))
     with pytest.raises(ValueError, match="nothing to train"):
         read_document("", task="tag")
 

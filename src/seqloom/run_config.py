@@ -70,7 +70,8 @@ class Config(NamedTuple):
 
 def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
     """The configuration of a file, or of a task and its data, changed by ``section.key=value``."""
-    if "=" in path and not Path(path).is_file():
+    is_key = bool(task or data) and path.startswith(("task.", "train."))
+    if ("=" in path or is_key) and not Path(path).is_file():
         path, overrides = "", [path, *overrides]
     if path and (task or data):
         raise ValueError(f"give either a configuration ({path}) or --task and --data, not both")

@@ -115,9 +115,10 @@ def init(
 
             print(json.dumps(config_schema(task), indent=2, ensure_ascii=False))
             return
+        template = config_template(task, data=data)
         print(f"#:schema ./{task}.schema.json")
         print(f"# For completion and checks in an editor: seqloom init {task} --schema > {task}.schema.json\n")
-        print(config_template(task, data=data), end="")
+        print(template, end="")
 
 
 @app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")

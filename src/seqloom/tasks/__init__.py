@@ -20,8 +20,8 @@ def find(name: object) -> "type[Task]":
         from seqloom.config.toml import literal, one_of
 
         near = nearest(str(name), names())
-        hint = f'; did you mean "{near}"?' if near else ""
-        raise ValueError(f"unknown task {literal(name)}{hint or ';'} expected {one_of(names())}")
+        hint = f'did you mean "{near}"? Expected' if near else "expected"
+        raise ValueError(f"unknown task {literal(name)}; {hint} {one_of(names())}")
     module = importlib.import_module(f"{__name__}.{name}")
     task: type[Task] = getattr(module, str(name).title().replace("_", ""))
     return task
