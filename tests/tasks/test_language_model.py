@@ -154,8 +154,8 @@ def test_truncated_bptt_reads_the_text_as_one_line(kind: str) -> None:
 def test_training_learns_the_text(kind: str, steps: int) -> None:
     torch.manual_seed(1)
     fitted = task(**KINDS[kind])
-    settings = TrainConfig.model_validate(
-        {"epochs": 12, "batch_size": 2, "bptt_steps": steps, "learning_rate": 0.1, "clip_norm": 5.0, "threads": 1}
+    settings = TrainConfig(
+        epochs=12, batch_size=2, bptt_steps=steps, learning_rate=0.1, schedule="constant", clip_norm=5.0, threads=1
     )
     module = fitted.build_model()
     before = evaluate(config(fitted), module, list(fitted.read(TEXT)))["perplexity"]
