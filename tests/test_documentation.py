@@ -198,6 +198,9 @@ def shortened(words: list[str], folder: Path) -> list[str]:
         return [*words, "sweep.trials=1"]
     if name == "sweep":
         return [*words, "sweep.trials=1", *SHORT, "--output", str(folder)]
+    if name == "train" and "--from" in words:  # sizes have to be those of the other run
+        same = f"{words[words.index('--from') + 1]}/config.toml"
+        return [*(same if word.endswith(".toml") else word for word in words), *SHORT]
     if name == "train" and "--resume" not in words:
         return [*words, *SHORT]
     if name == "train":  # the limit of the runs here is train.updates
