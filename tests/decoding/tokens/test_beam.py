@@ -123,7 +123,8 @@ def test_nothing_is_better_than_brute_force(beam: Beam, problem: tuple[Toy, list
 def test_a_wider_beam_finds_more() -> None:
     toy, limits = Toy(4, seed=1), [Limits(3, 6)] * 40
     totals = [
-        sum(hypothesis.score for (hypothesis,) in run(Beam(size=size), toy, limits)) for size in (1, 2, 4, 16, 1024)
+        sum(hypothesis.score for (hypothesis,) in run(Beam(size=size, length_penalty="none"), toy, limits))
+        for size in (1, 2, 4, 16, 1024)
     ]
     assert totals == sorted(totals)
     assert totals[0] < totals[1] < totals[-1]
@@ -190,8 +191,8 @@ def likely(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
-        ({}, 2),  # 0.7 · 0.5 has ended, 0.7 · 0.45 is alive
-        ({"nbest": 2}, 3),  # 0.7 · 0.45 · 0.5 has ended, too
+        ({"length_penalty": "none"}, 2),  # 0.7 · 0.5 has ended, 0.7 · 0.45 is alive
+        ({"length_penalty": "none", "nbest": 2}, 3),  # 0.7 · 0.45 · 0.5 has ended, too
         ({"length_penalty": "length"}, 14),  # log(0.7 · 0.45^13) / 20, at most, is less than log(0.7 · 0.5) / 2
         ({"length_penalty": "length", "patience": 0.5}, 2),
         ({"length_penalty": "length", "threshold": 0.1}, 2),  # 0.45 is too far below 0.5
