@@ -21,6 +21,10 @@ dev = "{tmp_path / "dev.txt"}"
 embedding_size = 8
 order = 3
 
+[task.text]
+unit = "words"
+min_count = 1
+
 [task.decoder]
 hidden_size = 8
 
