@@ -104,7 +104,7 @@ def test_attention_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: P
 
 def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
     decoder = {**HEADS, "layers": 2}
-    model = untrained_model(_translate(encoder=HEADS, decoder=decoder), tmp_path)
+    model = untrained_model(_translate(encoder=HEADS, decoder=decoder, search={"name": "greedy"}), tmp_path)
     result = explain(model, "a cd b", heads=True)
     assert [head.name for head in result.heads] == [f"layer {n}, head {m}" for n in (1, 2) for m in (1, 2)]
     assert result.attention is not None
@@ -170,7 +170,7 @@ def test_the_branches_of_the_beam_are_the_n_best(tmp_path: Path) -> None:
 
 
 def test_a_default_beam_is_shown_for_greedy_search(tmp_path: Path) -> None:
-    result = explain(untrained_model(_translate(), tmp_path), "a cd b", beam=True)
+    result = explain(untrained_model(_translate(search={"name": "greedy"}), tmp_path), "a cd b", beam=True)
     assert result.notes == ["the model decodes with greedy; the beam shown has size 5"]
     assert len(result.prediction.nbest) == 3
 

@@ -40,6 +40,11 @@ def trained(folder: Path, output: str, *, unit: str = "words", **fields: Any) ->
     return load(workflow.train(settings, output=folder / output).path)
 
 
+def _scores(metrics: dict[str, Any]) -> dict[str, float]:
+    """The numbers among the metrics; a model that was read from a file has no training texts for a baseline."""
+    return {name: value for name, value in metrics.items() if isinstance(value, float | int)}
+
+
 def shuffled(text: str) -> str:
     """An ARPA file whose n-grams, and so its words, stand in another order."""
     head, *sections = text.removesuffix("\n\\end\\\n").split("\n\\")
@@ -76,7 +81,7 @@ def test_an_exported_model_survives_import(run: tuple[Path, Model], foreign: boo
     assert sorted(again.task.tokenizer.vocabulary.tokens) == sorted(model.task.tokenizer.vocabulary.tokens)
     expected = model.evaluate(folder / "dev.txt")
     assert expected["unknown"] > 1
-    assert again.evaluate(folder / "dev.txt") == pytest.approx(expected, rel=1e-12)
+    assert _scores(again.evaluate(folder / "dev.txt")) == pytest.approx(_scores(expected), rel=1e-12)
     again.export(folder / "again.arpa.gz")
     assert gzip.decompress((folder / "again.arpa.gz").read_bytes()).count(b"\n") == text.count("\n")
 
@@ -100,7 +105,7 @@ def test_a_run_does_not_need_its_arpa_file(run: tuple[Path, Model]) -> None:
     model.export(arpa)
     trained(folder, "gone", arpa=str(arpa), unit=unit(model))
     arpa.unlink()
-    assert load(folder / "gone").evaluate(["the cat"]) == model.evaluate(["the cat"])
+    assert _scores(load(folder / "gone").evaluate(["the cat"])) == _scores(model.evaluate(["the cat"]))
     with pytest.raises(DataError, match="no such file"):
         trained(folder, "never", arpa=str(arpa))
 

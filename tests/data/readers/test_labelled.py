@@ -128,7 +128,12 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
             {},
             r"x\.txt:2: expected a label and a text separated by a space, found only 'neg'",
         ),
-        ("x.tsv", ["a\tb", "a\tc"], {"text_column": 4}, r"x\.tsv:1: task\.text_column is 4, but there are only 2 columns"),
+        (
+            "x.tsv",
+            ["a\tb", "a\tc"],
+            {"text_column": 4},
+            r"x\.tsv:1: task\.text_column is 4, but there are only 2 columns",
+        ),
         ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: expected a column with the text and .* found only 'label'"),
         ("x.jsonl", ['{"label": "a", "text": null}'], {}, r"x\.jsonl:1: 'text': expected a string, found no value"),
         (
