@@ -29,6 +29,7 @@ min_count = 1
 hidden_size = 8
 
 [train]
+epochs = 9
 updates = 3
 bptt_steps = 7
 batch_size = 2

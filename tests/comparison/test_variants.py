@@ -50,7 +50,7 @@ def test_similar_names_get_different_folders(config: Path) -> None:
 
 @pytest.mark.parametrize(
     ("budget", "expected"),
-    [(FREE, (20, 3, 0, 0.0)), (Budget(tokens=99), (0, 0, 99, 0.0)), (Budget(2.5), (0, 0, 0, 2.5))],
+    [(FREE, (9, 3, 0, 0.0)), (Budget(tokens=99), (0, 0, 99, 0.0)), (Budget(2.5), (0, 0, 0, 2.5))],
 )
 def test_a_budget_replaces_all_other_limits(budget: Budget, expected: tuple[float, ...], config: Path) -> None:
     for variant in parse_variants(config, ["base", "train.minutes=0"], budget=budget, seeds=1):

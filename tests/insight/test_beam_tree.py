@@ -1,6 +1,7 @@
 """A beam search as a tree: every branch occurs once, with its outcome."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,9 +76,10 @@ def test_every_status_has_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "search", [Beam(size=4, nbest=2), Beam(size=4, nbest=2, threshold=1.0, per_node=2), Beam(size=1)]
+    "options", [{"size": 4, "nbest": 2}, {"size": 4, "nbest": 2, "threshold": 1.0, "per_node": 2}, {"size": 1}]
 )
-def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
+def test_the_tree_holds_every_kept_hypothesis(options: dict[str, Any]) -> None:
+    search = Beam(length_penalty="none", **options)
     table = torch.from_numpy(np.random.default_rng(5).normal(size=(6, 6))).log_softmax(dim=1)
     record = SearchRecord()
     (result,) = search(

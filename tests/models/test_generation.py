@@ -78,7 +78,7 @@ def test_maximum_lengths_and_suppressed_tokens() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_padding_need_not_be_covered(weight: float) -> None:
-    model, search = decoder(), Beam(size=3, nbest=3, coverage_penalty=weight)
+    model, search = decoder(), Beam(size=3, nbest=3, length_penalty="none", coverage_penalty=weight)
     narrow = memory([3, 3])
     wide = Memory(nn.functional.pad(narrow.values, (0, 0, 0, 4)), nn.functional.pad(narrow.mask, (0, 4)), ())
     plain, padded = (generate(model, source, search, end=END, lengths=6) for source in (narrow, wide))

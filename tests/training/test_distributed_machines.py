@@ -43,7 +43,7 @@ def reason_to_skip() -> str:
 def documented_command() -> list[str]:
     """The command for two machines in docs/training.md, with this Python and a short training."""
     text = (ROOT / "docs" / "training.md").read_text()
-    (line,) = re.findall(r"^ {4}torchrun (.*--nnodes 2 .*-m seqloom train .*)$", text, re.MULTILINE)
+    (line,) = re.findall(r"^torchrun (.*--nnodes 2 .*-m seqloom train .*)$", text, re.MULTILINE)
     return [sys.executable, "-m", "torch.distributed.run", *shlex.split(line), "train.updates=3"]
 
 

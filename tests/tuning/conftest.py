@@ -27,6 +27,7 @@ updates = 4
 evaluate_every = 1
 bptt_steps = 7
 batch_size = 2
+learning_rate = 0.001
 
 [sweep]
 trials = 8

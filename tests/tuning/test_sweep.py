@@ -125,7 +125,7 @@ def test_a_grid_is_tried_completely(config: Path, tmp_path: Path, fake_trial: Fa
 def test_what_cannot_be_compared_is_refused(config: Path, tmp_path: Path, fake_trial: FakeTrial) -> None:
     output = tmp_path / "out"
     sweep(config, ["sweep.trials=1"], output=output, run_trial=fake_trial)
-    for override in ("train.clip_norm=1", "sweep.train.clip_norm=[1,2]"):
+    for override in ("train.clip_norm=3", "sweep.train.clip_norm=[1,2]"):
         with pytest.raises(ValueError, match="was started with another configuration or search space"):
             sweep(config, [override], output=output, run_trial=fake_trial)
     with pytest.raises(ValueError, match=r"not a sweep: it has no sweep\.toml"):

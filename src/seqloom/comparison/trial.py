@@ -65,6 +65,7 @@ def run_trial(
     *,
     layer: LayerFactory | None = None,  # custom layer
     brief: bool = False,  # without what takes another prediction of the development data
+    show_warnings: bool = True,  # noqa: ARG001  about the data; the listeners show them
 ) -> dict[str, Any]:
     """Train a configuration in a folder, or resume the run in it; the scores and costs that are compared."""
     meter = ThroughputMeter()

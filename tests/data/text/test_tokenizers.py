@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
+from seqloom.config import ConfigError
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, START
 
@@ -135,7 +135,7 @@ def test_too_small_vocabulary_sizes_are_errors() -> None:
         TextConfig(unit="subwords", vocab_size=100).fit(TEXTS)
     with pytest.raises(ValueError, match="set it to more than 2"):
         TextConfig(unit="subwords", algorithm="unigram", vocab_size=2).fit(TEXTS)
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         TextConfig(vocab_size=-1)
 
 

@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
+from seqloom.config import ConfigError
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.text.vocabulary import END, START, Labels, Vocabulary, build_vocabulary
 
@@ -34,7 +34,7 @@ def test_tokens_are_ordered_by_count(tokens: list[str], size: int, minimum: int,
 
 @pytest.mark.parametrize("tokens", [(), ("a",), ("<unk>", "<pad>"), ("<pad>", "<unk>", "a", "a")])
 def test_invalid_vocabularies_are_rejected(tokens: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         Vocabulary(tokens=tokens)
 
 
@@ -56,5 +56,5 @@ def test_labels() -> None:
     assert str(caught.value) == "dev.conll:7: label 'B-PERS' does not occur in the training data; did you mean 'B-PER'?"
     with pytest.raises(DataError, match="known labels: B-PER, I-PER, O"):
         labels.index("zzz")
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         Labels(names=("a", "a"))

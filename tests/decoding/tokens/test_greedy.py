@@ -38,7 +38,7 @@ def test_the_most_probable_token_at_each_step(problem: tuple[Toy, list[Limits]])
     first = limits[0]
     tree = None if first.only is None else PrefixTree(sorted(first.only), end=first.end)
     lengths = torch.tensor([limit.length for limit in limits])
-    for search in (Greedy(), Beam(size=1)):
+    for search in (Greedy(), Beam(size=1, length_penalty="none")):
         hypotheses = search(
             toy.step,
             toy.start(range(len(limits))),
