@@ -17,6 +17,7 @@ from seqloom.model import load
 from seqloom.run import Run, RunError
 from seqloom.run_config import load_config
 from seqloom.run_summary import (
+    INTENDED_USE,
     RunSummary,
     commands,
     duration,
@@ -112,6 +113,14 @@ def test_commands_are_quoted_and_fit_the_state(summary: RunSummary) -> None:
 
 def test_durations_are_for_people() -> None:
     assert [duration(seconds) for seconds in (1.234, 42.4, 192, 3725)] == ["1.2 s", "42 s", "3 min 12 s", "1 h 2 min"]
+
+
+def test_a_card_keeps_the_intended_use_that_a_person_wrote(summary: RunSummary) -> None:
+    card = model_card(summary)
+    edited = card.replace(INTENDED_USE, "For questions in English.\n\nNot for medicine.")
+    assert edited != card
+    assert model_card(summary, previous=edited) == edited
+    assert model_card(summary, previous="another text") == card
 
 
 def test_every_run_has_a_model_card(run: Run, summary: RunSummary) -> None:

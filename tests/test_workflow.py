@@ -414,8 +414,8 @@ def test_a_finished_run_continues_as_if_it_had_never_stopped(tmp_path: Path) -> 
 def test_a_run_that_ended_early_continues_with_more_patience(tmp_path: Path) -> None:
     chosen = settings(tmp_path, "classify", updates=30, evaluate_every=1, patience=1, learning_rate=1e-12)
     run = workflow.train(chosen, output=tmp_path / "run")
-    assert run.summary()["finished"] == "no improvement in 1 evaluations"
-    with pytest.raises(ValueError, match=r"nothing left to train .no improvement in 1 evaluations.: raise the limit"):
+    assert run.summary()["finished"] == "no improvement in 1 evaluation"
+    with pytest.raises(ValueError, match=r"nothing left to train .no improvement in 1 evaluation.: raise the limit"):
         workflow.resume(run.path, ["train.updates=40"])
     assert load_config(run).train.updates == 30
     workflow.resume(run.path, ["train.patience=0"])

@@ -30,6 +30,7 @@ LIMITS = {  # bytes; a file of untrusted origin must not fill the memory
     "training.json": 1 << 24,
     "learned.json": 1 << 26,
     "summary.json": 1 << 26,
+    "README.md": 1 << 20,
     "dev.json": 1 << 26,
 }
 

@@ -265,6 +265,11 @@ class Run:
         """What ``write_summary`` has written; empty for a run of an earlier version."""
         return self._read_json(SUMMARY)
 
+    def card(self) -> str:
+        """The model card; empty if there is none."""
+        path = self.path / CARD
+        return checkpoint.read_text(path) if os.path.lexists(path) else ""
+
     def write_card(self, text: str) -> None:
         """Write the model card, README.md."""
         self._replace(CARD, text)

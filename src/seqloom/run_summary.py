@@ -17,7 +17,7 @@ from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 
 PICTURES = ("results.png", "confusion.png", "forecast.png")
-LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epochs|updates|tokens|minutes) ")  # that has ended a training
+LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epoch|update|token|minute)s? ")  # that has ended a training
 INTENDED_USE = (
     "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "
     "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
@@ -183,7 +183,7 @@ def commands(summary: RunSummary) -> dict[str, str]:
     more = ""
     if limit := LIMIT.match(summary.finished):
         doubled = 2 * float(limit["value"])
-        more = f"train.{limit['name']}={int(doubled) if doubled.is_integer() else doubled}"
+        more = f"train.{limit['name']}s={int(doubled) if doubled.is_integer() else doubled}"
     if IN_MEMORY in (summary.train, summary.dev):  # only Python has the data
         data = "data=…, dev=…" if summary.dev == IN_MEMORY else "data=…"
         resume = f"seqloom.resume({summary.path!r}{f', {more!r}' if more else ''}, {data})"
@@ -214,8 +214,13 @@ def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
     terminal.print_pairs({**rows, **commands(summary)})
 
 
-def model_card(summary: RunSummary) -> str:
+def model_card(
+    summary: RunSummary,
+    *,
+    previous: str = "",  # the card so far, whose intended use is kept: a person may have written it
+) -> str:
     """The README.md of a run."""
+    intended_use = re.search(r"^## Intended use\n+(.*?)\n+## Results$", previous, re.MULTILINE | re.DOTALL)
     held_out = f"{summary.dev_fraction:.0%} of the training file, held out" if summary.dev_fraction else "none"
     sections = [
         f"# {summary.path.rstrip('/').rsplit('/', 1)[-1]}",
@@ -228,7 +233,7 @@ def model_card(summary: RunSummary) -> str:
             }
         ),
         "## Intended use",
-        INTENDED_USE,
+        intended_use[1] if intended_use else INTENDED_USE,
         "## Results",
         ending(summary),
     ]

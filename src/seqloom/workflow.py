@@ -489,7 +489,7 @@ class RunRecorder:
         """Write the state of the training and the model card, at its end or when it is interrupted."""
         state = {"finished": event.finished, "seconds": time.monotonic() - self.started, "update": event.update}
         self.run.write_summary(self.run.summary() | state)
-        self.run.write_card(model_card(summarize(self.run, self.config)))
+        self.run.write_card(model_card(summarize(self.run, self.config), previous=self.run.card()))
         if event.finished and self.config.train.keep == "best":
             self.run.keep_best()
 

@@ -194,7 +194,7 @@ def test_tokens_limit_training_and_the_schedule() -> None:
     (first, *_, last) = begin(Toy(), settings(tokens=seen + 1, schedule="cosine", decay=0.0, batch_size=4), examples)
     assert (first.finished, last.update) == ("", 6)  # the first update of the second epoch goes beyond
     (only,) = begin(Toy(), settings(tokens=1, updates=5), examples)
-    assert only.finished == "1 tokens seen"
+    assert only.finished == "1 token seen"
 
 
 def test_the_number_of_tokens_seen_is_restored() -> None:
@@ -214,7 +214,7 @@ def test_the_schedule_ends_with_the_minutes() -> None:
     chosen = settings(epochs=0, minutes=1.0, learning_rate=1.0, schedule="linear", decay=0.0)
     events = list(begin(Toy(), chosen, sequences(20), time_fraction=lambda: next(clock)))
     assert [event.learning_rate for event in events] == pytest.approx([1, 0.75, 0.5, 0.25])
-    assert events[-1].finished == "1 minutes elapsed"
+    assert events[-1].finished == "1 minute elapsed"
 
 
 def test_events_do_not_change_training() -> None:

@@ -102,7 +102,7 @@ def test_updates_and_minutes_are_limits() -> None:
     assert list(begin(Recorder(), TrainConfig(updates=4)))[-1].finished == "4 updates done"
     clock = iter([0.0, 0.5, 1.0])
     events = list(begin(Recorder(), TrainConfig(minutes=1.0), time_fraction=lambda: next(clock)))
-    assert [event.finished for event in events] == ["", "1 minutes elapsed"]
+    assert [event.finished for event in events] == ["", "1 minute elapsed"]
     settings = TrainConfig(updates=4, evaluate_every=2)
     assert [event.update for event in begin(Recorder(), settings, evaluate=scored([1, 2]))] == [1, 2, 2, 3, 4, 4]
 

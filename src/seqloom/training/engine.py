@@ -156,18 +156,19 @@ class Training:
         if self.rule.single_pass:
             return "all examples counted"
         if settings.updates and position.update >= settings.updates:
-            return f"{settings.updates} updates done"
+            return f"{_count(settings.updates, 'update')} done"
         if settings.tokens and position.seen >= settings.tokens:
-            return f"{settings.tokens} tokens seen"
+            return f"{_count(settings.tokens, 'token')} seen"
         if settings.epochs and not settings.updates and not settings.tokens and position.epoch >= settings.epochs:
-            return f"{settings.epochs} epochs done"
-        return f"{settings.minutes:g} minutes elapsed" if settings.minutes and self.time_fraction >= 1 else ""
+            return f"{_count(settings.epochs, 'epoch')} done"
+        expired = settings.minutes and self.time_fraction >= 1
+        return f"{_count(settings.minutes, 'minute')} elapsed" if expired else ""
 
     def _out_of_patience(self) -> str:
         """Why training stops early; empty: it continues."""
         patience = self.settings.patience
         if patience and self.position.evaluations_since_best() >= patience:
-            return f"no improvement in {patience} evaluations"
+            return f"no improvement in {_count(patience, 'evaluation')}"
         return ""
 
     def evaluate(self) -> Progress:
@@ -247,6 +248,11 @@ class Training:
         if self.position.ending or self.position.finished:  # limits may have been raised since
             ending = self._limit_reached() or (self._out_of_patience() if self.position.finished else "")
             self.position = self.position._replace(ending=ending, finished=ending if self.position.finished else "")
+
+
+def _count(number: float, noun: str) -> str:
+    """``1 epoch``, ``20 epochs``, ``2.5 minutes``."""
+    return f"{number if isinstance(number, int) else format(number, 'g')} {noun}{'' if number == 1 else 's'}"
 
 
 def _mark_last(chunks: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
