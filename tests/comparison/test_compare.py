@@ -12,7 +12,7 @@ import seqloom
 from seqloom.cells import LSTM
 from seqloom.comparison import trial
 from seqloom.comparison.compare import compare
-from seqloom.comparison.variants import CustomLayer
+from seqloom.comparison.variants import VariantLayer
 from seqloom.config import ConfigError
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
@@ -21,7 +21,7 @@ from seqloom.run_config import Config
 VARIANTS = ["task.model=ngram", "base", "task.decoder.cell=gru"]
 
 
-def run_and_store(config: Config, folder: Path, *, layer: CustomLayer | None = None, **_: object) -> dict[str, Any]:
+def run_and_store(config: Config, folder: Path, *, layer: VariantLayer | None = None, **_: object) -> dict[str, Any]:
     """A trial in this process; its results are written beside its folder."""
     results = trial.run_trial(config, folder, layer=layer and layer.factory)
     trial.write_json(trial.results_path(folder), results)

@@ -11,9 +11,9 @@ from seqloom.run import Run
 from seqloom.tuning import journal as journals
 from seqloom.tuning.journal import Journal
 from seqloom.tuning.sampler import distribution
-from seqloom.tuning.space import Choice, Domain, Range, SweepConfig
+from seqloom.tuning.space import Choice, Domain, NumberRange, SweepConfig
 
-SPACE: dict[str, Domain] = {"rate": Range(1e-4, 1e-1, log=True), "cell": Choice(("lstm", "gru"))}
+SPACE: dict[str, Domain] = {"rate": NumberRange(1e-4, 1e-1, log=True), "cell": Choice(("lstm", "gru"))}
 
 
 def open_journal(folder: Path, **settings: object) -> Journal:

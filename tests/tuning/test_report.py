@@ -8,10 +8,10 @@ import pytest
 from seqloom.run import Run
 from seqloom.tuning.journal import Journal, Trial
 from seqloom.tuning.report import Sweep, short_names, summarize, write_results
-from seqloom.tuning.space import Choice, Domain, Range, SweepConfig
+from seqloom.tuning.space import Choice, Domain, NumberRange, SweepConfig
 
 SPACE: dict[str, Domain] = {
-    "train.learning_rate": Range(0.001, 1.0, log=True),
+    "train.learning_rate": NumberRange(0.001, 1.0, log=True),
     "task.encoder.cell": Choice(("a", "b|c")),
 }
 

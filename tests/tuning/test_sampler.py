@@ -7,12 +7,12 @@ import optuna
 import pytest
 
 from seqloom.tuning.sampler import CONTINUES, SeededSampler, decode, distribution, encode, grid, make_pruner
-from seqloom.tuning.space import Choice, Domain, Pruner, Range, Sampler, SweepConfig
+from seqloom.tuning.space import Choice, Domain, NumberRange, Pruner, Sampler, SweepConfig
 
 SPACE: dict[str, Domain] = {
-    "rate": Range(1e-4, 1e-1, log=True),
-    "size": Range(4, 32, step=4, integer=True),
-    "share": Range(0.0, 1.0),
+    "rate": NumberRange(1e-4, 1e-1, log=True),
+    "size": NumberRange(4, 32, step=4, integer=True),
+    "share": NumberRange(0.0, 1.0),
     "cell": Choice(("lstm", ["gru", "lstm"], "gru")),
 }
 
@@ -65,7 +65,7 @@ def test_lists_are_stored_as_text_and_read_back() -> None:
 
 
 def test_a_grid_has_every_combination() -> None:
-    space: dict[str, Domain] = {"a": Choice((1, 2)), "b": Range(0.5, 1.0, step=0.25)}
+    space: dict[str, Domain] = {"a": Choice((1, 2)), "b": NumberRange(0.5, 1.0, step=0.25)}
     assert list(grid(space)) == [{"a": a, "b": b} for a in (1, 2) for b in (0.5, 0.75, 1.0)]
 
 

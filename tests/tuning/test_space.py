@@ -6,7 +6,7 @@ from seqloom import tasks
 from seqloom.config import ConfigError, parse
 from seqloom.config.schema import Sections
 from seqloom.training.config import TrainConfig
-from seqloom.tuning.space import Choice, Domain, Range, SweepConfig, assign, parse_sweep, with_space
+from seqloom.tuning.space import Choice, Domain, NumberRange, SweepConfig, assign, parse_sweep, with_space
 
 HEAD = '[task]\nname = "tag"\ntrain = "x"\n[sweep]\n'
 SECTIONS: Sections = {"task": tasks.find("tag"), "train": TrainConfig}
@@ -36,9 +36,9 @@ activation = ["relu", "tanh"]
     )
     assert (settings.trials, settings.sampler) == (3, "tpe")
     assert space == {
-        "train.learning_rate": Range(1e-4, 1.0, log=True),
-        "train.batch_size": Range(16, 64, step=16, integer=True),
-        "task.encoder.dropout": Range(0.0, 0.5),
+        "train.learning_rate": NumberRange(1e-4, 1.0, log=True),
+        "train.batch_size": NumberRange(16, 64, step=16, integer=True),
+        "task.encoder.dropout": NumberRange(0.0, 0.5),
         "task.encoder.cell": Choice(("lstm", ["gru", "lstm"])),
         "task.encoder.options.activation": Choice(("relu", "tanh")),
     }
@@ -48,7 +48,7 @@ def test_values_to_try_can_be_given_as_overrides() -> None:
     _, space = parsed(
         "trials = 3", "sweep.train.learning_rate={min=1e-3,max=1e-2}", 'sweep.train.optimizer=["adam","sgd"]'
     )
-    assert space == {"train.learning_rate": Range(1e-3, 1e-2), "train.optimizer": Choice(("adam", "sgd"))}
+    assert space == {"train.learning_rate": NumberRange(1e-3, 1e-2), "train.optimizer": Choice(("adam", "sgd"))}
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_grid_needs_a_finite_number_of_values() -> None:
 
 
 def test_domains_know_their_values() -> None:
-    assert list(Range(2, 9, step=3, integer=True).grid()) == [2, 5, 8]
-    assert Range(2, 9, step=3, integer=True).contains(5)
-    assert not Range(2, 9, step=3, integer=True).contains(6)
-    assert not Range(0.0, 1.0).contains(True)
-    assert Range(0.0, 1.0).grid() == ()
+    assert list(NumberRange(2, 9, step=3, integer=True).grid()) == [2, 5, 8]
+    assert NumberRange(2, 9, step=3, integer=True).contains(5)
+    assert not NumberRange(2, 9, step=3, integer=True).contains(6)
+    assert not NumberRange(0.0, 1.0).contains(True)
+    assert NumberRange(0.0, 1.0).grid() == ()
     assert Choice((1, [1, 2])).contains([1, 2])
     assert not Choice((1, 2)).contains(True)
 

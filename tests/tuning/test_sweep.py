@@ -19,7 +19,7 @@ from seqloom.config import ConfigError, read
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
 from seqloom.run_config import Config
-from seqloom.tuning.sweep import EvaluationReader, Plan, sweep
+from seqloom.tuning.sweep import EvaluationReader, SweepPlan, sweep
 
 
 def summary(result: Any) -> list[tuple[int, str, float | None, dict[str, Any]]]:
@@ -135,7 +135,7 @@ def test_what_cannot_be_compared_is_refused(config: Path, tmp_path: Path, fake_t
     with pytest.raises(ValueError, match="no output folder"):
         sweep(output, output=tmp_path / "other", run_trial=fake_trial)
     with pytest.raises(ConfigError, match=r"^command line: a sweep compares scores on development data"):
-        Plan.build(read(config, ["task.dev=", "task.dev_fraction=0"]))
+        SweepPlan.build(read(config, ["task.dev=", "task.dev_fraction=0"]))
 
 
 def test_evaluations_are_read_once_while_a_run_is_written_and_resumed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 
 import seqloom
 from seqloom.comparison.trial import FAILURES, results_path, run_trial, trial_error, write_json
-from seqloom.comparison.variants import CustomLayer
+from seqloom.comparison.variants import VariantLayer
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.run_config import Config
 
@@ -27,7 +27,7 @@ def run_trial_in_subprocess(
     config: Config,
     folder: Path,
     *,
-    layer: CustomLayer | None = None,
+    layer: VariantLayer | None = None,
     show_warnings: bool = True,  # about the data; False: an earlier trial has shown them
     watch: Callable[[], bool] = lambda: False,  # called again and again; True stops the trial once it has saved
     brief: bool = False,  # print nothing, and do not predict the development data once more
@@ -86,7 +86,7 @@ def run_trial_in_subprocess(
     return results
 
 
-def _run_here(config: Config, folder: Path, layer: CustomLayer, *, brief: bool) -> dict[str, Any]:
+def _run_here(config: Config, folder: Path, layer: VariantLayer, *, brief: bool) -> dict[str, Any]:
     """Run a trial in this process, whose memory says nothing about the trial."""
     try:
         results = run_trial(config, folder, layer=layer.factory, brief=brief) | {"memory_mb": None}

@@ -43,7 +43,7 @@ class Budget(NamedTuple):
         return f"{self.tokens:,} tokens per run" if self.tokens else "as configured"
 
 
-class CustomLayer(NamedTuple):
+class VariantLayer(NamedTuple):
     """The custom layer of a variant."""
 
     factory: LayerFactory
@@ -56,7 +56,7 @@ class Variant(NamedTuple):
     name: str
     folder: str  # name of the folder with its runs
     configs: tuple[Config, ...]  # one for each fold and seed
-    layer: CustomLayer | None = None
+    layer: VariantLayer | None = None
     note: str = ""  # what was adapted, to be shown below the table
 
 
@@ -66,7 +66,7 @@ class _Changes(NamedTuple):
     name: str
     overrides: tuple[str, ...] = ()
     file: str = ""  # another configuration
-    layer: CustomLayer | None = None
+    layer: VariantLayer | None = None
 
 
 def parse_variants(
@@ -134,7 +134,7 @@ def _changes(variant: VariantLike) -> _Changes:
         layers = [part.removeprefix(LAYER) for part in parts if part.startswith(LAYER)]
         if len(layers) > 1:
             raise ValueError(f"the variant {variant} has {len(layers)} layers, expected one")
-        layer = None if not layers or (factory := find_layer(layers[0])) is None else CustomLayer(factory, layers[0])
+        layer = None if not layers or (factory := find_layer(layers[0])) is None else VariantLayer(factory, layers[0])
         return _Changes(variant, tuple(part for part in parts if not part.startswith(LAYER)), layer=layer)
     if callable(variant):
         variant = {"layer": variant}
@@ -144,8 +144,8 @@ def _changes(variant: VariantLike) -> _Changes:
     factory = values.pop("layer", None)
     layer = None
     if factory is not None:
-        layer = CustomLayer(factory, _import_name(factory)) if callable(factory) else None
-        layer = layer or CustomLayer(_found(factory), factory)
+        layer = VariantLayer(factory, _import_name(factory)) if callable(factory) else None
+        layer = layer or VariantLayer(_found(factory), factory)
     texts = {key: value if isinstance(value, str) else literal(value) for key, value in values.items()}
     shown = [f"{LAYER}{_layer_name(factory)}"] if layer else []
     name = ",".join([*shown, *(f"{key}={text}" for key, text in texts.items())]) or BASE

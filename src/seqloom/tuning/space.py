@@ -61,7 +61,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Range:
+class NumberRange:
     """A number between two bounds, both included."""
 
     low: float
@@ -89,7 +89,7 @@ class Range:
         yield self.high, ("max",)
 
 
-Domain = Choice | Range
+Domain = Choice | NumberRange
 Space = Mapping[str, Domain]
 """The values to try, by ``section.key``."""
 
@@ -201,7 +201,7 @@ class _Parser:
             return Choice(tuple(values))
         return None
 
-    def range(self, path: KeyPath, table: dict[str, Any]) -> Range | None:
+    def range(self, path: KeyPath, table: dict[str, Any]) -> NumberRange | None:
         before = len(self.problems)
         for name in [name for name in table if name not in RANGE_KEYS]:
             near = _ELSEWHERE.get(name.lower()) or nearest(name, RANGE_KEYS)
@@ -225,7 +225,7 @@ class _Parser:
             integer = all(isinstance(table.get(name, 1), int) for name in ("min", "max", "step"))
         number = int if integer else float
         step = number(table["step"]) if "step" in table else None
-        return Range(number(table["min"]), number(table["max"]), table.get("log", False), step, integer)
+        return NumberRange(number(table["min"]), number(table["max"]), table.get("log", False), step, integer)
 
     def check_numbers(self, path: KeyPath, table: dict[str, Any], *, integer: bool) -> None:
         expected, types = ("an integer", int) if integer else ("a number", int | float)

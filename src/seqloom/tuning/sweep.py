@@ -44,7 +44,7 @@ class RunTrial(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What a sweep varies, and how."""
 
     document: Document
@@ -53,7 +53,7 @@ class Plan:
     space: dict[str, Domain]
 
     @classmethod
-    def build(cls, document: Document) -> "Plan":
+    def build(cls, document: Document) -> "SweepPlan":
         """The plan of a document with a table ``[sweep]``; ConfigError lists everything that is wrong with it."""
         base = Config.build(assign(document, {}))
         settings, space = parse_sweep(document, {"task": tasks.find(base.name), "train": TrainConfig})
@@ -119,7 +119,7 @@ def sweep(
     The same call with the same ``output`` continues a sweep that was interrupted, or joins one that is running.
     """
     folder, document = _read(Path(config), overrides, output=output)
-    plan = Plan.build(with_space(document, space or {}))
+    plan = SweepPlan.build(with_space(document, space or {}))
     try:
         from seqloom.tuning.journal import Journal
     except ModuleNotFoundError as error:
@@ -151,7 +151,7 @@ def _read(path: Path, overrides: Sequence[str], *, output: str | Path | None) ->
     return path, configuration.read(path / "sweep.toml", overrides)
 
 
-def _open_folder(folder: Path, plan: Plan) -> None:
+def _open_folder(folder: Path, plan: SweepPlan) -> None:
     """Create the folder of a sweep; refuse one that was started with another configuration or other data."""
     path = folder / "sweep.toml"
     if not path.exists():
@@ -159,7 +159,7 @@ def _open_folder(folder: Path, plan: Plan) -> None:
             raise ValueError(f"{folder}: already exists and is not a sweep: choose another output folder")
         write_text(path, plan.text())
         return
-    if Plan.build(configuration.read(path)).compared() != plan.compared():
+    if SweepPlan.build(configuration.read(path)).compared() != plan.compared():
         raise ValueError(
             f"{folder}: was started with another configuration or search space; choose another output folder"
         )
@@ -168,7 +168,7 @@ def _open_folder(folder: Path, plan: Plan) -> None:
             raise ValueError(f"{name}: has changed since {folder} was started; choose another output folder")
 
 
-def _run_trials(journal: "Journal", plan: Plan, run_trial: RunTrial, report: Callable[[str], object]) -> None:
+def _run_trials(journal: "Journal", plan: SweepPlan, run_trial: RunTrial, report: Callable[[str], object]) -> None:
     settings, started = plan.settings, time.monotonic()
     total = settings.trials
     if settings.sampler == "grid":
@@ -191,7 +191,7 @@ def _run_trials(journal: "Journal", plan: Plan, run_trial: RunTrial, report: Cal
                 _run_one(trial, plan, run_trial, report)
 
 
-def _run_one(trial: "RunningTrial", plan: Plan, run_trial: RunTrial, report: Callable[[str], object]) -> None:
+def _run_one(trial: "RunningTrial", plan: SweepPlan, run_trial: RunTrial, report: Callable[[str], object]) -> None:
     assignments = "  ".join(f"{name}={_shown(value)}" for name, value in trial.values.items())
     report(f"trial {trial.number}: {assignments}")
     reader = EvaluationReader(trial.folder / "metrics.jsonl", plan.metric)

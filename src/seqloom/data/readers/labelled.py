@@ -423,7 +423,7 @@ def _are_numbers(fields: Sequence[str]) -> bool:
 
 
 def _is_separated(lines: Sequence[str], separator: str) -> bool:
-    """Whether lines without a telling suffix have columns: all have a tab, or the first one is a header."""
+    """Whether lines have columns where the suffix does not say so: all have a tab, or the first one is a header."""
     if any(line.startswith("__label__") for line in lines):
         return False
     if separator == "\t":

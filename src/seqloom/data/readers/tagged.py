@@ -167,8 +167,8 @@ def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | 
         first = []
     if first and not first[0].startswith(("{", "[")):
         names = [column_names.normalize(name) for name in _cells(first[0])]
-        telling = {*column_names.WORD, *column_names.GROUP, *column_names.TIME, *map(str, chosen.values())}
-        if telling.isdisjoint(names) or len(names) < 2:
+        usual = {*column_names.WORD, *column_names.GROUP, *column_names.TIME, *map(str, chosen.values())}
+        if usual.isdisjoint(names) or len(names) < 2:
             return None
     table = tables.read_table(source, encoding=encoding)
     if not table.names:

@@ -71,23 +71,9 @@ def attention(module: ir.Module, real: str) -> None:
         with emit.if_then(is_new):
             slot = builder.mul(builder.sub(length, integer(1)), slot_stride)
             one = integer(float_bits(1.0))
-            emit.call(
-                "copy_scaled",
-                emit.advance(operand["new_keys"], query_offset),
-                emit.advance(keys, slot),
-                size,
-                one,
-                rotation,
-            )
-            zero = integer(0)
-            emit.call(
-                "copy_scaled",
-                emit.advance(operand["new_values"], query_offset),
-                emit.advance(values, slot),
-                size,
-                one,
-                zero,
-            )
+            for name, cache, turn in (("new_keys", keys, rotation), ("new_values", values, integer(0))):
+                source = emit.advance(operand[name], query_offset)
+                emit.call("copy_scaled", source, emit.advance(cache, slot), size, one, turn)
         emit.call("score_keys", emit.scratch, keys, slot_stride, length, size, weights)
         with emit.if_then(masked):
             emit.call(
