@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "loggers": {"checkpoint", "run", "training"},
     "run_config": {"config", "run", "data", "layers", "training", "models", "tasks"},
+    "training_data": {"checkpoint", "run", "data", "run_config"},
     "evaluation": {"data", "metrics", "training", "tasks", "run_config"},
     "run_summary": {"config", "data", "metrics", "models", "terminal", "run", "run_config"},
     "warm_start": {"config", "run", "data", "training", "tasks", "run_config"},
@@ -64,9 +65,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "streaming": {"terminal", "data", "model"},
     "explain": {"terminal", "insight", "model"},
     "run_plots": {"run", "insight", "run_config", "model"},
+    "run_recorder": {"checkpoint", "run", "terminal", "training", "run_config", "run_summary", "run_plots"},
     "workflow": {
-        *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_plots"),
-        *("terminal", "loggers", "run_summary", "warm_start", "config", "seqloom"),
+        *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_recorder"),
+        *("training_data", "loggers", "warm_start", "config", "seqloom"),
     },
     "comparison": {
         *(
@@ -83,19 +85,19 @@ MAY_IMPORT: dict[str, set[str]] = {
             "insight",
             "tasks",
         ),
-        *("run_config", "evaluation", "model", "workflow", "seqloom"),
+        *("run_config", "evaluation", "model", "training_data", "workflow", "seqloom"),
     },
     "tuning": {
-        *("config", "terminal", "interrupt", "run", "training", "insight", "tasks", "run_config", "workflow"),
-        "comparison",
+        *("config", "terminal", "interrupt", "run", "training", "insight", "tasks", "run_config", "training_data"),
+        *("workflow", "comparison"),
     },
     "interactive": {
-        *("config", "terminal", "html", "run", "data", "training", "models", "tasks", "run_config", "workflow"),
-        "warm_start",
+        *("config", "terminal", "html", "run", "data", "training", "models", "tasks", "run_config", "training_data"),
+        *("workflow", "warm_start"),
     },
-    "learning_rate_finder": {"terminal", "insight", "training", "run_config", "workflow"},
+    "learning_rate_finder": {"terminal", "insight", "training", "run_config", "training_data", "workflow"},
     "sklearn": {"answers", "data", "run", "model", "interactive"},
-    "check": {"terminal", "data", "training", "tasks", "run_config", "evaluation", "workflow"},
+    "check": {"terminal", "data", "training", "tasks", "run_config", "training_data", "evaluation"},
     "lab": {"layers", "cells", "insight"},
     "examples": set(),
     "demos": {

@@ -11,6 +11,7 @@ from seqloom import workflow
 from seqloom.data.loading import BatchLoader
 from seqloom.evaluation import evaluate, predict_all, split_details
 from seqloom.model import load
+from seqloom.training_data import data_readers
 
 
 def test_scores_do_not_depend_on_the_order(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_scores_are_separated_from_details() -> None:
 def test_the_main_metric_has_a_confidence_interval(name: str, tmp_path: Path) -> None:
     run = workflow.train(build(CASES[name], tmp_path, updates=2), output=tmp_path / "run")
     model = load(run.path)
-    readers = workflow.data_readers(model.config)
+    readers = data_readers(model.config)
     examples = [*readers.train(), *readers.dev()]
     scores = evaluate(model.config, model.module, examples)
     low, high = scores[f"{model.task.main_metric}_interval"]

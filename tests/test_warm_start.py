@@ -11,6 +11,7 @@ from seqloom import workflow
 from seqloom.model import load
 from seqloom.run import Run
 from seqloom.run_config import Config, load_config
+from seqloom.training_data import data_readers
 from seqloom.warm_start import WarmStart
 
 GRADIENT = [name for name in CASES if not any(word in name for word in ("hmm", "ngram", "embed", "arpa"))]
@@ -26,7 +27,7 @@ def trained(name: str, folder: Path) -> Run:
 def test_the_same_data_give_the_same_weights(name: str, vocabulary: Any, tmp_path: Path) -> None:
     config = build(CASES[name], tmp_path, updates=2)
     run = workflow.train(config, output=tmp_path / "run")
-    task = config.task.fit(workflow.data_readers(config).train())
+    task = config.task.fit(data_readers(config).train())
     warm = WarmStart(run, load_config(run), vocabulary)
     task = warm.adapt(task)
     torch.manual_seed(99)

@@ -1,6 +1,5 @@
 """From a configuration to a run: reproducible, also if it is killed, interrupted or resumed; clear errors otherwise."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -64,41 +63,6 @@ def test_an_unknown_device_is_reported_before_a_run_is_created(tmp_path: Path) -
         ):
             workflow.train(settings(tmp_path, device=device), output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("name", tasks.names())
-def test_metrics_and_checkpoints_match_the_events(name: str, tmp_path: Path) -> None:
-    events: list[Progress] = []
-    chosen = settings(tmp_path, name)
-    run = workflow.train(chosen, output=tmp_path / "run", listeners=[lambda _, event: events.append(event)])
-    rows = run.rows()
-    logged = [(event.update, event.loss) for event in events if event.logged]
-    assert [(row["update"], row["loss"]) for row in rows if "loss" in row] == logged
-    scores = [(event.update, event.evaluation.metrics) for event in events if event.evaluation]
-    assert [[row["update"], row["dev"]] for row in rows if "dev" in row] == json.loads(json.dumps(scores))
-    assert [update for update, _ in scores] == [5, 10, 12]
-    best = [event for event in events if event.best][-1]
-    assert best.evaluation is not None
-    assert run.load("best").facts["update"] == best.update
-    metric = load(run.path).task.main_metric
-    assert run.load("best").facts["metrics"][metric] == best.evaluation.metrics[metric]
-    # The best model, loaded, reaches what was written down.
-    model = load(run.path)
-    assert model.evaluate(model.task.dev)[metric] == pytest.approx(best.evaluation.metrics[metric], rel=1e-5)
-    assert "finished: 12 updates done" in (run.path / "train.log").read_text()
-
-
-def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) -> None:
-    chosen = settings(tmp_path, "classify")
-    shared = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.3}))
-    result = workflow.data_readers(shared)
-    train, dev = [[example.location.line for example in read()] for read in (result.train, result.dev)]
-    assert sorted(train + dev) == list(range(1, 19))
-    assert dev
-    alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.0}))
-    run = workflow.train(alone, output=tmp_path / "run")
-    assert not run.saved("best")
-    assert load(run.path).predict(["it goes up"])
 
 
 def test_folders_are_numbered_and_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,26 +331,6 @@ def test_a_model_that_cannot_be_built_leaves_no_run(tmp_path: Path) -> None:
 # Data
 
 
-def test_a_run_is_resumed_with_the_same_data_only(tmp_path: Path) -> None:
-    config = settings(tmp_path)
-    with pytest.raises(Interrupted):
-        workflow.train(config, output=tmp_path / "run", listeners=[at(3, lambda: send(signal.SIGINT))])
-    train = Path(config.task.train)
-    before = train.read_bytes()
-    train.write_bytes(before + b"one more\n")
-    with pytest.raises(RunError, match=r"has changed since .* was started"):
-        workflow.resume(tmp_path / "run")
-    train.write_bytes(before)
-    assert workflow.resume(tmp_path / "run").saved("best")
-
-
-def test_no_held_out_examples_are_an_error(tmp_path: Path) -> None:
-    config = settings(tmp_path, "classify")
-    few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 0.0001}))
-    with pytest.raises(ValueError, match="no development examples"):
-        workflow.train(few, output=tmp_path / "run")
-
-
 def test_a_custom_layer_is_refused_by_a_task_without_layers(tmp_path: Path) -> None:
     config = settings(tmp_path)
     window = config._replace(task=config.task.model_copy(update={"model": "window"}))
@@ -436,20 +380,3 @@ def test_a_stretched_schedule_is_mentioned(tmp_path: Path) -> None:
     chosen = settings(tmp_path, "classify", updates=2, schedule="cosine")
     run = workflow.resume(workflow.train(chosen, output=tmp_path / "run").path, ["train.updates=4"])
     assert run.notes[1] == 'train.schedule = "cosine" is stretched to the new limit: the learning rate rises again'
-
-
-def test_only_the_best_weights_are_kept(tmp_path: Path) -> None:
-    run = workflow.train(settings(tmp_path, "classify", keep="best"), output=tmp_path / "run")
-    assert {path.name for path in run.path.iterdir() if path.is_dir()} == {"best", "details"}
-    assert load(run.path).predict(["it goes up"])
-    assert run.summary()["finished"] == "12 updates done"
-    workflow.resume(run.path)  # nothing is left to do
-    with pytest.raises(RunError, match="only its best weights were kept"):
-        workflow.resume(run.path, ["train.updates=40"])
-
-
-def test_without_an_evaluation_the_last_weights_are_kept(tmp_path: Path) -> None:
-    chosen = settings(tmp_path, "classify", keep="best")
-    task = chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.0})
-    run = workflow.train(chosen._replace(task=task), output=tmp_path / "run")
-    assert load(run.path).predict(["it goes up"])

@@ -26,7 +26,7 @@ from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
 from seqloom.training.update_rule import UpdateRule
-from seqloom.workflow import data_readers, with_detected
+from seqloom.training_data import data_readers, with_detected
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""

@@ -17,7 +17,8 @@ from seqloom.training.engine import update_rule
 from seqloom.training.progress import Position
 from seqloom.training.self_trained import SelfTrained
 from seqloom.training.update_rule import UpdateRule
-from seqloom.workflow import Sources, batch_loader, data_readers, with_detected
+from seqloom.training_data import Sources, data_readers, with_detected
+from seqloom.workflow import batch_loader
 
 LOWEST, HIGHEST = 1e-6, 10.0
 UPDATES = 120

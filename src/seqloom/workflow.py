@@ -4,28 +4,24 @@ import math
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 import seqloom
-from seqloom import run_plots, terminal
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.config import with_changes
 from seqloom.data.dataset_summary import DatasetSummary, findings
 from seqloom.data.loading import BatchLoader
-from seqloom.data.readers.memory import IN_MEMORY, digest
-from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, fingerprint, resolve
-from seqloom.data.split import Read, hold_out, hold_out_fold
+from seqloom.data.split import Read
 from seqloom.evaluation import evaluate, split_details
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.loggers.logger import check_installed, open_loggers
@@ -33,83 +29,26 @@ from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, load_config, resume_changes
-from seqloom.run_summary import model_card, summarize
+from seqloom.run_recorder import RunRecorder
 from seqloom.training import engine, schedules
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.memory import LongestExamples, check_memory
 from seqloom.training.progress import Evaluation, Progress
 from seqloom.training.self_trained import SelfTrained
 from seqloom.training.snapshots import flatten_state
+from seqloom.training_data import (
+    FILES_ONLY,
+    DataReaders,
+    Sources,
+    check_unchanged,
+    data_readers,
+    fingerprints,
+    note_skipped,
+    with_detected,
+)
 from seqloom.warm_start import VocabularySource, WarmStart
 
 Listener = Callable[[Run, Progress], object]
-
-DRAW_SECONDS = 60
-"""Minimum time between two drawings of the learning curves during training."""
-
-
-@dataclass(frozen=True)
-class DataReaders:
-    """Readers of the training and the development examples."""
-
-    train: Read
-    dev: Read
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Data in memory, which take the place of the files of a configuration."""
-
-    train: Any = None  # as a task reads it; None: the file of the configuration
-    dev: Any = None
-
-    def training_source(self, config: Config) -> Any:
-        return resolve(config.task.train) if self.train is None else self.train
-
-    def dev_source(self, config: Config) -> Any:
-        return resolve(config.task.dev) if self.dev is None else self.dev
-
-
-FILES_ONLY = Sources()
-
-
-def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
-    """The readers of a configuration; without development data, a share of the training data is held out."""
-    task = config.task
-
-    def reader(source: Any) -> Read:
-        return lambda: task.read(source)
-
-    limit = config.train.max_length
-    read_train = reader(sources.training_source(config))
-
-    def train() -> Iterator[Any]:
-        return (example for example in read_train() if not limit or len(example) <= limit)
-
-    if task.dev:
-        return DataReaders(train, reader(sources.dev_source(config)))
-    if task.fold:
-
-        def stratum(example: Any) -> str:
-            labels = task.summarize_example(example).labels
-            return labels[0] if len(labels) == 1 else ""
-
-        return DataReaders(*hold_out_fold(train, *task.fold, sequential=task.sequential, gap=task.gap, stratum=stratum))
-    if not task.dev_fraction:
-        return DataReaders(train, lambda: iter(()))
-    return DataReaders(
-        *hold_out(train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap)
-    )
-
-
-def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config, tuple[str, ...]]:
-    """The configuration with the settings that the training data show, such as their columns, and notes about them."""
-    source = sources.training_source(config)
-    if isinstance(source, Path) and source == STANDARD_INPUT:
-        return config, ()
-    task, notes = config.task.resolve(source)
-    name = config.task.train if sources.train is None else "data"
-    return config._replace(task=task), tuple(f"{name}: {note}" for note in notes)
 
 
 def train(
@@ -126,59 +65,64 @@ def train(
     """Train a model in a new run folder."""
     check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
-        config = config.with_layer(layer)
         if output:
             refuse_existing(output)
-        config, notes = with_detected(config, sources)
-        notes = (*notes, *_skipped(config, sources))
-        readers = data_readers(config, sources)
-        targets = TargetCounter(config.task.baseline_targets)
-        summary = _summary(config)
-        longest = LongestExamples(rows=max(config.train.batch_size // config.train.accumulate, 1))
-        config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
-        dev = list(readers.dev())
-        if start_from is None:
-            module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
-        else:
-            source = Run.open(start_from)
-            warm = WarmStart(source, load_config(source, layer=layer), vocabulary)
-            config = config._replace(task=warm.adapt(config.task))
-            module = _init_model(config)
-            notes = (*notes, *warm.load(config.task, module))
-        _check_memory(config, module, longest, dev)
-        warnings = (*_findings(summary, dev, config), *config.task.warnings)
-        run = _create_once(group, lambda: _create(config, output, sources, notes=notes, warnings=warnings))
+        new = _prepare(config.with_layer(layer), sources, _warm_start(start_from, layer, vocabulary))
+        run = _create_once(group, lambda: _create(new, output, sources))
         _run_training(
             run,
-            config,
-            module,
-            readers=readers,
-            dev=dev,
+            new.config,
+            new.module,
+            readers=new.readers,
+            dev=new.dev,
             start=None,
             listeners=listeners,
             group=group,
-            targets=targets,
+            targets=new.targets,
             plots=plots,
         )
     return run
 
 
-def _skipped(config: Config, sources: Sources) -> tuple[str, ...]:
-    """A note about the training examples that are longer than train.max_length."""
-    limit = config.train.max_length
-    source = sources.training_source(config)
-    if not limit or (isinstance(source, Path) and source == STANDARD_INPUT):
-        return ()
-    first, skipped, total = None, 0, 0
-    for example in config.task.read(source):
-        total += 1
-        if len(example) > limit:
-            first, skipped = first or example.location, skipped + 1
-    if not skipped:
-        return ()
-    if skipped == total:
-        raise DataError(config.task.train, f"all {total:,} examples are longer than train.max_length = {limit:,}")
-    return (f"{first}: {skipped:,} of {total:,} examples are longer than {limit:,} (train.max_length) and skipped",)
+class NewTraining(NamedTuple):
+    """What a new training starts from."""
+
+    config: Config  # with the fitted task
+    module: nn.Module  # with its initial weights
+    readers: DataReaders
+    dev: list[Any]
+    targets: TargetCounter  # of the training examples
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> NewTraining:
+    """Read the data, fit the task and build the model; what is wrong with any of them leaves no run behind."""
+    config, notes = with_detected(config, sources)
+    notes = (*notes, *note_skipped(config, sources))
+    readers = data_readers(config, sources)
+    targets = TargetCounter(config.task.baseline_targets)
+    summary = _summary(config)
+    longest = LongestExamples(rows=max(config.train.batch_size // config.train.accumulate, 1))
+    config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
+    dev = list(readers.dev())
+    if warm_start is None:
+        module = _init_model(config)
+    else:
+        config = config._replace(task=warm_start.adapt(config.task))
+        module = _init_model(config)
+        notes = (*notes, *warm_start.load(config.task, module))
+    _check_memory(config, module, longest, dev)
+    warnings = (*_findings(summary, dev, config), *config.task.warnings)
+    return NewTraining(config, module, readers, dev, targets, notes, warnings)
+
+
+def _warm_start(path: str | Path | None, layer: LayerFactory | None, vocabulary: VocabularySource) -> WarmStart | None:
+    """The run whose weights are the initial ones, if there is one."""
+    if path is None:
+        return None
+    run = Run.open(path)
+    return WarmStart(run, load_config(run, layer=layer), vocabulary)
 
 
 def _check_memory(config: Config, module: nn.Module, train: LongestExamples, dev: Sequence[Any]) -> None:
@@ -228,7 +172,7 @@ def resume(
     config = config._replace(train=with_changes(config.train, "train", changes))
     check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
-        _check_data(run, config, sources)
+        check_unchanged(run, config, sources)
         readers = data_readers(config, sources)
         start = run.load("last") if run.saved("last") else None
         targets = None
@@ -271,57 +215,15 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _create(
-    config: Config,
-    output: str | Path | None,
-    sources: Sources,
-    *,
-    notes: tuple[str, ...],
-    warnings: tuple[str, ...],
-) -> Run:
-    assert config.task.learned is not None  # noqa: S101  the task is fitted
-    folder = output or unused_folder(Path("runs", config.name))
-    learned = config.task.learned.model_dump_json()
-    facts = environment() | {"data": _fingerprints(config, sources)}
-    run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
-    for line in (*notes, *warnings):
+def _create(new: NewTraining, output: str | Path | None, sources: Sources) -> Run:
+    task = new.config.task
+    assert task.learned is not None  # noqa: S101  the task is fitted
+    folder = output or unused_folder(Path("runs", new.config.name))
+    facts = environment() | {"data": fingerprints(new.config, sources)}
+    run = Run.create(folder, config=new.config.text(), learned=task.learned.model_dump_json(), environment=facts)
+    for line in (*new.notes, *new.warnings):
         run.log(line)
-    return replace(run, notes=notes, warnings=warnings)
-
-
-def _fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any]:
-    """Fingerprints of all data that training reads."""
-    task = config.task
-    prints = {name: fingerprint(name) for name in task.files if name != IN_MEMORY}
-    in_memory = {"train": sources.train, "dev": sources.dev}
-    return prints | {
-        f"{name} {IN_MEMORY}": digest(task.read(source)) for name, source in in_memory.items() if source is not None
-    }
-
-
-def _check_data(run: Run, config: Config, sources: Sources) -> None:
-    """Refuse to resume without the data, or with different data."""
-    missing = [
-        name
-        for name, file, source in (("data", config.task.train, sources.train), ("dev", config.task.dev, sources.dev))
-        if file == IN_MEMORY and source is None
-    ]
-    if missing:
-        again = ", ".join(f"{name}=…" for name in missing)
-        raise RunError(
-            f"{run.path}: was trained on data in memory; give the same data again: "
-            f'seqloom.resume("{run.path}", {again})'
-        )
-    if name := changed_file(run, config, sources):
-        raise RunError(
-            f"{name}: has changed since {run.path} was started; a run can only be resumed with the same data"
-        )
-
-
-def changed_file(run: Run, config: Config, sources: Sources = FILES_ONLY) -> str:
-    """The first data file that has changed since a run was started; empty: none has."""
-    before = run.environment.get("data", {})
-    return next((name for name, now in _fingerprints(config, sources).items() if now != before.get(name, now)), "")
+    return replace(run, notes=new.notes, warnings=new.warnings)
 
 
 def unused_folder(folder: Path) -> Path:
@@ -405,12 +307,17 @@ def _run_training(
                         raise Interrupted(run.path)
         except engine.Diverged as error:
             if group.is_main:
-                if error.batch:
-                    batch = [(part.inputs, part.target) for part in error.batch]
-                    write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
-                run.log(str(error))
+                _keep_diverged(run, error)
             raise
     return events_seen
+
+
+def _keep_diverged(run: Run, error: engine.Diverged) -> None:
+    """Write the batch at which a training diverged, and the reason."""
+    if error.batch:
+        batch = [(part.inputs, part.target) for part in error.batch]
+        write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
+    run.log(str(error))
 
 
 def _facts(config: Config, module: nn.Module, targets: TargetCounter, dev: Sequence[Any]) -> dict[str, Any]:
@@ -440,89 +347,6 @@ def batch_loader(config: Config, read: Read, group: ProcessGroup) -> BatchLoader
         parts=settings.accumulate * group.size,
         local_parts=range(group.rank * settings.accumulate, (group.rank + 1) * settings.accumulate),
     )
-
-
-class RunRecorder:
-    """Writes the log, the metrics and the checkpoints of a training run."""
-
-    def __init__(
-        self,
-        run: Run,
-        config: Config,
-        group: ProcessGroup,
-        *,
-        dev: Sequence[Any],
-        rows: int,  # of metrics.jsonl so far
-        seconds: float,  # of training before it was resumed
-        plots: bool = True,
-    ) -> None:
-        self.run, self.config, self.group, self.dev, self.rows = run, config, group, dev, rows
-        self.plots = plots
-        self.started = time.monotonic() - seconds
-        self.saved = self.drawn = time.monotonic()
-
-    def time_fraction(self) -> float:
-        """The share of train.minutes that has passed."""
-        minutes = self.config.train.minutes
-        return (time.monotonic() - self.started) / 60 / minutes if minutes else 0.0
-
-    def record(self, event: Progress) -> None:
-        """Log an event, and write checkpoints and plots when they are due."""
-        if self.group.is_main:
-            self._log(event)
-        due = self.group.any_rank(flag=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
-        if event.best and event.evaluation is not None:
-            facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
-            if self.group.is_main:
-                self.run.write_details(terminal.json_value(event.evaluation.details))
-                self.run.save("best", Snapshot(event.weights(), {}, facts))
-        if due or event.pending or event.evaluation or event.finished:
-            self.save(event)
-        drawing_due = event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)
-        if self.group.is_main and self.plots and drawing_due:
-            run_plots.draw(self.run, self.config, dev=self.dev if event.finished else ())
-            self.drawn = time.monotonic()
-        if self.group.is_main and event.finished:
-            self.describe(event)
-
-    def describe(self, event: Progress) -> None:
-        """Write the state of the training and the model card, at its end or when it is interrupted."""
-        state = {"finished": event.finished, "seconds": time.monotonic() - self.started, "update": event.update}
-        self.run.write_summary(self.run.summary() | state)
-        self.run.write_card(model_card(summarize(self.run, self.config), previous=self.run.card()))
-        if event.finished and self.config.train.keep == "best":
-            self.run.keep_best()
-
-    def save(self, event: Progress) -> None:
-        """Write a checkpoint to resume from; all processes of the group take part."""
-        snapshot = event.snapshot()
-        facts = {**snapshot.facts, "rows": self.rows, "seconds": time.monotonic() - self.started}
-        if self.group.is_main:
-            self.run.save("last", snapshot._replace(facts=facts))
-        self.saved = time.monotonic()
-
-    def _log(self, event: Progress) -> None:
-        if event.logged:
-            values = {"loss": event.loss, "learning_rate": event.learning_rate}
-            if event.gradient_norm is not None:
-                values |= {"gradient_norm": event.gradient_norm, "clipped": event.clipped}
-            self._write_row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
-        if event.evaluation is not None:
-            self._write_row({"dev": event.evaluation.metrics}, event)
-        if event.finished:
-            self.run.log(f"finished: {event.finished}")
-
-    def _write_row(self, values: dict[str, Any], event: Progress) -> None:
-        row = {"update": event.update, "epoch": round(event.epoch, 6), **values}
-        self.run.record(row)
-        self.rows += 1
-        shown = values.get("dev", values)
-        numbers = (
-            f"{name} {terminal.format_number(value, 6)}"
-            for name, value in shown.items()
-            if isinstance(value, float | int)
-        )
-        self.run.log(f"update {event.update}: {'dev ' if 'dev' in values else ''}{', '.join(numbers)}")
 
 
 def _evaluate(

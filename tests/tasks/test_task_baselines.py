@@ -15,12 +15,13 @@ from seqloom.models.baseline import MAX_CHARACTERS, Baseline, TargetCounter, mos
 from seqloom.run_config import Config
 from seqloom.tasks.forecast import Forecast
 from seqloom.tasks.translate import Translate
+from seqloom.training_data import data_readers
 
 
 def fitted(name: str, folder: Path) -> tuple[Any, Baseline | None, list[Any]]:
     """A fitted task, its baseline, and its development examples."""
     config: Config = build(CASES[name], folder)
-    readers = workflow.data_readers(config)
+    readers = data_readers(config)
     counter = TargetCounter(config.task.baseline_targets)
     task = config.task.fit(counter.watch(readers.train()))
     dev = list(readers.dev())

@@ -20,7 +20,8 @@ from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
-from seqloom.workflow import changed_file, environment, unused_folder, with_detected
+from seqloom.training_data import changed_file, with_detected
+from seqloom.workflow import environment, unused_folder
 
 RunTrial = Callable[..., dict[str, Any]]
 """Trains a configuration in a folder, with the options of ``run_trial_in_subprocess``, and returns its results."""

@@ -8,7 +8,7 @@ from seqloom.layers.transformer.block import TransformerBlock
 from seqloom.models.encoder import TRANSFORMER, RecurrenceConfig, is_cell_class
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
-from seqloom.workflow import data_readers
+from seqloom.training_data import data_readers
 
 MAX_WIDTH = 1 << 16  # of a layer
 DEFAULT_HEADS: int = inspect.signature(TransformerBlock).parameters["heads"].default

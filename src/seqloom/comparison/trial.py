@@ -18,7 +18,8 @@ from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.training.progress import Progress
-from seqloom.workflow import Listener, data_readers, resume, train
+from seqloom.training_data import data_readers
+from seqloom.workflow import Listener, resume, train
 
 WARMUP_EXAMPLES = 32  # predicted before the time is measured
 COUNTING_BATCH = 256  # examples that are collated at once to count their items

@@ -19,8 +19,9 @@ from seqloom.run import Run
 from seqloom.run_config import Config, find_data_files
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
+from seqloom.training_data import FILES_ONLY, Sources
 from seqloom.warm_start import VocabularySource
-from seqloom.workflow import Listener, Sources
+from seqloom.workflow import Listener
 
 Changes = str | Sequence[str] | Mapping[str, Any]
 
@@ -49,7 +50,7 @@ def train(
     if isinstance(config, Config):
         if changes or overrides or settings or task or data is not None or dev is not None:
             raise ValueError("a Config is complete: give the path of a TOML file to change it by other arguments")
-        built, sources = config, workflow.FILES_ONLY
+        built, sources = config, FILES_ONLY
     else:
         built, sources = _configure(config, (*changes, overrides), task=task, data=data, dev=dev, settings=settings)
     with training_display(quiet=quiet or not workflow.is_main_process()) as display:

@@ -22,9 +22,10 @@ from seqloom.interrupt import Interrupted
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.training.config import TrainConfig
+from seqloom.training_data import changed_file
 from seqloom.tuning.report import Sweep, summarize, write_results
 from seqloom.tuning.space import TABLE, Domain, SweepConfig, assign, parse_sweep, with_space
-from seqloom.workflow import changed_file, unused_folder
+from seqloom.workflow import unused_folder
 
 if TYPE_CHECKING:
     from seqloom.tuning.journal import Journal, RunningTrial

@@ -1,0 +1,130 @@
+"""The data of a training run: its readers, what they show, and whether they are still the same."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqloom.checkpoint import RunError
+from seqloom.data.readers.memory import IN_MEMORY, digest
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, fingerprint, resolve
+from seqloom.data.split import Read, hold_out, hold_out_fold
+from seqloom.run import Run
+from seqloom.run_config import Config
+
+
+@dataclass(frozen=True)
+class DataReaders:
+    """Readers of the training and the development examples."""
+
+    train: Read
+    dev: Read
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Data in memory, which take the place of the files of a configuration."""
+
+    train: Any = None  # as a task reads it; None: the file of the configuration
+    dev: Any = None
+
+    def training_source(self, config: Config) -> Any:
+        return resolve(config.task.train) if self.train is None else self.train
+
+    def dev_source(self, config: Config) -> Any:
+        return resolve(config.task.dev) if self.dev is None else self.dev
+
+
+FILES_ONLY = Sources()
+
+
+def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
+    """The readers of a configuration; without development data, a share of the training data is held out."""
+    task = config.task
+
+    def reader(source: Any) -> Read:
+        return lambda: task.read(source)
+
+    limit = config.train.max_length
+    read_train = reader(sources.training_source(config))
+
+    def train() -> Iterator[Any]:
+        return (example for example in read_train() if not limit or len(example) <= limit)
+
+    if task.dev:
+        return DataReaders(train, reader(sources.dev_source(config)))
+    if task.fold:
+
+        def stratum(example: Any) -> str:
+            labels = task.summarize_example(example).labels
+            return labels[0] if len(labels) == 1 else ""
+
+        return DataReaders(*hold_out_fold(train, *task.fold, sequential=task.sequential, gap=task.gap, stratum=stratum))
+    if not task.dev_fraction:
+        return DataReaders(train, lambda: iter(()))
+    return DataReaders(
+        *hold_out(train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap)
+    )
+
+
+def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config, tuple[str, ...]]:
+    """The configuration with the settings that the training data show, such as their columns, and notes about them."""
+    source = sources.training_source(config)
+    if isinstance(source, Path) and source == STANDARD_INPUT:
+        return config, ()
+    task, notes = config.task.resolve(source)
+    name = config.task.train if sources.train is None else "data"
+    return config._replace(task=task), tuple(f"{name}: {note}" for note in notes)
+
+
+def note_skipped(config: Config, sources: Sources) -> tuple[str, ...]:
+    """A note about the training examples that are longer than train.max_length."""
+    limit = config.train.max_length
+    source = sources.training_source(config)
+    if not limit or (isinstance(source, Path) and source == STANDARD_INPUT):
+        return ()
+    first, skipped, total = None, 0, 0
+    for example in config.task.read(source):
+        total += 1
+        if len(example) > limit:
+            first, skipped = first or example.location, skipped + 1
+    if not skipped:
+        return ()
+    if skipped == total:
+        raise DataError(config.task.train, f"all {total:,} examples are longer than train.max_length = {limit:,}")
+    return (f"{first}: {skipped:,} of {total:,} examples are longer than {limit:,} (train.max_length) and skipped",)
+
+
+def fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any]:
+    """Fingerprints of all data that training reads."""
+    task = config.task
+    prints = {name: fingerprint(name) for name in task.files if name != IN_MEMORY}
+    in_memory = {"train": sources.train, "dev": sources.dev}
+    return prints | {
+        f"{name} {IN_MEMORY}": digest(task.read(source)) for name, source in in_memory.items() if source is not None
+    }
+
+
+def check_unchanged(run: Run, config: Config, sources: Sources) -> None:
+    """Refuse to resume without the data, or with different data."""
+    missing = [
+        name
+        for name, file, source in (("data", config.task.train, sources.train), ("dev", config.task.dev, sources.dev))
+        if file == IN_MEMORY and source is None
+    ]
+    if missing:
+        again = ", ".join(f"{name}=…" for name in missing)
+        raise RunError(
+            f"{run.path}: was trained on data in memory; give the same data again: "
+            f'seqloom.resume("{run.path}", {again})'
+        )
+    if name := changed_file(run, config, sources):
+        raise RunError(
+            f"{name}: has changed since {run.path} was started; a run can only be resumed with the same data"
+        )
+
+
+def changed_file(run: Run, config: Config, sources: Sources = FILES_ONLY) -> str:
+    """The first data file that has changed since a run was started; empty: none has."""
+    before = run.environment.get("data", {})
+    return next((name for name, now in fingerprints(config, sources).items() if now != before.get(name, now)), "")

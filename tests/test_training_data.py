@@ -1,0 +1,46 @@
+"""The data of a training run: what is held out, and what has to stay the same."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from tests.test_workflow import at, send, settings
+
+from seqloom import workflow
+from seqloom.checkpoint import RunError
+from seqloom.interrupt import Interrupted
+from seqloom.model import load
+from seqloom.training_data import data_readers
+
+
+def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, "classify")
+    shared = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.3}))
+    result = data_readers(shared)
+    train, dev = [[example.location.line for example in read()] for read in (result.train, result.dev)]
+    assert sorted(train + dev) == list(range(1, 19))
+    assert dev
+    alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.0}))
+    run = workflow.train(alone, output=tmp_path / "run")
+    assert not run.saved("best")
+    assert load(run.path).predict(["it goes up"])
+
+
+def test_a_run_is_resumed_with_the_same_data_only(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with pytest.raises(Interrupted):
+        workflow.train(config, output=tmp_path / "run", listeners=[at(3, lambda: send(signal.SIGINT))])
+    train = Path(config.task.train)
+    before = train.read_bytes()
+    train.write_bytes(before + b"one more\n")
+    with pytest.raises(RunError, match=r"has changed since .* was started"):
+        workflow.resume(tmp_path / "run")
+    train.write_bytes(before)
+    assert workflow.resume(tmp_path / "run").saved("best")
+
+
+def test_no_held_out_examples_are_an_error(tmp_path: Path) -> None:
+    config = settings(tmp_path, "classify")
+    few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 0.0001}))
+    with pytest.raises(ValueError, match="no development examples"):
+        workflow.train(few, output=tmp_path / "run")
