@@ -1,0 +1,81 @@
+"""Commands that need no data of your own: demos, built-in data sets, versions and hardware."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqloom.cli.completion import complete_run, complete_task
+from seqloom.cli.options import (
+    AsJson,
+    Layer,
+    errors,
+)
+
+
+def demo(
+    task: Annotated[
+        str,
+        typer.Argument(help="Task, or memory: how far back recurrent networks remember.", autocompletion=complete_task),
+    ] = "translate",
+    *,
+    output: Annotated[Path, typer.Option(help="Folder for the data and the run.")] = Path("runs"),
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Train for a few seconds only; the scores will be poor.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train and use a small model on built-in data. Takes about a minute."""
+    from seqloom import terminal
+    from seqloom.demos.runner import run
+
+    with errors():
+        results = run(task, output=output, seed=seed, quick=quick, quiet=as_json)
+        if as_json:
+            terminal.print_json(results)
+
+
+def data(
+    name: Annotated[str, typer.Argument(help="Data set, such as python_tags; omit it to list all data sets.")] = "",
+    folder: Annotated[Path | None, typer.Argument(help="Output folder; default: NAME in the current folder.")] = None,
+) -> None:
+    """Write a built-in data set: train, dev and test files."""
+    from seqloom.data.builtin import datasets
+
+    with errors():
+        if not name:
+            for known, build in datasets.BUILDERS.items():
+                print(f"{known:16}{(build.__doc__ or '').splitlines()[0]}")
+            return
+        for path in datasets.build(name, folder or Path(name)):
+            print(path)
+
+
+def info(
+    run: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of a training run; omit it to describe this machine.", autocompletion=complete_run),
+    ] = None,
+    *,
+    layer: Layer = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show versions and hardware, or describe a run. Without a run, also lists which cells are fused."""
+    from seqloom import info as information
+    from seqloom import terminal
+    from seqloom.run_config import find_layer
+
+    with errors():
+        if run is not None:
+            if as_json:
+                terminal.print_json(information.describe_run(run, layer=find_layer(layer)))
+            else:
+                information.print_run(run, layer=find_layer(layer))
+            return
+        machine = information.machine_info()
+        if as_json:
+            terminal.print_json(asdict(machine))
+        else:
+            information.print_machine_info(machine)

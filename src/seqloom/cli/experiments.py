@@ -1,0 +1,129 @@
+"""Commands that train many models: comparisons and sweeps. Slow imports are inside the command that needs them."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seqloom.cli.options import (
+    AsJson,
+    Configuration,
+    Overrides,
+    errors,
+)
+
+MAX_TRIALS = 20
+"""Rows of the table that ``seqloom sweep`` prints."""
+
+
+def compare(
+    config: Configuration,
+    variants: Annotated[
+        list[str] | None, typer.Argument(help="Variants: comma-separated changes, a .toml file, or base (no changes).")
+    ] = None,
+    *,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Training budget of each run in minutes (0: as configured).")
+    ] = 0.0,
+    tokens: Annotated[int, typer.Option(min=0, help="Training budget of each run in tokens (0: as configured).")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per variant, each with another random seed.")] = 1,
+    folds: Annotated[
+        int, typer.Option(min=0, help="Folds of a cross-validation on the training file (0: no cross-validation).")
+    ] = 0,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--override", help="Change for all variants, such as train.epochs=5; repeatable."),
+    ] = None,
+    layers: Annotated[
+        list[str] | None,
+        typer.Option("--layer", help="Variant with a custom layer or cell, as module:name; repeatable."),
+    ] = None,
+    match_parameters: Annotated[
+        bool,
+        typer.Option("--match-parameters", help="Change hidden_size so that all variants are as large as the first."),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder of the runs and the table; finished runs in it are not repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train variants at equal budget and compare them. Prints scores, speed and memory in a table.
+
+    Each variant is compared with the first one: example by example, or fold by fold with --folds.
+    """
+    from seqloom import terminal
+    from seqloom.comparison import compare as comparison
+    from seqloom.comparison import table
+    from seqloom.interrupt import Interrupted
+    from seqloom.workflow import unused_folder
+
+    with errors():
+        folder = output or unused_folder(comparison.OUTPUT)
+        try:
+            result = comparison.compare(
+                config,
+                [*(variants or []), *(f"layer={layer}" for layer in layers or [])],
+                overrides or [],
+                minutes=minutes,
+                tokens=tokens,
+                seeds=seeds,
+                folds=folds,
+                match_parameters=match_parameters,
+                output=folder,
+            )
+        except Interrupted:
+            typer.echo(f"stopped and saved; continue with the same command and --output {folder}", err=True)
+            raise typer.Exit(130) from None
+        if as_json:
+            terminal.print_json(result.rows)
+        else:
+            terminal.table(*table.format_table(result.rows))
+            plot = f", learning curves to {result.plot}" if result.plot else ""
+            terminal.print_lines("", *result.footnotes(), f"Table written to {folder / 'compare.md'}{plot}")
+        if any(row["errors"] for row in result):
+            raise typer.Exit(1)
+
+
+def sweep(
+    config: Annotated[
+        str, typer.Argument(help="TOML file with a table [sweep], or the folder of a sweep to continue or join.")
+    ],
+    overrides: Overrides = None,
+    *,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep; an existing sweep is continued or joined.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train with many settings and find the best. Prints the trials and the importance of each key.
+
+    Ctrl-C saves and stops; the same command with --output continues, and further processes may join.
+    """
+    from seqloom import terminal
+    from seqloom.interrupt import Interrupted
+    from seqloom.tuning.sweep import sweep as run_sweep
+
+    with errors():
+        try:
+            result = run_sweep(config, overrides or [], output=output)
+        except Interrupted as interrupted:
+            typer.echo(f"stopped and saved; continue with: seqloom sweep {interrupted}", err=True)
+            raise typer.Exit(130) from None
+        if as_json:
+            terminal.print_json(json.loads((result.path / "sweep.json").read_text(encoding="utf-8")))
+        else:
+            columns, rows = result.table()
+            terminal.table(columns, rows[:MAX_TRIALS])
+            terminal.print_lines(*[f"and {len(rows) - MAX_TRIALS} more trials"] * (len(rows) > MAX_TRIALS), "")
+            if result.importance:
+                terminal.table(*result.importance_table())
+                terminal.print_lines("")
+            terminal.print_lines(*result.notes(), f"Tables and plots written to {result.path}")
+            if result.best:
+                terminal.print_lines(
+                    f"Best model:      seqloom info {result.best_run}",
+                    f"Train it again:  seqloom train {result.best_config}",
+                )
+        if result.best is None:
+            raise typer.Exit(1)

@@ -1,0 +1,201 @@
+"""Commands that use a trained model. Slow imports are inside the command that needs them."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqloom.cli.options import (
+    AsJson,
+    Constrain,
+    Ensemble,
+    Folder,
+    Lag,
+    LanguageModel,
+    Layer,
+    Lexicon,
+    Rate,
+    RunFolder,
+    Search,
+    Stream,
+    errors,
+)
+
+if TYPE_CHECKING:
+    from seqloom.model import Model
+
+
+def _load(run: Path, layer: str = "", ensemble: Ensemble = None, **options: Any) -> "Model":
+    """The model of a run; ``options`` are further ones of ``seqloom.load``."""
+    from seqloom import terminal
+    from seqloom.model import load
+    from seqloom.run_config import find_layer
+
+    model = load(run, layer=find_layer(layer), ensemble=ensemble or [], **options)
+    for note in model.task.prediction_notes:
+        terminal.print_note(note)
+    return model
+
+
+def evaluate(
+    run: RunFolder,
+    file: Annotated[str, typer.Argument(help="File with labelled data.")],
+    *,
+    layer: Layer = "",
+    search: Search = "",
+    constrain: Constrain = "",
+    lexicon: Lexicon = "",
+    lm: LanguageModel = "",
+    folder: Folder = "",
+    ensemble: Ensemble = None,
+    top_words: Annotated[
+        int, typer.Option(min=0, help="Evaluate word vectors on this many of the most frequent words (0: all).")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Score a model on labelled data. Prints its metrics with 95 % confidence intervals."""
+    from seqloom import terminal
+
+    with errors():
+        model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
+        metrics = model.evaluate(file, top_words=top_words)
+        if as_json:
+            terminal.print_json(metrics)
+        else:
+            baseline = metrics.get("baseline", {})
+            terminal.print_scores(metrics, baseline, source="value")
+            if baseline:
+                terminal.print_wrapped(f"Baseline: {baseline['name']}.")
+            terminal.print_details(metrics)
+
+
+def predict(
+    run: RunFolder,
+    file: Annotated[
+        list[str] | None, typer.Argument(help="Files with input data; - for standard input, the default.")
+    ] = None,
+    *,
+    file_format: Annotated[
+        str, typer.Option("--format", help="Input format, if it differs from that of the training data.")
+    ] = "",
+    encoding: Annotated[
+        str,
+        typer.Option(help="Text encoding of the input, such as latin-1, if it differs from that of the training data."),
+    ] = "",
+    layer: Layer = "",
+    search: Search = "",
+    constrain: Constrain = "",
+    lexicon: Lexicon = "",
+    lm: LanguageModel = "",
+    folder: Folder = "",
+    ensemble: Ensemble = None,
+    stream: Stream = False,
+    lag: Lag = 2.0,
+    rate: Rate = 0,
+    vectors: Annotated[bool, typer.Option("--vectors", help="Print contextual word vectors.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
+) -> None:
+    """Predict from files or from standard input. Standard input is answered line by line.
+
+    With several files, each answer follows the name of its file.
+    """
+    from seqloom import terminal
+    from seqloom.cli.predictions import PredictionPrinter, expand_patterns
+    from seqloom.streaming import transcribe_stream
+
+    files = expand_patterns(file or ["-"])
+    with errors():
+        model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
+        if rate and not stream:
+            raise ValueError("--rate is the sample rate of raw audio for --stream; files say theirs")
+        if stream:
+            if files != ["-"]:
+                raise ValueError(f"--stream reads from standard input: give - instead of {files[0]}")
+            pieces = transcribe_stream(
+                model, sys.stdin.buffer, rate=rate, lag=lag, as_json=as_json, note=terminal.print_note
+            )
+            for piece in pieces:
+                print(piece, end="", flush=True)
+            return
+        interactive = files == ["-"] and sys.stdin.isatty()
+        printer = PredictionPrinter(model.task, as_json=as_json, names=len(files) > 1, interactive=interactive)
+        examples = printer.watch((name, model.read(name, file_format=file_format, encoding=encoding)) for name in files)
+        size = 1 if interactive else batch_size
+        if files == ["-"] and not file_format and model.task.answers_each_line:
+            batches = model.predict_lines(examples, batch_size=size, vectors=vectors)
+        else:
+            batches = (model.embed_batches if vectors else model.predict_batches)(examples, batch_size=size)
+        for predictions in batches:
+            printer.print(predictions)
+        printer.finish()
+
+
+def explain(
+    run: RunFolder,
+    source: Annotated[
+        list[str],
+        typer.Argument(help="Texts, or - for standard input; for vectors, images and audio: files."),
+    ],
+    *,
+    output: Annotated[Path | None, typer.Option(help="Folder for plots; default: RUN/explain.")] = None,
+    beam: Annotated[
+        bool, typer.Option("--beam", help="Show the beam search as a tree, and why each branch ended.")
+    ] = False,
+    heads: Annotated[bool, typer.Option("--heads", help="Plot every layer and head of the attention.")] = False,
+    gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
+    plots: Annotated[str, typer.Option(help="Format of the plots: png, svg or pdf.")] = "png",
+    search: Search = "",
+    lexicon: Lexicon = "",
+    lm: LanguageModel = "",
+    layer: Layer = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per source.")] = False,
+) -> None:
+    """Explain a prediction. Shows attention, alternatives and the probability of each part, as text and plots."""
+    from seqloom.explain import explain_all
+
+    with errors():
+        model = _load(run, layer, search=search, lexicon=lexicon, lm=lm)
+        options = {"beam": beam, "heads": heads, "gates": gates, "as_json": as_json}
+        explain_all(model, source, output or run / "explain", suffix=f".{plots.lower().lstrip('.')}", **options)
+
+
+def generate(
+    run: RunFolder,
+    prompt: Annotated[str, typer.Argument(help="Beginning of the text.")] = "",
+    *,
+    length: Annotated[int, typer.Option(min=1, help="Number of tokens to generate.")] = 300,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token).")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable tokens (0: all).")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most probable tokens that add up to this probability (1: all).")
+    ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability (0: all).")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
+    layer: Layer = "",
+) -> None:
+    """Generate text with a language model. Prints each token as soon as it is sampled."""
+    from seqloom.decoding.tokens.sample import Sample
+
+    with errors():
+        sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+        model = _load(run, layer)
+        for number, piece in enumerate(model.generate(prompt, length=length, sample=sample)):
+            print(piece if number else prompt + piece, end="", flush=True)
+        print()
+
+
+def export(
+    run: RunFolder,
+    file: Annotated[
+        Path, typer.Argument(help="Output: .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word vectors.")
+    ],
+) -> None:
+    """Export a model for other programs. Writes n-grams as ARPA files and word vectors as word2vec files."""
+    with errors():
+        _load(run).export(file)
