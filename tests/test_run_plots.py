@@ -31,7 +31,7 @@ def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
         assert low.shape == high.shape == arrays[1].shape
         assert (low < high).all()
 
-    monkeypatch.setattr("seqloom.tasks.forecast.draw_forecast", draw)
+    monkeypatch.setattr("seqloom.insight.dev_forecasts.draw_forecast", draw)
     config = Config.build(
         Document.empty(
             [

@@ -13,31 +13,19 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom import html
-from seqloom.config import ConfigSection, Document
+from seqloom.config import Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers import tables, text_files
-from seqloom.data.readers.memory import IN_MEMORY
-from seqloom.data.readers.series import (
-    Numbers,
-    Series,
-    Window,
-    consecutive_windows,
-    differences,
-    last_window,
-    one_series,
-    sequences,
-    split_range,
-    table,
-    windows,
-)
+from seqloom.data.readers.series import Numbers, Series, Window, consecutive_windows, last_window, windows
+from seqloom.data.readers.series_reader import SeriesReader
 from seqloom.data.readers.text_files import DataError, Source
+from seqloom.data.series_scales import SINGLE_DIGITS, SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
-from seqloom.insight.forecast_plot import draw_forecast
-from seqloom.insight.plotting import titled
+from seqloom.insight.dev_forecasts import DevForecasts
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
+from seqloom.metrics.forecasts import Forecasts
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
@@ -45,25 +33,13 @@ from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 from seqloom.terminal import format_number
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
-MAX_PLOT_STEPS = 200  # time steps in a plot
-MAX_ERROR_WINDOWS = 500  # forecasts whose errors give the interval in a plot
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
-
-SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
-FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
 
 LOSS_FUNCTIONS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
 
 
-class Learned(ConfigSection):
+class Learned(SeriesScales):
     """Columns and scales of the training data."""
-
-    columns: tuple[str, ...]  # input columns
-    means: tuple[float, ...]  # one per column
-    deviations: tuple[float, ...]  # standard deviations, one per column; 1 for constant columns
-    rms_changes: tuple[float, ...]  # root mean square change from row to row, in deviations
-    horizon_changes: tuple[tuple[float, ...], ...]  # (horizon, targets), root mean square change after 1, 2, … steps
-    naive_errors: tuple[float, ...]  # mean absolute error of the (seasonal) naive forecast, for each target
 
 
 class ForecastTarget(NamedTuple):
@@ -187,7 +163,7 @@ class Forecast(Task):
 
     def preview(self, source: Source) -> DataPreview:
         """All series, with the rows of their ranges."""
-        series = tuple(self._series(source))
+        series = tuple(self._reader().read(source))
         return DataPreview(series, len(series))
 
     @model_validator(mode="after")
@@ -212,77 +188,32 @@ class Forecast(Task):
         return math.ceil((self.horizon - 1) / self.history) if self.history else 0
 
     def resolve(self, source: Source) -> tuple[Self, tuple[str, ...]]:
-        if self._is_many(source):
-            return self, ()
-        series = self._table(source)
-        axis, notes = series.axis, []
-        changes: dict[str, Any] = {"date": ""}
-        if axis is not None:
-            changes["date"] = axis.names if len(axis.names) > 1 else axis.names[0]
-            notes.append(axis.describe())
-        if series.left_out:
-            changes["columns"] = series.names
-            notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
-        if problem := _irregular(series):
-            notes.append(problem)
-        return self.model_copy(update=changes), (*notes, *self._dev_notes(series))
+        settings, notes = self._reader().inspect(source)
+        return self.model_copy(update=settings), notes
 
-    def _dev_notes(self, train: Series) -> list[str]:
-        """What has to be known about the development data: where their history is, and that they are few."""
-        if self.output != "last" or (not self.dev and not self.dev_fraction) or self.dev == IN_MEMORY:
-            return []
-        notes = []
-        if self.dev:
-            path = text_files.resolve(self.dev)
-            if self._is_many(path):
-                return []
-            series = self._table(path)
-            if problem := _irregular(series):
-                notes.append(f"dev file: {problem}")
-            rows = series.stop - series.start
-            if self._is_short(series):
-                series = self._with_history(series, path)
-                notes.append(
-                    f"the {rows} rows of the dev file are fewer than task.history + task.horizon "
-                    f"({self.history} + {self.horizon}); they continue the training file, whose end is their history"
-                )
-            count = series.stop - self.horizon - max(series.start, self.history) + 1
-        else:
-            total = train.stop - self.horizon - max(train.start, self.history) + 1
-            count = round(total * self.dev_fraction)
-        if 0 < count < FEW_FORECASTS:
-            forecasts = text_files.pluralize(count, "forecast")
-            notes.append(
-                f"the development data allow only {forecasts}, so that scores and the best checkpoint are uncertain"
-            )
-        return notes
-
-    def _is_short(self, series: Series) -> bool:
-        """Whether a series is too short for a forecast with the whole history."""
-        return self.output == "last" and series.stop < self.history + self.horizon
-
-    def _with_history(self, series: Series, source: Source) -> Series:
-        """A short series with the end of the training file before it, if it is the dev file and continues that."""
-        named = "" not in (self.train, self.dev) and IN_MEMORY not in (self.train, self.dev)
-        files = {name: text_files.resolve(name) for name in (self.train, self.dev)} if named else {}
-        if files and source == files[self.dev] != files[self.train]:
-            train = self._table(files[self.train])
-            at_end = train.stop == len(train.values) and not series.start
-            if at_end and series.axis is not None and train.axis is not None and series.axis.continues(train.axis):
-                longer = series.after(train, self.history)
-                if not self._is_short(longer):
-                    return longer
-        most = series.stop - self.horizon - 1
-        shorter = f"set task.history to at most {most}, or " if most >= 1 and self.learned is None else ""
-        raise DataError(
-            series.location,
-            f"{text_files.pluralize(series.stop, 'row')}, expected at least task.history + task.horizon "
-            f"({self.history} + {self.horizon}): {shorter}put all rows into one file and select a range of it, such as "
-            "series.csv[0.8:1], whose history may lie before it",
+    def _reader(self) -> SeriesReader:
+        date: tuple[str, ...] | None = (self.date,) if isinstance(self.date, str) else self.date
+        if date in (("auto",), ("",)):
+            date = None if date == ("auto",) else ()
+        learned = self.learned
+        return SeriesReader(
+            columns=learned.columns if learned else self.columns,
+            target=() if learned else self.target,
+            date=None if learned else date,  # the time axis of another file may have another name, or be missing
+            separator=self.separator,
+            fill_missing=self.fill_missing,
+            history=self.history,
+            horizon=self.horizon,
+            needs_history=self.output == "last",
+            train=self.train,
+            dev=self.dev,
+            dev_fraction=self.dev_fraction,
+            is_fitted=learned is not None,
         )
 
     def read(self, source: Source) -> Iterator[Window]:
-        for series in self._series(source):
+        reader = self._reader()
+        for series in reader.read(source):
             if self.data_type == "binary" and not np.isin(series.values, (0, 1)).all():
                 row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
                 raise DataError(series.at(row), 'found a value other than 0 and 1; task.data_type is "binary"')
@@ -291,41 +222,11 @@ class Forecast(Task):
             elif self.output == "every_step":
                 yield from consecutive_windows(series, self.history, horizon=self.horizon)
             else:
-                whole = self._with_history(series, source) if series.lines and self._is_short(series) else series
-                yield from windows(whole, self.history, horizon=self.horizon)
+                yield from windows(reader.with_history(series, source), self.history, horizon=self.horizon)
 
     def read_inputs(self, source: Source) -> Iterator[Window]:
         """The end of each series, to forecast what follows."""
         return self.model_copy(update={"last_window_only": True}).read(source)
-
-    def _series(self, source: Source) -> Iterator[Series]:
-        if self._is_many(source):
-            columns = self.learned.columns if self.learned else self.columns
-            values = source if isinstance(source, Path) else one_series(source)
-            yield from sequences(values, columns=columns, fill=self.fill_missing)
-        else:
-            yield self._table(source)
-
-    def _is_many(self, source: Source) -> bool:
-        """Whether a source holds many series: an .npz or .ts file, or arrays."""
-        if isinstance(source, Path):
-            return split_range(source)[0].name.removesuffix(".gz").endswith((".npz", ".ts"))
-        return not tables.is_table(source) and not all(isinstance(line, str) for line in one_series(source))
-
-    def _table(self, source: Source) -> Series:
-        date: tuple[str, ...] | None = (self.date,) if isinstance(self.date, str) else self.date
-        if date in (("auto",), ("",)):
-            date = None if date == ("auto",) else ()
-        options: dict[str, Any] = {"separator": self.separator, "fill": self.fill_missing}
-        if self.learned is None:
-            series = table(source, columns=self.columns, target=self.target, date=date, **options)
-        else:  # the time axis of another file may have another name, or be missing
-            series = table(source, columns=self.learned.columns, **options)
-        if series.axis is not None and (irregular := series.axis.irregularities()).is_descending:
-            first = irregular.backwards[0]
-            names = " and ".join(map(repr, series.axis.names))
-            raise DataError(series.at(first), f"time runs backwards in column {names}; sort the rows by time")
-        return series
 
     def fit(self, examples: Iterable[Window]) -> Self:
         spans: dict[int, tuple[Series, int, int]] = {}
@@ -339,21 +240,7 @@ class Forecast(Task):
             raise self._no_examples()
         columns = next(iter(spans.values()))[0].names
         targets = self._targets(columns)
-        joined = np.concatenate(parts)
-        means, deviations = joined.mean(axis=0), joined.std(axis=0)
-        deviations[deviations == 0] = 1
-        squares = [(differences(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]
-        horizon_changes = np.sqrt(squares) / deviations
-        rms_changes = np.sqrt((differences(parts, 1) ** 2).mean(axis=0)) / deviations
-        season = differences(parts, self.season or 1)[:, targets]
-        learned = Learned(
-            columns=columns,
-            means=tuple(means.tolist()),
-            deviations=tuple(deviations.tolist()),
-            rms_changes=tuple(np.where(rms_changes > 0, rms_changes, 1).tolist()),
-            horizon_changes=tuple(map(tuple, horizon_changes[:, targets].tolist())),
-            naive_errors=tuple(np.abs(season).mean(axis=0).tolist()) if len(season) else (0.0,) * len(targets),
-        )
+        learned = Learned.of(parts, columns, targets=targets, horizon=self.horizon, season=self.season)
         return self.model_copy(update={"learned": learned})
 
     def summarize_example(self, example: Window) -> ExampleSummary:
@@ -384,27 +271,11 @@ class Forecast(Task):
         return Batch(inputs, target, int(mask.sum()), examples=tuple(examples) if future_unknown else ())
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
-        if self.data_type == "binary":
-            return values
-        scaled: Numbers = (values - np.array(self.fitted.means)) / np.array(self.fitted.deviations)
-        return scaled
+        return values if self.data_type == "binary" else self.fitted.scale(values)
 
     def _restore(self, scaled: Tensor) -> Numbers:  # (..., targets), in the units of the data
         values: Numbers = scaled.double().cpu().numpy()
-        if self.data_type == "binary":
-            return values
-        targets = self._targets(self.fitted.columns)
-        values *= np.array(self.fitted.deviations)[targets]
-        values += np.array(self.fitted.means)[targets]
-        return values
-
-    def _rounded(self, values: Numbers) -> Numbers:  # (..., targets)
-        """Values without the digits that single precision does not determine."""
-        if self.data_type == "binary":
-            return values
-        deviations = np.array(self.fitted.deviations)[self._targets(self.fitted.columns)]
-        decimals = np.maximum(SINGLE_DIGITS - 1 - np.floor(np.log10(deviations)), 0).astype(int)
-        return np.stack([values[..., column].round(count) for column, count in enumerate(decimals.tolist())], axis=-1)
+        return values if self.data_type == "binary" else self.fitted.restore(values, self._targets(self.fitted.columns))
 
     def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
         """The scaled values and their changes from row to row."""
@@ -459,8 +330,8 @@ class Forecast(Task):
         values = self._restore(forecast.double().sigmoid() if self.data_type == "binary" else forecast)
         columns = self.fitted.columns
         names = [columns[target] for target in self._targets(columns)]
-        if batch.examples:  # forecasts that people read
-            values = self._rounded(values)
+        if batch.examples and self.data_type == "numbers":  # forecasts that people read
+            values = self.fitted.round(values, self._targets(columns))
         stamps = [window.time_stamps(self.horizon) for window in batch.examples] or [[] for _ in values]
         if self.output == "last":
             forecasts = [
@@ -515,51 +386,29 @@ class Forecast(Task):
                 "accuracy": regression.frame_accuracy(truth, forecast),
                 "frames": len(truth) * self.horizon,
             }
-        scores = self._errors(truth, forecast, examples)
+        observed = self._observed(examples)
+        forecasts = Forecasts(
+            truth=truth,
+            forecast=forecast,
+            last_errors=self._naive(examples, 1) - observed,
+            seasonal_errors=self._naive(examples, self.season) - observed if self.season else None,
+            scale=np.array(self.fitted.deviations)[self._targets(self.fitted.columns)],
+            naive_errors=self.fitted.naive_errors,
+        )
+        scores = forecasts.score()
         return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
 
-    def _errors(self, truth: Numbers, forecast: Numbers, examples: Sequence[Window]) -> dict[str, Any]:
-        """Errors in the units of the data, and in deviations where columns are averaged."""
-        learned = self.fitted
-        targets = self._targets(learned.columns)
-        scale = np.array(learned.deviations)[targets]
+    def _observed(self, examples: Sequence[Window]) -> Numbers:  # (N, horizon, targets)
+        """The values to forecast, in the order of the examples."""
         every_step = self.output == "every_step"
+        futures = [window.future(self.horizon, every_step=every_step) for window in examples]
+        return np.concatenate(futures)[..., self._targets(self.fitted.columns)]
 
-        def baseline_error(season: int) -> Numbers:  # in the order of the examples
-            steps = [
-                window.seasonal_forecast(self.horizon, season, every_step=every_step)
-                - window.future(self.horizon, every_step=every_step)
-                for window in examples
-            ]
-            return np.concatenate(steps)[..., targets]
-
-        def scaled(error: Numbers) -> Numbers:  # (horizon,), the mean squared error at each step
-            squared: Numbers = ((error / scale) ** 2).mean(axis=(0, 2))
-            return squared
-
-        last = baseline_error(1)
-        model_mse, last_mse = scaled(forecast - truth), scaled(last)
-        flat = truth.reshape(-1, len(targets)), forecast.reshape(-1, len(targets))
-        scores = {
-            "mse_scaled": float(model_mse.mean()),
-            "mse": regression.mse(truth, forecast),
-            "mae": regression.mae(truth, forecast),
-            "mase": regression.mase(truth, forecast, learned.naive_errors),
-            "rse": regression.rse(truth, forecast),
-            "correlation": regression.correlation(*flat),
-            "skill": float(1 - model_mse.mean() / last_mse.mean()) if last_mse.mean() else float("nan"),
-            "skill_worst": float((1 - model_mse / last_mse).min()) if last_mse.all() else float("nan"),
-            "last_mse": float((last**2).mean()),
-            "last_mse_scaled": float(last_mse.mean()),
-        }
-        if self.season:
-            seasonal = baseline_error(self.season)
-            scores |= {
-                "seasonal_mse": float((seasonal**2).mean()),
-                "seasonal_mse_scaled": float(scaled(seasonal).mean()),
-            }
-        steps = {"mse_scaled": model_mse, "last_mse_scaled": last_mse}
-        return scores | {"windows": len(truth), "per_step": regression.by_step(truth, forecast, steps)}
+    def _naive(self, examples: Sequence[Window], season: int) -> Numbers:  # (N, horizon, targets)
+        """The values one season before those to forecast, in the order of the examples."""
+        every_step = self.output == "every_step"
+        naive = [window.seasonal_forecast(self.horizon, season, every_step=every_step) for window in examples]
+        return np.concatenate(naive)[..., self._targets(self.fitted.columns)]
 
     def fit_baseline(self, counts: Counter[Any], examples: Sequence[Window]) -> Baseline | None:  # noqa: ARG002
         if self.data_type == "binary":
@@ -572,19 +421,15 @@ class Forecast(Task):
         return min(candidates, key=lambda candidate: self.score_baseline(candidate, examples)[self.main_metric])
 
     def score_baseline(self, baseline: Baseline, examples: Sequence[Window]) -> dict[str, float]:
-        learned, every_step = self.fitted, self.output == "every_step"
+        learned, truth = self.fitted, self._observed(examples)
         targets = self._targets(learned.columns)
-        futures = [window.future(self.horizon, every_step=every_step)[..., targets] for window in examples]
-        truth = np.concatenate(futures)
         if self.data_type == "binary":
             forecast = np.broadcast_to(np.array(learned.means)[targets], truth.shape)
             return {
                 "nll": regression.frame_nll(truth, forecast),
                 "accuracy": regression.frame_accuracy(truth, forecast),
             }
-        season = max(baseline.lag, 1)
-        naive = [window.seasonal_forecast(self.horizon, season, every_step=every_step) for window in examples]
-        forecast = np.concatenate(naive)[..., targets]
+        forecast = self._naive(examples, max(baseline.lag, 1))
         scale = np.array(learned.deviations)[targets]
         return {
             "mse_scaled": regression.mse(truth / scale, forecast / scale),
@@ -607,65 +452,17 @@ class Forecast(Task):
         baseline = self.fit_baseline(Counter(), examples) if examples else None
         if self.data_type != "numbers" or baseline is None:
             return
-        last = self.output == "last"
-        stride = self.horizon if last else 1
-        series = examples[-1].series
-        windows = [window for window in examples[::-1] if window.series is series][::stride]
-        windows = windows[: max(MAX_PLOT_STEPS // stride, 1)][::-1] if last else windows[:1]
-        predictions = predict(windows)
-        names = predictions[0].columns
-        columns = [series.names.index(name) for name in names]
-        steps = [self._plotted(prediction) for prediction in predictions]
-        forecast = np.concatenate(steps)[-MAX_PLOT_STEPS:]
-        naive = [
-            window.seasonal_forecast(self.horizon, baseline.lag, every_step=not last)[..., columns]
-            for window in windows
-        ]
-        joined = np.concatenate([values[0] if last else values[:, 0] for values in naive])[-len(forecast) :]
-        end = windows[-1].stop + (self.horizon if last else 1)
-        start = max(end - len(forecast) - max(min(len(forecast), MAX_PLOT_STEPS // 2), self.horizon), 0)
-        stamps = None if series.axis is None else series.axis.stamps
-        low, high = self._error_quantiles(examples, predict)
-        repeats = math.ceil(len(forecast) / len(low))
-        title = f"forecasts of {text_files.pluralize(self.horizon if last else 1, 'step')} on the dev data"
-        draw_forecast(
-            series.values[start:end, columns],
-            forecast,
-            joined,
-            folder / "forecast.png",
-            names=names,
-            times=None if stamps is None else stamps[start:end],
-            interval=(
-                forecast + np.tile(low, (repeats, 1))[-len(forecast) :],
-                forecast + np.tile(high, (repeats, 1))[-len(forecast) :],
-            ),
-            baseline_name=f"baseline: {baseline.name}",
-            interval_name="95 % of the errors on the dev data",
-            title=titled(title),
-        )
+        every_step, columns = self.output == "every_step", self.fitted.columns
 
-    def _plotted(self, prediction: ForecastPrediction) -> Numbers:  # (T, targets)
-        """The forecasts that a plot shows: of all steps, or of the next step after each row."""
-        return np.array(prediction.values) if self.output == "last" else np.array(prediction.steps)[:, 0]
+        def forecasts(windows: Sequence[Window]) -> list[Numbers]:
+            answers = predict(windows)
+            return [np.array(answer.steps)[:, 0] if every_step else np.array(answer.values) for answer in answers]
 
-    def _error_quantiles(
-        self, examples: Sequence[Window], predict: Callable[[Sequence[Any]], list[Any]]
-    ) -> tuple[Numbers, Numbers]:  # (horizon or 1, targets)
-        """Bounds of 95 % of the errors at each step of the horizon."""
-        last = self.output == "last"
-        chosen = [examples[index] for index in np.linspace(0, len(examples) - 1, MAX_ERROR_WINDOWS, dtype=int).tolist()]
-        chosen = list({id(window): window for window in chosen}.values())
-        columns = self._targets(self.fitted.columns)
-        errors = []
-        for window, prediction in zip(chosen, predict(chosen), strict=True):
-            future = window.future(self.horizon, every_step=not last)[..., columns]
-            observed = future[0] if last else future[:, 0]
-            error = observed - self._plotted(prediction)
-            errors.append(error[None] if last else error[:, None])
-        low, high = np.quantile(np.concatenate(errors), (0.025, 0.975), axis=0)
-        return low, high
-
-
-def _irregular(series: Series) -> str:
-    """What is irregular about the time stamps of a series; empty if nothing is."""
-    return "" if series.axis is None else series.axis.irregularities().describe(series.at)
+        DevForecasts(
+            predict=forecasts,
+            names=[columns[target] for target in self._targets(columns)],
+            horizon=self.horizon,
+            every_step=every_step,
+            baseline_name=baseline.name,
+            baseline_lag=baseline.lag,
+        ).draw(examples, folder / "forecast.png")

@@ -1,0 +1,141 @@
+"""The series of a forecast: which rows and columns of its files are read, and what has to be known about them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.readers import tables, text_files
+from seqloom.data.readers.memory import IN_MEMORY
+from seqloom.data.readers.series import Series, one_series, sequences, split_range, table
+from seqloom.data.readers.text_files import DataError, Source
+
+FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesReader:
+    """Reads series from files or Python values; a file for development may continue the one for training."""
+
+    columns: tuple[str, ...]  # empty: all
+    target: tuple[str, ...]  # empty: all
+    date: tuple[str, ...] | None  # columns of the time axis; None: as the table shows
+    separator: str
+    fill_missing: bool
+    history: int  # rows before a forecast
+    horizon: int
+    needs_history: bool  # each forecast needs the whole history
+    train: str
+    dev: str
+    dev_fraction: float
+    is_fitted: bool  # the columns and the history can no longer be changed
+
+    def read(self, source: Source) -> Iterator[Series]:
+        """Yield the series of a file, or of Python values."""
+        if self._is_many(source):
+            values = source if isinstance(source, Path) else one_series(source)
+            yield from sequences(values, columns=self.columns, fill=self.fill_missing)
+        else:
+            yield self._table(source)
+
+    def inspect(self, source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The settings that the training data show, and notes about them and the development data."""
+        if self._is_many(source):
+            return {}, ()
+        series = self._table(source)
+        axis, notes = series.axis, []
+        settings: dict[str, Any] = {"date": ""}
+        if axis is not None:
+            settings["date"] = axis.names if len(axis.names) > 1 else axis.names[0]
+            notes.append(axis.describe())
+        if series.left_out:
+            settings["columns"] = series.names
+            notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
+        if problem := _irregular(series):
+            notes.append(problem)
+        return settings, (*notes, *self._dev_notes(series))
+
+    def with_history(self, series: Series, source: Source) -> Series:
+        """The series; if it is too short for a forecast, with the end of the training file before it.
+
+        DataError if it is not the development file, or does not continue the training file.
+        """
+        if not series.lines or not self._is_short(series):
+            return series
+        named = "" not in (self.train, self.dev) and IN_MEMORY not in (self.train, self.dev)
+        files = {name: text_files.resolve(name) for name in (self.train, self.dev)} if named else {}
+        if files and source == files[self.dev] != files[self.train]:
+            train = self._table(files[self.train])
+            at_end = train.stop == len(train.values) and not series.start
+            if at_end and series.axis is not None and train.axis is not None and series.axis.continues(train.axis):
+                longer = series.after(train, self.history)
+                if not self._is_short(longer):
+                    return longer
+        most = series.stop - self.horizon - 1
+        shorter = f"set task.history to at most {most}, or " if most >= 1 and not self.is_fitted else ""
+        raise DataError(
+            series.location,
+            f"{text_files.pluralize(series.stop, 'row')}, expected at least task.history + task.horizon "
+            f"({self.history} + {self.horizon}): {shorter}put all rows into one file and select a range of it, such as "
+            "series.csv[0.8:1], whose history may lie before it",
+        )
+
+    def _dev_notes(self, train: Series) -> list[str]:
+        """What has to be known about the development data: where their history is, and that they are few."""
+        if not self.needs_history or (not self.dev and not self.dev_fraction) or self.dev == IN_MEMORY:
+            return []
+        notes = []
+        if self.dev:
+            path = text_files.resolve(self.dev)
+            if self._is_many(path):
+                return []
+            series = self._table(path)
+            if problem := _irregular(series):
+                notes.append(f"dev file: {problem}")
+            rows = series.stop - series.start
+            if self._is_short(series):
+                series = self.with_history(series, path)
+                notes.append(
+                    f"the {rows} rows of the dev file are fewer than task.history + task.horizon "
+                    f"({self.history} + {self.horizon}); they continue the training file, whose end is their history"
+                )
+            count = series.stop - self.horizon - max(series.start, self.history) + 1
+        else:
+            total = train.stop - self.horizon - max(train.start, self.history) + 1
+            count = round(total * self.dev_fraction)
+        if 0 < count < FEW_FORECASTS:
+            forecasts = text_files.pluralize(count, "forecast")
+            notes.append(
+                f"the development data allow only {forecasts}, so that scores and the best checkpoint are uncertain"
+            )
+        return notes
+
+    def _is_short(self, series: Series) -> bool:
+        """Whether a series is too short for a forecast with the whole history."""
+        return self.needs_history and series.stop < self.history + self.horizon
+
+    def _is_many(self, source: Source) -> bool:
+        """Whether a source holds many series: an .npz or .ts file, or arrays."""
+        if isinstance(source, Path):
+            return split_range(source)[0].name.removesuffix(".gz").endswith((".npz", ".ts"))
+        return not tables.is_table(source) and not all(isinstance(line, str) for line in one_series(source))
+
+    def _table(self, source: Source) -> Series:
+        series = table(
+            source,
+            columns=self.columns,
+            target=self.target,
+            date=self.date,
+            separator=self.separator,
+            fill=self.fill_missing,
+        )
+        if series.axis is not None and (irregular := series.axis.irregularities()).is_descending:
+            first = irregular.backwards[0]
+            names = " and ".join(map(repr, series.axis.names))
+            raise DataError(series.at(first), f"time runs backwards in column {names}; sort the rows by time")
+        return series
+
+
+def _irregular(series: Series) -> str:
+    """What is irregular about the time stamps of a series; empty if nothing is."""
+    return "" if series.axis is None else series.axis.irregularities().describe(series.at)

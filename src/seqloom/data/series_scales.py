@@ -1,0 +1,65 @@
+"""The scales of the columns of time series: means, standard deviations, and how much values change."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from seqloom.config import ConfigSection
+from seqloom.data.readers.series import Numbers, differences
+
+SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
+
+
+class SeriesScales(ConfigSection):
+    """Columns and scales of training data."""
+
+    columns: tuple[str, ...]  # input columns
+    means: tuple[float, ...]  # one per column
+    deviations: tuple[float, ...]  # standard deviations, one per column; 1 for constant columns
+    rms_changes: tuple[float, ...]  # root mean square change from row to row, in deviations
+    horizon_changes: tuple[tuple[float, ...], ...]  # (horizon, targets), root mean square change after 1, 2, … steps
+    naive_errors: tuple[float, ...]  # mean absolute error of the (seasonal) naive forecast, for each target
+
+    @classmethod
+    def of(
+        cls,
+        parts: Sequence[Numbers],  # each (T, D)
+        columns: tuple[str, ...],
+        *,
+        targets: Sequence[int],  # columns to forecast
+        horizon: int,
+        season: int,  # 0: none
+    ) -> Self:
+        """The scales of series."""
+        joined = np.concatenate(parts)
+        means, deviations = joined.mean(axis=0), joined.std(axis=0)
+        deviations[deviations == 0] = 1
+        squares = [(differences(parts, step + 1) ** 2).mean(axis=0) for step in range(horizon)]
+        horizon_changes = np.sqrt(squares) / deviations
+        rms_changes = np.sqrt((differences(parts, 1) ** 2).mean(axis=0)) / deviations
+        seasonal = differences(parts, season or 1)[:, targets]
+        return cls(
+            columns=columns,
+            means=tuple(means.tolist()),
+            deviations=tuple(deviations.tolist()),
+            rms_changes=tuple(np.where(rms_changes > 0, rms_changes, 1).tolist()),
+            horizon_changes=tuple(map(tuple, horizon_changes[:, targets].tolist())),
+            naive_errors=tuple(np.abs(seasonal).mean(axis=0).tolist()) if len(seasonal) else (0.0,) * len(targets),
+        )
+
+    def scale(self, values: Numbers) -> Numbers:  # (..., D)
+        """Values with mean 0 and standard deviation 1."""
+        scaled: Numbers = (values - np.array(self.means)) / np.array(self.deviations)
+        return scaled
+
+    def restore(self, scaled: Numbers, targets: Sequence[int]) -> Numbers:  # (..., targets)
+        """Scaled values of the targets in the units of the data."""
+        restored: Numbers = scaled * np.array(self.deviations)[targets] + np.array(self.means)[targets]
+        return restored
+
+    def round(self, values: Numbers, targets: Sequence[int]) -> Numbers:  # (..., targets)
+        """Values without the digits that single precision does not determine."""
+        deviations = np.array(self.deviations)[targets]
+        decimals = np.maximum(SINGLE_DIGITS - 1 - np.floor(np.log10(deviations)), 0).astype(int)
+        return np.stack([values[..., column].round(count) for column, count in enumerate(decimals.tolist())], axis=-1)
