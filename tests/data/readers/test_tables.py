@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.readers.tables import Table, as_label, has_header, is_table, read_table, sniff_separator
+from seqloom.data.readers.table_header import has_header
+from seqloom.data.readers.table_values import as_label
+from seqloom.data.readers.tables import Table, is_table, read_table, sniff_separator
 from seqloom.data.readers.text_files import DataError, Location
 
 ROWS = [["good, film", "pos"], ["bad", "neg"]]

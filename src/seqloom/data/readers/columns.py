@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
-from seqloom.data.readers.tables import Table, as_number, is_missing
+from seqloom.data.readers.table_values import as_number, as_text, is_missing
+from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import DataError, Location, no_such_column
 
 Chosen = Mapping[str, int | str | None]  # columns by configuration key; empty or None: not configured
@@ -93,7 +94,7 @@ def texts(source: Any, column: str = "") -> list[str]:
             ) from None
         raise
     name = columns.name("text")
-    return [tables.as_text(at, columns.value(at, fields, "text"), name=name) for at, fields in table.records]
+    return [as_text(at, columns.value(at, fields, "text"), name=name) for at, fields in table.records]
 
 
 def with_header(table: Table) -> Table:

@@ -11,7 +11,8 @@ import numpy as np
 from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
 from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns
 from seqloom.data.readers.long_tables import Layout
-from seqloom.data.readers.tables import Table, as_label, as_text
+from seqloom.data.readers.table_values import as_label, as_text, is_missing, is_numeric, is_prose
+from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, Values, VectorSequence
 
@@ -126,7 +127,7 @@ class LabelledReader:
             labels = [columns.value(location, fields, LABEL.key) for location, fields in table.head]
         else:
             labels = [_pair(value)[1] for value in islice(source, tables.HEAD)]
-        values = [label for label in labels if not tables.is_missing(label)]
+        values = [label for label in labels if not is_missing(label)]
         if values and all(isinstance(value, bool | np.bool_) for value in values):
             return "boolean"
         whole = all(
@@ -243,7 +244,7 @@ class LabelledReader:
         table, columns = find_columns(source, roles, self._chosen, encoding=self.encoding)
         index = columns.indices.get(LABEL.key)
         if index is None and table.head:
-            others = [column for column in range(table.width) if not tables.is_numeric(table.column(column))]
+            others = [column for column in range(table.width) if not is_numeric(table.column(column))]
             index = others[0] if others else None
         skipped = [column for column, name in enumerate(table.names) if column_names.normalize(name) in IDENTIFIERS]
         for location, fields in table.records:
@@ -438,12 +439,12 @@ def _table_format(source: Source, separator: str, encoding: str) -> Format:
     if not table.names or not table.head:
         return "columns"
     columns = [table.column(index) for index in range(table.width)]
-    if any(TEXT.names[0] == column_names.normalize(name) for name in table.names) or any(map(tables.is_prose, columns)):
+    if any(TEXT.names[0] == column_names.normalize(name) for name in table.names) or any(map(is_prose, columns)):
         return "columns"
     layout = long_tables.layout_of(table, {})
     if long_tables.is_long(layout):
         return "long"
-    numbers = sum(map(tables.is_numeric, columns))
+    numbers = sum(map(is_numeric, columns))
     return "numbers" if numbers >= 2 and numbers >= table.width - 1 else "columns"
 
 
@@ -471,7 +472,7 @@ def _python_values(values: Sequence[Any]) -> Rows:
             text_files.check_text(location, content)
             yield location, content.strip(), label
             continue
-        if tables.is_missing(content):
+        if is_missing(content):
             raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
         try:
             array = np.asarray(content, dtype=np.float32)

@@ -13,7 +13,8 @@ import numpy as np
 from seqloom.data.readers import column_names
 from seqloom.data.readers.column_names import normalize
 from seqloom.data.readers.columns import Chosen, Columns, Role, unclear
-from seqloom.data.readers.tables import Table, as_label, as_number, is_numeric, read_table
+from seqloom.data.readers.table_values import as_label, as_number, is_numeric
+from seqloom.data.readers.tables import Table, read_table
 from seqloom.data.readers.text_files import DataError, Location, pluralize
 from seqloom.data.readers.vectors import Missing, VectorSequence, fill_missing
 

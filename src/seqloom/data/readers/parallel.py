@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables, text_files
 from seqloom.data.readers.columns import Columns, Role, find_columns
-from seqloom.data.readers.tables import Table, as_text
+from seqloom.data.readers.table_values import as_text, is_missing
+from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 
 Format = Literal["auto", "columns", "lines", "jsonl", "scan"]
@@ -120,7 +121,7 @@ class PairReader:
             text = as_text(location, columns.value(location, fields, first), name=names[0])
             target = columns.value(location, fields, second)
             for answer in (target or [None]) if isinstance(target, list) else [target]:
-                known = isinstance(answer, str) or not tables.is_missing(answer)
+                known = isinstance(answer, str) or not is_missing(answer)
                 yield location, text, as_text(location, answer, name=names[1]) if known else None
 
     def _sources(self, path: Path) -> Rows:

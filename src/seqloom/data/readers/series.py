@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import tables, text_files, vectors
+from seqloom.data.readers.table_values import is_missing, is_numeric
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import DataError, Location, Source
 from seqloom.data.readers.time_axis import TimeAxis, find_time_axis
@@ -210,7 +211,7 @@ def table(
         free = [name for column, name in enumerate(names) if column not in kept]
         axis, others = find_time_axis(names, whole, chosen=date or (), taken=(*free, *taken))
     if not numbers and not kept.keys() - {*(axis.columns if axis else ()), *others}:
-        others = [column for column in others if not tables.is_numeric(kept[column])]  # the only ones to forecast
+        others = [column for column in others if not is_numeric(kept[column])]  # the only ones to forecast
     used = {*(axis.columns if axis else ()), *others}
     left_out = [names[column] for column in others]
     for column in sorted(kept.keys() - used) if not columns and len(names) > 1 else ():
@@ -367,4 +368,4 @@ def _number(field: Any) -> float | None:
 
 
 def _is_missing(field: Any) -> bool:
-    return tables.is_missing(field) or (isinstance(field, str) and field.strip().lower() in MISSING)
+    return is_missing(field) or (isinstance(field, str) and field.strip().lower() in MISSING)

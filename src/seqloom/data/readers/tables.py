@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +12,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.readers import column_names, text_files
+from seqloom.data.readers import text_files
+from seqloom.data.readers.table_header import has_header
+from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location
 
 Record = tuple[Location, list[Any]]
@@ -28,8 +28,6 @@ SUFFIXES = (".csv", ".tsv", ".tab", *JSON_SUFFIXES, ".parquet", ".pq", ".xlsx", 
 """Suffixes of files that are tables."""
 FRAMES = {"pandas", "polars", "pyarrow", "modin", "cudf", "dask", "duckdb", "ibis", "pyspark", "narwhals"}
 """Packages whose data frames are read by way of narwhals."""
-NAME = re.compile(r"\w[\w .#/()-]{0,39}")
-"""What the name of a column may look like."""
 
 
 @dataclass(frozen=True)
@@ -89,111 +87,9 @@ def suffix(path: Path) -> str:
     return Path(name).suffix
 
 
-def is_missing(value: object) -> bool:
-    """Whether a value is missing: nothing, a blank string, NaN, or the null value of a library."""
-    if isinstance(value, str):
-        return not value.strip()
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float) and math.isnan(value)
-
-
-def as_text(location: Location, value: object, *, name: str) -> str:
-    """A text of a column; numbers are texts, too, but a missing value is an error."""
-    if isinstance(value, str):
-        return value.strip()
-    if is_missing(value):
-        raise DataError(location, f"{name!r}: expected a string, found no value")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(location, f"{name!r}: expected a string, found {type(value).__name__}")
-    return str(value)
-
-
-def as_label(location: Location, value: object, *, name: str) -> str | None:
-    """The name of a class: a string, or a number without a useless ``.0``; None: missing."""
-    if isinstance(value, str):
-        return value.strip() or None
-    value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
-    if is_missing(value):
-        return None
-    if isinstance(value, list | tuple | dict | set | bytes):
-        raise DataError(location, f"{name!r}: expected a string or an integer, found {type(value).__name__}")
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def as_number(value: object) -> float | None:
-    """The number that a value is or writes; NaN if it is missing, None if it is something else."""
-    if is_missing(value) or value == "?":
-        return math.nan
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-
-
-def is_numeric(values: Sequence[object]) -> bool:
-    """Whether all values are numbers, as far as they are known."""
-    return bool(values) and all(as_number(value) is not None for value in values)
-
-
-def is_prose(values: Sequence[object]) -> bool:
-    """Whether values are texts of several words."""
-    texts = [value for value in values if isinstance(value, str)]
-    return bool(texts) and sum(len(text.split()) for text in texts) >= 3 * len(texts)
-
-
 def is_binary(path: Path) -> bool:
     """Whether a file is a binary table: Parquet or Excel."""
     return bool(_binary_kind(path))
-
-
-def has_header(rows: Sequence[Sequence[Any]]) -> bool:
-    """Whether the first of these rows holds the names of the columns."""
-    if not rows:
-        return False
-    first, others = [str("" if value is None else value).strip() for value in rows[0]], rows[1:]
-    if first == [str(number) for number in range(len(first))] and len(first) > 1:  # as pandas numbers columns
-        return any(_is_words(_column(others, index)) for index in range(len(first)))
-    indexed = not first[0] and len(first) > 1 and is_numeric(_column(others, 0))  # pandas writes its index so
-    names = first[1:] if indexed else first
-    while names and not names[-1]:
-        names = names[:-1]
-    if not names or not all(NAME.fullmatch(name) and as_number(name) is None for name in names):
-        return False
-    columns = [_column(others, index) for index in range(len(first))]
-    pairs = [(name, column) for name, column in zip(first, columns, strict=True) if name]
-    if any(is_numeric(column) for _, column in pairs):
-        return True
-    recurring = any(name in column for name, column in pairs)
-    usual = sum(map(_is_usual, names))
-    short = all(len(name.split()) == 1 or _is_usual(name) for name in names)
-    if 2 * usual >= len(names) and short and not recurring:
-        return True
-    # A class that occurs once and a text of one word, where the others are classes that recur and long texts.
-    return not recurring and any(map(_recurs, columns)) and any(map(is_prose, columns)) and len(others) >= 10
-
-
-def _is_usual(name: str) -> bool:
-    """Whether a name, or the last word of a compound such as ``review_text`` or ``Review Text``, is a usual one."""
-    normal = column_names.normalize(name)
-    last = normal.rpartition("_")[2] if " " not in name or name.istitle() else normal
-    return not {normal, last, name.casefold()}.isdisjoint(column_names.ALL)
-
-
-def _column(rows: Iterable[Sequence[Any]], index: int) -> list[str]:
-    values = (row[index] for row in rows if index < len(row))
-    return [str(value).strip() for value in values if not is_missing(value)]
-
-
-def _is_words(column: Sequence[str]) -> bool:
-    return bool(column) and all(as_number(value) is None for value in column)
-
-
-def _recurs(column: Sequence[str]) -> bool:
-    """Whether most values of a column occur more than once."""
-    return len(column) > 0 and 3 * len(set(column)) <= len(column)
 
 
 def _build(

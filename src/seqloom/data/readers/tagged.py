@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from seqloom.data.readers import column_names, long_tables, tables
 from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
-from seqloom.data.readers.tables import Table, as_label, as_text
+from seqloom.data.readers.table_values import as_label, as_text
+from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import (
     STANDARD_INPUT,
     DataError,

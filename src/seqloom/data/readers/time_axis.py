@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import column_names
-from seqloom.data.readers.tables import as_number, is_missing
+from seqloom.data.readers.table_values import as_number, is_missing
 
 Dates = NDArray[np.datetime64]  # (T,), in microseconds
 Stamps = NDArray[Any]  # dates or numbers

@@ -1,0 +1,61 @@
+"""The values of a table: missing ones, texts, labels and numbers."""
+
+import math
+from collections.abc import Sequence
+
+from seqloom.data.readers.text_files import DataError, Location
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is missing: nothing, a blank string, NaN, or the null value of a library."""
+    if isinstance(value, str):
+        return not value.strip()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def as_text(location: Location, value: object, *, name: str) -> str:
+    """A text of a column; numbers are texts, too, but a missing value is an error."""
+    if isinstance(value, str):
+        return value.strip()
+    if is_missing(value):
+        raise DataError(location, f"{name!r}: expected a string, found no value")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(location, f"{name!r}: expected a string, found {type(value).__name__}")
+    return str(value)
+
+
+def as_label(location: Location, value: object, *, name: str) -> str | None:
+    """The name of a class: a string, or a number without a useless ``.0``; None: missing."""
+    if isinstance(value, str):
+        return value.strip() or None
+    value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+    if is_missing(value):
+        return None
+    if isinstance(value, list | tuple | dict | set | bytes):
+        raise DataError(location, f"{name!r}: expected a string or an integer, found {type(value).__name__}")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def as_number(value: object) -> float | None:
+    """The number that a value is or writes; NaN if it is missing, None if it is something else."""
+    if is_missing(value) or value == "?":
+        return math.nan
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def is_numeric(values: Sequence[object]) -> bool:
+    """Whether all values are numbers, as far as they are known."""
+    return bool(values) and all(as_number(value) is not None for value in values)
+
+
+def is_prose(values: Sequence[object]) -> bool:
+    """Whether values are texts of several words."""
+    texts = [value for value in values if isinstance(value, str)]
+    return bool(texts) and sum(len(text.split()) for text in texts) >= 3 * len(texts)
