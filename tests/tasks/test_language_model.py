@@ -16,8 +16,9 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.evaluation import evaluate
 from seqloom.model import Model
 from seqloom.models.ngram.kneser_ney import estimate
+from seqloom.models.text_scores import TextScore
 from seqloom.run_config import Config
-from seqloom.tasks.language_model import LanguageModel, TextScore
+from seqloom.tasks.language_model import LanguageModel
 from seqloom.training.config import TrainConfig
 from seqloom.training.engine import train
 from seqloom.training.gradient_update import GradientUpdate

@@ -14,8 +14,9 @@ from seqloom.config import ConfigError
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.evaluation import evaluate
 from seqloom.model import Model
+from seqloom.models.text_scores import BidirectionalTextScore
 from seqloom.run_config import Config
-from seqloom.tasks.language_model import BidirectionalTextScore, LanguageModel
+from seqloom.tasks.language_model import LanguageModel
 from seqloom.training.config import TrainConfig
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]

@@ -42,6 +42,7 @@ from seqloom.models.generation import generate_text
 from seqloom.models.ngram.arpa import ArpaVocabulary, from_arpa_words, read_words
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
 from seqloom.models.pretrained.bilm import BiLMConfig, BiLMVocabulary, ContextualVectors
+from seqloom.models.text_scores import BidirectionalTextScore, TextScore, perplexity, perplexity_of
 from seqloom.models.transcription.search_guide import LoadedLanguageModel
 from seqloom.run import Run
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
@@ -66,25 +67,6 @@ class TextLine:
 
     def __len__(self) -> int:
         return self.tokens
-
-
-@dataclass(frozen=True, slots=True)
-class TextScore:
-    """The probability of a text."""
-
-    log_probability: float  # log-probability of the whole text, natural logarithm
-    perplexity: float  # per token
-    log_probabilities: list[float]  # each token given the previous ones; the last is the end of the line
-
-    def __str__(self) -> str:
-        return f"{self.log_probability:.4f}\t{self.perplexity:.4g}"
-
-
-@dataclass(frozen=True, slots=True)
-class BidirectionalTextScore(TextScore):
-    """The probability of a text in both directions; the log-probability is the mean of the two."""
-
-    backward: list[float]  # log-probabilities of the start of the line and each token, given the following ones
 
 
 class Learned(BiLMVocabulary):
@@ -318,9 +300,9 @@ class LanguageModel(Task):
     def predict(self, model: Any, batch: Batch) -> Predictions:
         forward, backward, state = model.score_texts(batch)
         if backward is None:
-            return Predictions([_text_score(row) for row in forward], state)
+            return Predictions([TextScore.of(row) for row in forward], state)
         pairs = zip(forward, backward, strict=True)
-        return Predictions([_bidirectional_text_score(*pair) for pair in pairs], state)
+        return Predictions([BidirectionalTextScore.of_both(*pair) for pair in pairs], state)
 
     @property
     def custom_layer_field(self) -> str:
@@ -355,14 +337,14 @@ class LanguageModel(Task):
         both = [answer for answer in predictions if isinstance(answer, BidirectionalTextScore)]
         total = -math.fsum(answer.log_probability for answer in predictions)
         directions = {
-            "perplexity_forward": _perplexity([value for answer in both for value in answer.log_probabilities]),
-            "perplexity_backward": _perplexity([value for answer in both for value in answer.backward]),
+            "perplexity_forward": perplexity_of([value for answer in both for value in answer.log_probabilities]),
+            "perplexity_backward": perplexity_of([value for answer in both for value in answer.backward]),
         }
         tokens = sum(len(answer.log_probabilities) for answer in predictions)
         characters = sum(len(example.text) + 1 for example in examples)
         unknown = self.tokenizer.vocabulary.index(UNKNOWN)
         return {
-            "perplexity": _exponential(total, tokens),
+            "perplexity": perplexity(total, tokens),
             "loss": total / max(tokens, 1),
             **(directions if both else {}),
             "bits_per_character": total / math.log(2) / max(characters, 1),
@@ -395,7 +377,7 @@ class LanguageModel(Task):
         total, tokens = -math.fsum(row.sum() for row in rows), sum(map(len, rows))
         characters = sum(len(example.text) + 1 for example in examples)
         return {
-            "perplexity": _exponential(total, tokens),
+            "perplexity": perplexity(total, tokens),
             "loss": total / max(tokens, 1),
             "bits_per_character": total / math.log(2) / max(characters, 1),
         }
@@ -408,7 +390,7 @@ class LanguageModel(Task):
                 values[row] = (values[row] + answer.backward) / 2
         lengths = np.array([len(self.tokenizer.encode(example.text)) + 1 for example in examples])
         losses = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
-        return MetricSums(np.stack([losses, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
+        return MetricSums(np.stack([losses, lengths], axis=1), lambda sums: perplexity(*sums.tolist()))
 
     def input_tokens(self, example: TextLine) -> list[str]:
         return [START, *text_tokens(self.tokenizer, example.text, [])]
@@ -431,13 +413,13 @@ class LanguageModel(Task):
         tokens = text_tokens(self.tokenizer, example.text, notes)
         surprisal = [-value / math.log(2) for value in prediction.log_probabilities]
         rows, columns = [*tokens, END], [START, *tokens]
-        perplexity = f"perplexity {prediction.perplexity:.4g}"
+        title = f"perplexity {prediction.perplexity:.4g}"
         return Explanation(
             task=self.name,
             source=example.text,
             prediction=prediction,
-            headline=f"log-probability {prediction.log_probability:.4f}, {perplexity}",
-            title=perplexity,
+            headline=f"log-probability {prediction.log_probability:.4f}, {title}",
+            title=title,
             attention=mean_of_heads(layers, rows, columns),
             heads=all_heads(layers, rows, columns) if heads else [],
             token_values=TokenValues("surprisal in bits", rows, surprisal, 0.0),
@@ -479,26 +461,9 @@ def load_language_model(path: Path) -> LoadedLanguageModel:
     return LoadedLanguageModel(task.tokenizer, module.eval())
 
 
-def _exponential(total: float, tokens: float) -> float:
-    return math.exp(min(total / max(tokens, 1), 700.0))
-
-
 def _texts(examples: Iterable[TextLine], characters: Counter[str] | None) -> Iterator[str]:
     """Yield the texts; count their characters on the way, except whitespace."""
     for example in examples:
         if characters is not None:
             characters.update("".join(example.text.split()))
         yield example.text
-
-
-def _perplexity(log_probabilities: Sequence[float]) -> float:
-    return math.exp(min(-math.fsum(log_probabilities) / max(len(log_probabilities), 1), 700.0))
-
-
-def _text_score(log_probabilities: list[float]) -> TextScore:
-    return TextScore(math.fsum(log_probabilities), _perplexity(log_probabilities), log_probabilities)
-
-
-def _bidirectional_text_score(forward: list[float], backward: list[float]) -> BidirectionalTextScore:
-    total = math.fsum([*forward, *backward]) / 2
-    return BidirectionalTextScore(total, _perplexity([*forward, *backward]), forward, backward[::-1])

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Unpack
@@ -17,23 +16,19 @@ from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers import pixels
-from seqloom.data.readers.pronunciations import first_spellings
 from seqloom.data.readers.recordings import Format, Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
-from seqloom.data.text.vocabulary import UNKNOWN
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import FrameSearchConfig
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.search_report import explain_transcript
-from seqloom.layers.audio.augment import MAX_SPEED_DENOMINATOR
 from seqloom.layers.audio.spectrum import Spectrum
-from seqloom.layers.ctc import CTCLosses, ctc_loss, frames_needed
+from seqloom.layers.ctc import CTCLosses, ctc_loss
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
@@ -47,8 +42,11 @@ from seqloom.models.transcription.audio_features import (
     StatisticsCollector,
     build_feature_extractor,
 )
+from seqloom.models.transcription.frame_count import FrameCount
 from seqloom.models.transcription.line_images import LineImageConfig
+from seqloom.models.transcription.recording_defaults import recording_defaults
 from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
+from seqloom.models.transcription.spelling import Spelling
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
 from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
 from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcription
@@ -66,7 +64,6 @@ from seqloom.tasks.task import (
 Metric = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 
 PREVIEWED = 100  # recordings that are read to choose defaults
-NARROW = 12  # features of a frame below which none of them is masked
 SMALL = 500  # recordings that get a smaller model
 
 
@@ -189,7 +186,7 @@ class Transcribe(Task):
         values["task.encoder.hidden_size"] = 128 if small else 192
         if not isinstance(document.get("task.encoder.cell"), list):
             values["task.encoder.layers"] = 2
-        values |= _input_defaults(document, data)
+        values |= recording_defaults(document, data.head[0] if data and data.head else None)
         return values | training_defaults(
             document,
             data.examples if data else None,
@@ -247,15 +244,9 @@ class Transcribe(Task):
 
     @property
     def prediction_notes(self) -> tuple[str, ...]:
-        if self.spelling == "lexicon" and not self._lexicon_exists():
+        if self.spelling == "lexicon" and not self._spelling.is_readable():
             return (f"no such file: {self.lexicon}; the answers are phones, --lexicon FILE turns them into words",)
         return self._guide.notes
-
-    def _lexicon_exists(self) -> bool:
-        try:
-            return resolve(self.lexicon).is_file()
-        except DataError:
-            return False
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Read a file, or Python values: file names, arrays (T, D) or (N,), or tuples of one of these and its text."""
@@ -284,13 +275,13 @@ class Transcribe(Task):
             if example.text is None:
                 raise self._missing_target(example, "training")
             collector.add(example)
-            self._check_words(example)
-            texts.append(self._spell(example))
+            self._spelling.check(example)
+            texts.append(self._spelling.spell(example.text))
             lengths.append(len(example))
         if not texts:
             raise self._no_examples()
         learned = Learned(text=self.text.fit(texts), statistics=collector.finish(), examples=len(texts), infeasible=0)
-        check = self.model_copy(update={"learned": learned}).too_short
+        check = self.model_copy(update={"learned": learned}).frames.too_short
         targets = map(learned.text.encode, texts)
         reasons = [check(length, target) for length, target in zip(lengths, targets, strict=True)]
         infeasible = sum(map(bool, reasons))
@@ -312,51 +303,31 @@ class Transcribe(Task):
     def fitted(self) -> Learned:
         return require_fitted(self.learned)
 
-    def _check_words(self, example: Recording) -> None:
-        """DataError if a word has no pronunciation in the lexicon."""
-        for word in (example.text or "").split() if self.spelling == "lexicon" else ():
-            if word not in self._spellings:
-                raise DataError(example.location, f"the word {word[:60]!r} is not in {self.lexicon}")
-
-    def _spell(self, example: Recording) -> str:
-        """The text as the model spells it; a word that is not in the lexicon counts as one wrong token."""
-        return self._spell_text(example.text or "")
-
-    def _spell_text(self, text: str) -> str:
-        if self.spelling != "lexicon":
-            return text
-        return " ".join(token for word in text.split() for token in self._spellings.get(word, (UNKNOWN,)))
-
     @cached_property
-    def _spellings(self) -> dict[str, tuple[str, ...]]:
-        return first_spellings(resolve(self.lexicon), encoding=self.encoding)
+    def _spelling(self) -> Spelling:
+        return Spelling(self.lexicon if self.spelling == "lexicon" else "", self.encoding)
 
     def steps(self, example: Recording) -> int:
-        features = self._spectrum.length(len(example)) if self._spectrum else len(example)
-        return self.time_reduction.frames(features)
+        return self.frames.of(len(example))
 
     def infeasible(self, example: Recording) -> str:
-        return "" if example.text is None else self.too_short(len(example), self._target(example))
+        return "" if example.text is None else self.frames.too_short(len(example), self._target(example))
 
     def _target(self, example: Recording) -> list[int]:
-        return self.fitted.text.encode(self._spell(example))
+        return self.fitted.text.encode(self._spelling.spell(example.text or ""))
 
     def infeasible_when_augmented(self, example: Recording) -> str:
-        speed, tempo = (
-            Fraction(max(factors, default=1.0)).limit_denominator(MAX_SPEED_DENOMINATOR)
-            for factors in (self.augment.speed_perturb, self.augment.tempo_perturb)
-        )
+        speed, tempo = self.augment.fastest
         if example.text is None or speed == tempo == 1 or self.infeasible(example):
             return ""
-        reason = self.too_short(math.ceil(len(example) / speed), self._target(example), tempo=tempo)
+        reason = self.frames.too_short(math.ceil(len(example) / speed), self._target(example), tempo=tempo)
         factors = [f"{name} {float(factor):g}" for name, factor in (("speed", speed), ("tempo", tempo)) if factor != 1]
         return f"{reason} at {' and '.join(factors)}" if reason else ""
 
-    def too_short(self, length: int, target: Sequence[int], *, tempo: Fraction | int = 1) -> str:
-        """Why a recording of this length is too short for its target; empty if it is not."""
-        features = self._spectrum.length(length) if self._spectrum else length
-        frames, needed = self.time_reduction.frames(math.ceil(features / tempo)), frames_needed(target)
-        return f"its {len(target)} tokens need {needed} frames, but it has {frames}" if needed > frames else ""
+    @cached_property
+    def frames(self) -> FrameCount:
+        """The output frames of recordings."""
+        return FrameCount(self._spectrum, self.time_reduction)
 
     @cached_property
     def _spectrum(self) -> Spectrum | None:
@@ -373,7 +344,7 @@ class Transcribe(Task):
             return Batch(inputs, None, 0, examples=tuple(examples))
         targets = [self._target(example) for example in examples]
         items = [
-            0 if self.too_short(len(example), target) else len(target) + 1
+            0 if self.frames.too_short(len(example), target) else len(target) + 1
             for example, target in zip(examples, targets, strict=True)
         ]
         return Batch(inputs, pad(targets, dtype=np.int64), sum(items), examples=tuple(examples))
@@ -416,23 +387,17 @@ class Transcribe(Task):
 
     def _answer(self, nbest: list[Transcript], name: str = "", loss: float | None = None) -> Transcription:
         return to_transcription(
-            nbest, self.fitted.text, self._guide.lexicon, frame_duration=self._frame_duration, name=name, loss=loss
+            nbest, self.fitted.text, self._guide.lexicon, frame_duration=self.frames.duration, name=name, loss=loss
         )
 
     def for_prediction(self) -> Self:
         """With pronunciations, training reads phones off the best path; users want words, which need a search."""
-        if self.spelling == "lexicon" and isinstance(self.search, BestPath) and self._lexicon_exists():
+        if self.spelling == "lexicon" and isinstance(self.search, BestPath) and self._spelling.is_readable():
             return self.with_options(search=PrefixBeam())
         return self
 
     def to_json(self, prediction: Transcription) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self.fitted.text)
-
-    @cached_property
-    def _frame_duration(self) -> float:
-        """The duration of an output frame, in seconds for audio, otherwise in input frames."""
-        hop = self._spectrum.hop / self._spectrum.sample_rate if self._spectrum else 1
-        return self.time_reduction.total_factor * hop
 
     @cached_property
     def _guide(self) -> Guide:
@@ -452,9 +417,9 @@ class Transcribe(Task):
             (self.image_encoder.layers > 0, f"image_encoder.layers is {self.image_encoder.layers}"),
         )
         check_lag(lag)
-        frames, frame_size = math.ceil(lag / self._frame_duration), 0 if statistics.rate else statistics.size
+        frames, frame_size = math.ceil(lag / self.frames.duration), 0 if statistics.rate else statistics.size
         stream = self.search.stream(vocab_size=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=frames)
-        convert_stable = IncrementalTranscript(text, self._guide.lexicon, frame_duration=self._frame_duration)
+        convert_stable = IncrementalTranscript(text, self._guide.lexicon, frame_duration=self.frames.duration)
         return StreamingSession(
             model, stream, self._answer, convert_stable=convert_stable, frame_size=frame_size, rate=statistics.rate
         )
@@ -494,7 +459,7 @@ class Transcribe(Task):
 
     def score_baseline(self, baseline: Baseline, examples: Sequence[Recording]) -> dict[str, float]:
         text = baseline.answer.lower() if self.text.lowercase else baseline.answer
-        tokens = self.fitted.text.tokens(self._spell_text(text))
+        tokens = self.fitted.text.tokens(self._spelling.spell(text))
         answer = Transcription(text, 0.0, 0.0, 0.0, tokens, [], [], [], [], "", None)
         return {self.main_metric: self.metric_sums([answer] * len(examples), examples).whole}
 
@@ -508,7 +473,7 @@ class Transcribe(Task):
             hypotheses=[answer.text for answer in predictions],
             references=[text.lower() if self.text.lowercase else text for text in texts],
             hypothesis_tokens=[answer.tokens for answer in predictions],
-            reference_tokens=[self.fitted.text.tokens(self._spell(example)) for example in examples],
+            reference_tokens=[self.fitted.text.tokens(self._spelling.spell(text)) for text in texts],
             losses=[answer.loss for answer in predictions],
         )
 
@@ -527,23 +492,3 @@ class Transcribe(Task):
             file_name="line.png" if self.image_encoder.layers else example.name,  # the image encoder reads images only
             beam=beam,
         )
-
-
-def _input_defaults(document: Document, data: DataPreview | None) -> dict[str, Any]:
-    """Reduction, prenet, normalisation and augmentation for what the recordings are; without data, for audio."""
-    first = data.head[0] if data and data.head else None
-    if first is not None and Path(first.name).suffix.lower() in pixels.SUFFIXES:
-        return {"task.image_encoder.layers": 2, "task.normalize": "global"}
-    audio = first is None or first.rate > 0
-    width = 0 if first is None or audio else first.values.shape[1]
-    if not audio and width < NARROW:  # pen strokes
-        return {"task.normalize": "global", "task.time_reduction.factor": 1}
-    if audio:
-        features = document.get("task.audio.features") or "log_mel"
-        count = document.get("task.audio.n_mels" if features == "log_mel" else "task.audio.n_mfcc")
-        width = count if isinstance(count, int) else 40 if features == "log_mel" else 13
-    values = {"task.prenet.layers": 1, "task.prenet.window": 5, "task.time_reduction.factor": 3}
-    if width >= NARROW:
-        values |= {"task.augment.freq_masks": 2, "task.augment.freq_mask_width": min(width // 5, 8)}
-        values |= {"task.augment.time_masks": 2}
-    return values

@@ -1,5 +1,6 @@
 """Audio features of a transcriber: spectrum, normalisation, and augmentation in training."""
 
+from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -10,7 +11,14 @@ from seqloom.config import ConfigSection
 from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.text_files import DataError
-from seqloom.layers.audio.augment import MIN_WARP, VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
+from seqloom.layers.audio.augment import (
+    MAX_SPEED_DENOMINATOR,
+    MIN_WARP,
+    VTLP,
+    AdditiveNoise,
+    SpecAugment,
+    SpeedPerturbation,
+)
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 
 Normalization = Literal["none", "global", "utterance", "streaming"]
@@ -110,6 +118,15 @@ class AugmentConfig(ConfigSection):
             bounds = f"between {MIN_WARP} and {1 / MIN_WARP:g}"
             raise ValueError(f"expected two numbers {bounds} in ascending order or none, found {list(factors)}")
         return factors
+
+    @property
+    def fastest(self) -> tuple[Fraction, Fraction]:
+        """The highest speed and the highest tempo."""
+        speed, tempo = (
+            Fraction(max(factors, default=1.0)).limit_denominator(MAX_SPEED_DENOMINATOR)
+            for factors in (self.speed_perturb, self.tempo_perturb)
+        )
+        return speed, tempo
 
     def build_vtlp(self) -> VTLP | None:
         return VTLP(self.vtlp[0], self.vtlp[1]) if self.vtlp else None

@@ -1,0 +1,29 @@
+"""Default settings for what recordings are: audio, features of audio, pen strokes or images of text lines."""
+
+from pathlib import Path
+from typing import Any
+
+from seqloom.config import Document
+from seqloom.data.readers import pixels
+from seqloom.data.readers.recordings import Recording
+
+NARROW = 12  # features of a frame below which none of them is masked
+
+
+def recording_defaults(document: Document, first: Recording | None) -> dict[str, Any]:
+    """Reduction, prenet, normalisation and augmentation for recordings like the first one; None: for audio."""
+    if first is not None and Path(first.name).suffix.lower() in pixels.SUFFIXES:
+        return {"task.image_encoder.layers": 2, "task.normalize": "global"}
+    audio = first is None or first.rate > 0
+    width = 0 if first is None or audio else first.values.shape[1]
+    if not audio and width < NARROW:  # pen strokes
+        return {"task.normalize": "global", "task.time_reduction.factor": 1}
+    if audio:
+        features = document.get("task.audio.features") or "log_mel"
+        count = document.get("task.audio.n_mels" if features == "log_mel" else "task.audio.n_mfcc")
+        width = count if isinstance(count, int) else 40 if features == "log_mel" else 13
+    values = {"task.prenet.layers": 1, "task.prenet.window": 5, "task.time_reduction.factor": 3}
+    if width >= NARROW:
+        values |= {"task.augment.freq_masks": 2, "task.augment.freq_mask_width": min(width // 5, 8)}
+        values |= {"task.augment.time_masks": 2}
+    return values

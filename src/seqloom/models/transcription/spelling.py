@@ -1,0 +1,40 @@
+"""How a transcript is written in the tokens of the model: as it is, or as the pronunciations of its words."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from seqloom.data.readers.pronunciations import first_spellings
+from seqloom.data.readers.recordings import Recording
+from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.text.vocabulary import UNKNOWN
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """The spelling of transcripts by the first pronunciation of each word in a lexicon."""
+
+    lexicon: str  # file with pronunciations; empty: transcripts are spelled as they are
+    encoding: str  # of the file
+
+    def is_readable(self) -> bool:
+        """Whether the lexicon exists."""
+        try:
+            return resolve(self.lexicon).is_file()
+        except DataError:
+            return False
+
+    def check(self, example: Recording) -> None:
+        """DataError if a word has no pronunciation in the lexicon."""
+        for word in (example.text or "").split() if self.lexicon else ():
+            if word not in self._spellings:
+                raise DataError(example.location, f"the word {word[:60]!r} is not in {self.lexicon}")
+
+    def spell(self, text: str) -> str:
+        """The text as the model spells it; a word that is not in the lexicon counts as one wrong token."""
+        if not self.lexicon:
+            return text
+        return " ".join(token for word in text.split() for token in self._spellings.get(word, (UNKNOWN,)))
+
+    @cached_property
+    def _spellings(self) -> dict[str, tuple[str, ...]]:
+        return first_spellings(resolve(self.lexicon), encoding=self.encoding)
