@@ -16,6 +16,7 @@ from seqloom.data.dataset_summary import (
     compare_splits,
     join_names,
 )
+from seqloom.data.length_limit import LengthLimit
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import pluralize, resolve
 from seqloom.data.split import Read
@@ -26,7 +27,7 @@ from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
 from seqloom.training.update_rule import UpdateRule
-from seqloom.training_data import data_readers, with_detected
+from seqloom.training_data import data_readers, length_limit, with_detected
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
@@ -65,6 +66,7 @@ class _Check:
         self.warnings: list[str] = []
         self.parameters: int | None = None
         self.rule: UpdateRule | None = None  # None: the model could not be built
+        self.limit: LengthLimit | None = None  # of the training examples
         self.bytes = {"examples": 0, "model": 0, "batch": 0}
 
     def report(self) -> Report:
@@ -72,6 +74,7 @@ class _Check:
         config, settings = self.config, self.config.train
         readers = self._readers()
         summaries = {name: self._summarize(name, read) for name, read in readers.items()}
+        self.notes += filter(None, [self.limit.note() if self.limit else ""])
         task = self._fit(readers, summaries)
         if task is not None:
             for name, summary in summaries.items():
@@ -130,8 +133,16 @@ class _Check:
             if file:
                 self._try(partial(_add_reader, readers, name, file, task))
         if "train" in readers and not task.dev and (task.dev_fraction or task.fold):
-            self._try(lambda: readers.update(vars(data_readers(self.config))))
+            self._try(partial(self._hold_out, readers))
+        elif "train" in readers and self.config.train.max_length:
+            self.limit = length_limit(self.config)
+            readers["train"] = self.limit.limit(readers["train"])
         return readers
+
+    def _hold_out(self, readers: dict[str, Read]) -> None:
+        parts = data_readers(self.config)
+        readers |= {"train": parts.train, "dev": parts.dev}
+        self.limit = parts.limit
 
     def _source(self, name: str) -> str:
         task = self.config.task

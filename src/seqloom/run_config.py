@@ -52,6 +52,9 @@ class Config(NamedTuple):
         if config.train.bptt_steps and config.task.no_bptt_reason:
             message = f"train.bptt_steps: expected 0, got {config.train.bptt_steps}: {config.task.no_bptt_reason}"
             raise ConfigError(f"{location('train.bptt_steps')}: {message}")
+        if problem := _length_limit_problem(config):
+            key, message = problem
+            raise ConfigError(f"{location(key)}: {key}: {message}")
         return config
 
     @property
@@ -66,6 +69,26 @@ class Config(NamedTuple):
     def with_layer(self, layer: LayerFactory | None) -> "Config":
         """The same configuration with a custom layer or cell, if one is given."""
         return self if layer is None else self._replace(task=self.task.with_layer(layer))
+
+
+def _length_limit_problem(config: Config) -> tuple[str, str] | None:
+    """The key that is wrong and why, if long training examples cannot be treated as train.too_long says."""
+    task, settings = config.task, config.train
+    action = settings.too_long
+    if action not in task.too_long:
+        expected = " or ".join(f'"{name}"' for name in task.too_long)
+        reason = "the target belongs to the whole input"
+        return "train.too_long", f'expected {expected} for the task {task.name}, got "{action}": {reason}'
+    if not settings.max_length:
+        return None
+    if task.no_max_length_reason:
+        return "train.max_length", f"expected 0, got {settings.max_length}: {task.no_max_length_reason}"
+    if settings.bptt_steps and action != "skip":
+        return "train.max_length", (
+            f"expected 0, got {settings.max_length}: train.bptt_steps = {settings.bptt_steps} cuts sequences of any "
+            'length already; train.too_long = "skip" leaves long ones out'
+        )
+    return None
 
 
 def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
@@ -105,12 +128,13 @@ def task_defaults(
     source: Any = None,  # training data in memory
 ) -> dict[str, Any]:
     """The defaults of a task for a document and its training data, if these can be read."""
-    values = kind.defaults(document, None)
+    too_long = {"train.too_long": kind.too_long[0]}
+    values = too_long | kind.defaults(document, None)
     with suppress(ValueError, OSError):  # reported when the configuration is built, or the data are read
         data = _training_file(document) if source is None else source
         if data is not None:
             task: Any = document.with_defaults(values).build(task=kind, train=TrainConfig)["task"]
-            values = kind.defaults(document, task.resolve(data)[0].preview(data))
+            values = too_long | kind.defaults(document, task.resolve(data)[0].preview(data))
     return values
 
 
@@ -177,7 +201,17 @@ def load_config(run: Run, *, layer: LayerFactory | None = None) -> Config:
     return config._replace(task=config.task.with_learned(run))
 
 
-FIXED = ("optimizer", "seed", "batch_size", "batch_tokens", "max_length", "bptt_steps", "accumulate", "shuffle_buffer")
+FIXED = (
+    "optimizer",
+    "seed",
+    "batch_size",
+    "batch_tokens",
+    "max_length",
+    "too_long",
+    "bptt_steps",
+    "accumulate",
+    "shuffle_buffer",
+)
 """Settings of [train] on which the position in the data and the state of the optimizer depend."""
 
 

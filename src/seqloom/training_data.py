@@ -1,13 +1,13 @@
 """The data of a training run: its readers, what they show, and whether they are still the same."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqloom.checkpoint import RunError
+from seqloom.data.length_limit import LengthLimit
 from seqloom.data.readers.memory import IN_MEMORY, digest
-from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, fingerprint, resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -19,6 +19,7 @@ class DataReaders:
 
     train: Read
     dev: Read
+    limit: LengthLimit  # of the training examples
 
 
 @dataclass(frozen=True)
@@ -45,26 +46,34 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
     def reader(source: Any) -> Read:
         return lambda: task.read(source)
 
-    limit = config.train.max_length
+    limit = length_limit(config)
     read_train = reader(sources.training_source(config))
 
-    def train() -> Iterator[Any]:
-        return (example for example in read_train() if not limit or len(example) <= limit)
+    def readers(train: Read, dev: Read) -> DataReaders:
+        return DataReaders(limit.limit(train) if limit.length else train, dev, limit)
 
     if task.dev:
-        return DataReaders(train, reader(sources.dev_source(config)))
+        return readers(read_train, reader(sources.dev_source(config)))
     if task.fold:
 
         def stratum(example: Any) -> str:
             labels = task.summarize_example(example).labels
             return labels[0] if len(labels) == 1 else ""
 
-        return DataReaders(*hold_out_fold(train, *task.fold, sequential=task.sequential, gap=task.gap, stratum=stratum))
+        return readers(
+            *hold_out_fold(read_train, *task.fold, sequential=task.sequential, gap=task.gap, stratum=stratum)
+        )
     if not task.dev_fraction:
-        return DataReaders(train, lambda: iter(()))
-    return DataReaders(
-        *hold_out(train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap)
+        return readers(read_train, lambda: iter(()))
+    return readers(
+        *hold_out(read_train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap)
     )
+
+
+def length_limit(config: Config) -> LengthLimit:
+    """The largest length of training examples; 0: they have none."""
+    task, settings = config.task, config.train
+    return LengthLimit(settings.max_length, settings.too_long, measure=task.measure, shorten=task.shorten)
 
 
 def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config, tuple[str, ...]]:
@@ -75,24 +84,6 @@ def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config
     task, notes = config.task.resolve(source)
     name = config.task.train if sources.train is None else "data"
     return config._replace(task=task), tuple(f"{name}: {note}" for note in notes)
-
-
-def note_skipped(config: Config, sources: Sources) -> tuple[str, ...]:
-    """A note about the training examples that are longer than train.max_length."""
-    limit = config.train.max_length
-    source = sources.training_source(config)
-    if not limit or (isinstance(source, Path) and source == STANDARD_INPUT):
-        return ()
-    first, skipped, total = None, 0, 0
-    for example in config.task.read(source):
-        total += 1
-        if len(example) > limit:
-            first, skipped = first or example.location, skipped + 1
-    if not skipped:
-        return ()
-    if skipped == total:
-        raise DataError(config.task.train, f"all {total:,} examples are longer than train.max_length = {limit:,}")
-    return (f"{first}: {skipped:,} of {total:,} examples are longer than {limit:,} (train.max_length) and skipped",)
 
 
 def fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any]:

@@ -43,7 +43,6 @@ from seqloom.training_data import (
     check_unchanged,
     data_readers,
     fingerprints,
-    note_skipped,
     with_detected,
 )
 from seqloom.warm_start import VocabularySource, WarmStart
@@ -99,12 +98,12 @@ class NewTraining(NamedTuple):
 def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> NewTraining:
     """Read the data, fit the task and build the model; what is wrong with any of them leaves no run behind."""
     config, notes = with_detected(config, sources)
-    notes = (*notes, *note_skipped(config, sources))
     readers = data_readers(config, sources)
     targets = TargetCounter(config.task.baseline_targets)
     summary = _summary(config)
     longest = LongestExamples(rows=max(config.train.batch_size // config.train.accumulate, 1))
     config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
+    notes = (*notes, *filter(None, [readers.limit.note()]))
     dev = list(readers.dev())
     if warm_start is None:
         module = _init_model(config)
@@ -130,10 +129,12 @@ def _check_memory(config: Config, module: nn.Module, train: LongestExamples, dev
     if config.train.device != "cpu" or config.train.bptt_steps or isinstance(module, SelfTrained):
         return
     steps = config.task.steps
+    too_long = None if config.task.no_max_length_reason else config.train.too_long
     if train.longest is not None:
         rows = 1 if config.train.batch_tokens else train.batch_rows()
+        length = steps(train.longest)
         for count in sorted({1, rows}):
-            check_memory(module, train.longest, steps=steps(train.longest), rows=count, training=True)
+            check_memory(module, train.longest, steps=length, rows=count, training=True, too_long=too_long)
     if dev:
         longest = max(dev, key=len)
         check_memory(module, longest, steps=steps(longest), training=False)

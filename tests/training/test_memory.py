@@ -38,23 +38,23 @@ def test_an_input_that_cannot_fit_ends_with_its_place(tmp_path: Path, monkeypatc
     with pytest.raises(DataError) as error:
         train(file)
     assert str(error.value).startswith(f"{file}:41: an input of 400,000 steps needs about ")
-    assert "but 0.1 GB are available; set train.max_length below 400,000 to skip it" in str(error.value)
+    assert "but 0.1 GB are available; set train.max_length below 400,000 to truncate it" in str(error.value)
     assert not (tmp_path / "run").exists()
 
 
-def test_long_examples_are_skipped_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_examples_are_truncated_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path, words=400_000)
     monkeypatch.setattr(memory, "available_memory", lambda: 10**8)
     run = train(file, "train.max_length=100")
-    note = f"{file}:41: 1 of 41 examples are longer than 100 (train.max_length) and skipped"
+    note = f"{file}:41: 1 of 32 training examples is longer than 100 (train.max_length) and truncated"
     assert note in run.notes
     assert note in (run.path / "train.log").read_text()
     with pytest.raises(DataError, match=r"input:2: an input of 3,000,000 steps needs about"):
         load(run.path).predict(["a fine film", "word " * 3_000_000])
     assert len(load(run.path).predict(["a fine film", "word " * 3000])) == 2
     (tmp_path / "run").rename(tmp_path / "before")
-    with pytest.raises(DataError, match=r"all 41 examples are longer than train\.max_length = 2"):
-        train(file, "train.max_length=2")
+    with pytest.raises(DataError, match=r"all 32 examples are longer than 2 \(train\.max_length\)"):
+        train(file, "train.max_length=2", "train.too_long=skip")
 
 
 def test_a_large_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "unknown_dropout": "unknown unk_dropout",
     "label_smoothing": "smoothing label_smoothing_factor smooth_eps",
     "metric": "best_by metric_for_best_model eval_metric monitor early_stopping_metric",
+    "too_long": "truncation truncating truncate overlong truncation_strategy",
     "max_length": "longest max_len max_output_length maxlen max_target_length max_new_tokens",
     "lm": "language language_model",
     "scheduled_sampling": "sampling",

@@ -228,9 +228,12 @@ class Caption(Task):
 
     def _reader(self) -> CaptionedImageReader:
         names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
-        measure: Callable[[str], int] = len if self.text.unit == "characters" else lambda text: len(text.split())
         options = {name: getattr(self, name) for name in names}
-        return CaptionedImageReader(**options, size=self.image_size, resize=self.resize, measure=measure)
+        return CaptionedImageReader(**options, size=self.image_size, resize=self.resize, measure=self.text.measure)
+
+    def measure(self, example: CaptionedImage) -> int:
+        """The length of the longest caption."""
+        return max(example.lengths, default=0)
 
     def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []

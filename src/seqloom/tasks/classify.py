@@ -18,6 +18,7 @@ from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningMoments
+from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.labelled import Format, LabelledReader, LabelledSequence, LabelType
 from seqloom.data.readers.text_files import DataError
@@ -108,6 +109,7 @@ class Classify(Task):
         "task.prenet.window": "5 for vectors",
     }
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
+    too_long: ClassVar[tuple[TooLong, ...]] = ("truncate", "skip")
 
     name: Literal["classify"] = "classify"
     format: Format = Field(
@@ -243,7 +245,7 @@ class Classify(Task):
             label_separator=self.label_separator,
             channels=self.channels,
             missing=self.missing,
-            measure=len if self.text.unit == "characters" else lambda text: len(text.split()),
+            measure=self.text.measure,
             known=None if learned is None else learned.labels.ids,
             numeric=learned is not None and learned.text is None,
         )
@@ -297,6 +299,11 @@ class Classify(Task):
             if not 0 <= weight < math.inf:
                 raise DataError("class_weights", f"the weight of {name!r} is {weight}, expected a finite number ≥ 0")
         return tuple(table.get(name, 1.0) for name in labels.names)
+
+    def shorten(self, example: LabelledSequence, length: int, action: TooLong) -> Iterator[LabelledSequence]:  # noqa: ARG002
+        content = example.content
+        start = next(self.text.cut(content, length)) if isinstance(content, str) else content[:length]
+        yield replace(example, content=start, length=length)
 
     def summarize_example(self, example: LabelledSequence) -> ExampleSummary:
         content, label = example.content, example.label

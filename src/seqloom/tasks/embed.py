@@ -161,6 +161,10 @@ class Embed(Task):
         return self.model == "one_hot"
 
     @property
+    def no_max_length_reason(self) -> str:
+        return "text is read in parts of some ten thousand words, however long its lines are"
+
+    @property
     def main_metric(self) -> str:
         return "score"
 

@@ -177,6 +177,10 @@ class Forecast(Task):
         return self
 
     @property
+    def no_max_length_reason(self) -> str:
+        return "the length of a window is task.history"
+
+    @property
     def main_metric(self) -> str:
         return "nll" if self.data_type == "binary" else "mse_scaled"
 

@@ -17,6 +17,7 @@ from torch import nn
 from seqloom.config import Document, parse
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.columns import texts
 from seqloom.data.readers.tables import is_table
@@ -91,6 +92,7 @@ class LanguageModel(Task):
         "train.bptt_steps": "35, for characters 64",
     }
     option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
+    too_long: ClassVar[tuple[TooLong, ...]] = ("split", "truncate", "skip")
 
     name: Literal["language_model"] = "language_model"
     model: Literal["neural", "window", "ngram"] = Field(
@@ -209,10 +211,22 @@ class LanguageModel(Task):
         return self.fitted.text
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[TextLine]:
-        words = self.text.unit == "words"
         source = source if isinstance(source, Path) or not is_table(source) else texts(source)
         for location, text in lines(source, encoding=self.encoding):
-            yield TextLine(location, text, (text.count(" ") if words else len(text)) + 1)
+            yield TextLine(location, text, self._count_tokens(text))
+
+    def _count_tokens(self, text: str) -> int:
+        """The approximate number of tokens."""
+        return max(text.count(" "), self.text.measure(text) - 1) + 1 if self._wordwise else len(text) + 1
+
+    @property
+    def _wordwise(self) -> bool:
+        return self.text.unit != "characters"
+
+    def shorten(self, example: TextLine, length: int, action: TooLong) -> Iterator[TextLine]:
+        parts = self.text.cut(example.text, length if self._wordwise else max(length - 1, 1))
+        for part in islice(parts, 1) if action == "truncate" else parts:
+            yield replace(example, text=part, tokens=self._count_tokens(part))
 
     def fit(self, examples: Iterable[TextLine]) -> Self:
         if self.arpa:

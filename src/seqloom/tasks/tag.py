@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,9 +17,10 @@ from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningSums
+from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers import tagged
-from seqloom.data.readers.tagged import Column, Sentence, TaggedSequence
+from seqloom.data.readers.tagged import Column, Sentence, TaggedSequence, cut_sequence
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, labels_problem, vocabulary_from_counts
@@ -109,6 +110,7 @@ class Tag(Task):
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
         "task.output": "crf if the labels are spans (B-, I-), otherwise linear"
     }
+    too_long: ClassVar[tuple[TooLong, ...]] = ("split", "truncate", "skip")
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
 
     name: Literal["tag"] = "tag"
@@ -292,6 +294,10 @@ class Tag(Task):
             labels=labels or (),
             values=example.values,
         )
+
+    def shorten(self, example: TaggedSequence, length: int, action: TooLong) -> Iterator[TaggedSequence]:
+        parts = cut_sequence(example, length)
+        return islice(parts, 1) if action == "truncate" else parts
 
     def _fit_words(self, common: dict[str, Any], surface: Counter[str]) -> Learned:
         words: Counter[str] = Counter()

@@ -16,6 +16,7 @@ from seqloom.checkpoint import RunError
 from seqloom.config import ConfigSection, Document, with_changes
 from seqloom.data.batch import Batch
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview, preview
 from seqloom.data.readers.text_files import DataError, encoding_problem, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
@@ -105,6 +106,8 @@ class Task(ConfigSection, ABC):
     can_hold_out: ClassVar[bool] = True  # a part of the training data can serve as development data
     option_fields: ClassVar[Mapping[str, str]] = {}
     """The prediction options of the task, and the field that each of them sets."""
+    too_long: ClassVar[tuple[TooLong, ...]] = ("skip",)
+    """What can be done with training examples longer than train.max_length, the default first."""
     target_name: ClassVar[str] = "label"
     """The word for a target in messages, such as label or caption."""
     input_name: ClassVar[str] = "example"
@@ -200,6 +203,11 @@ class Task(ConfigSection, ABC):
         return ""
 
     @property
+    def no_max_length_reason(self) -> str:
+        """Why training examples cannot be too long (train.max_length); empty if they can."""
+        return ""
+
+    @property
     def is_counting_model(self) -> bool:
         """Whether the model is estimated from counts: in a single pass, without gradients and random numbers."""
         return False
@@ -232,6 +240,14 @@ class Task(ConfigSection, ABC):
     def steps(self, example: Any) -> int:
         """The time steps that the fitted model computes for an example."""
         return len(example)
+
+    def measure(self, example: Any) -> int:
+        """The length of an example that is compared with train.max_length."""
+        return len(example)
+
+    def shorten(self, example: Any, length: int, action: TooLong) -> Iterator[Any]:
+        """The parts of a long training example, each within the length: the first one, or, to split it, all."""
+        raise NotImplementedError(f"the task {self.name} only skips long examples")
 
     def infeasible(self, example: Any) -> str:  # noqa: ARG002
         """Why the fitted task cannot learn from an example, so that training skips it; empty if it can."""

@@ -238,8 +238,8 @@ class Translate(Task):
         names = ("format", "encoding", "separator", "source_column", "target_column")
         return PairReader(
             **{name: getattr(self, name) for name in names},
-            source_length=_measure(self.source),
-            target_length=_measure(self._target_text),
+            source_length=self.source.measure,
+            target_length=self._target_text.measure,
         )
 
     def fit(self, examples: Iterable[Pair]) -> Self:
@@ -480,7 +480,3 @@ class Translate(Task):
     def trace_gates(self, model: Any, example: Pair) -> list[LabelledTrace]:
         tokens = self.input_tokens(example)
         return trace_generation(self, model, example, source_tokens=tokens, encoding=self._target_tokenizer)
-
-
-def _measure(text: TextConfig) -> Callable[[str], int]:
-    return len if text.unit == "characters" else lambda line: len(line.split())

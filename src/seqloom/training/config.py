@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from seqloom.config import ConfigSection
+from seqloom.data.length_limit import TooLong
 from seqloom.training import optimizers
 
 LoggerName = Literal["tensorboard", "mlflow", "wandb"]
@@ -37,7 +38,13 @@ class TrainConfig(ConfigSection):
     max_length: int = Field(
         0,
         ge=0,
-        description="Skip training examples that are longer than this many tokens, frames or samples (0: no limit).",
+        description="Largest length of a training example in words, characters, frames or samples (0: no limit); "
+        "see too_long.",
+    )
+    too_long: TooLong = Field(
+        "skip",
+        description="What is done with training examples longer than max_length: truncate keeps their beginning, split "
+        "cuts them into several, skip leaves them out. Inputs to predict and evaluate are always read whole.",
     )
     bptt_steps: int = Field(
         0,

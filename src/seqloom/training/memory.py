@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from seqloom.data.batch import MAX_WASTE
+from seqloom.data.length_limit import TooLong
 from seqloom.data.readers.text_files import DataError
 
 FLOAT = 4  # bytes
@@ -30,7 +31,15 @@ def step_bytes(module: nn.Module) -> int:
     return FLOAT * rows
 
 
-def check_memory(module: nn.Module, example: Any, *, steps: int, rows: int = 1, training: bool) -> None:
+def check_memory(
+    module: nn.Module,
+    example: Any,
+    *,
+    steps: int,
+    rows: int = 1,
+    training: bool,
+    too_long: TooLong | None = None,  # what train.max_length would do; None: it has no effect
+) -> None:
     """DataError if a batch of ``rows`` inputs, of which the example is the longest, needs more memory than there is."""
     needed = round(RESERVE * rows * steps * step_bytes(module) * (TRAINING if training else 1))
     if needed < SMALL:
@@ -41,7 +50,8 @@ def check_memory(module: nn.Module, example: Any, *, steps: int, rows: int = 1, 
     what = f"an input of {steps:,} steps needs" if rows == 1 else f"{rows} inputs of up to {steps:,} steps need"
     remedies = ["divide the input into shorter ones"]
     if training:
-        remedies = [f"set train.max_length below {len(example):,} to skip it", *remedies]
+        if too_long:
+            remedies = [f"set train.max_length below {len(example):,} to {too_long} it", *remedies]
         remedies = ["set train.batch_tokens or a smaller train.batch_size", *remedies] if rows > 1 else remedies
     raise DataError(
         example.location,

@@ -52,6 +52,28 @@ class Sentence:
 
 
 TaggedSequence = Sentence | VectorSequence
+CONTINUED = ("I-", "E-")  # prefixes of labels inside a span
+
+
+def cut_sequence(sequence: TaggedSequence, length: int) -> Iterator[TaggedSequence]:
+    """The parts of a sequence, of at most ``length`` elements each; no span is cut that fits into one of them."""
+    inside = [str(label).startswith(CONTINUED) for label in sequence.labels or ()]
+    start = 0
+    while start < len(sequence):
+        end = start + length
+        borders = range(end, start, -1)  # the last one at which no span continues, if there is one
+        stop = next((border for border in borders if not any(inside[border : border + 1])), end)
+        yield _slice(sequence, start, stop)
+        start = stop
+
+
+def _slice(sequence: TaggedSequence, start: int, stop: int) -> TaggedSequence:
+    labels = None if sequence.labels is None else sequence.labels[start:stop]
+    if isinstance(sequence, Sentence):
+        lines = sequence.lines[start:stop]
+        return Sentence(sequence.at(start), sequence.words[start:stop], labels, lines)
+    return replace(sequence, values=sequence.values[start:stop], labels=labels)
+
 
 DETECTION_LINES = 500  # lines in which an empty one shows that empty lines separate sequences
 Format = Literal["auto", "conll", "conllu", "lines", "table", "long", "vectors"]

@@ -11,7 +11,7 @@ from pydantic import Field
 from seqloom.config import ConfigSection
 from seqloom.data.text.unigram import train_unigram
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
-from seqloom.data.text.words import join_words, split_words
+from seqloom.data.text.words import count_words, cut_words, join_words, split_words
 
 # The threads of the tokenizers library do not survive a fork, and sum in a different order each time.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -39,6 +39,25 @@ class TextConfig(ConfigSection):
     vocab_size: int = Field(0, ge=0, description="Largest number of tokens (0: all, or 8000 subwords).")
     min_count: int = Field(1, ge=1, description="Tokens that occur less often become <unk> (not for unigram).")
     algorithm: Literal["bpe", "unigram"] = Field("bpe", description="Subword algorithm: byte-level BPE or unigram.")
+
+    def measure(self, text: str) -> int:
+        """The approximate number of tokens of a text, before anything is fitted; subwords count as words."""
+        if self.unit == "characters":
+            return len(text)
+        return len(text.split()) if self._whitespace_only else count_words(text)
+
+    def cut(self, text: str, length: int) -> Iterator[str]:
+        """The text in parts of ``length`` tokens, as ``measure`` counts them."""
+        if self.unit == "characters":
+            return (text[start : start + length] for start in range(0, len(text), length))
+        if self._whitespace_only:
+            words = text.split()
+            return (" ".join(words[start : start + length]) for start in range(0, len(words), length))
+        return cut_words(text, length)
+
+    @property
+    def _whitespace_only(self) -> bool:
+        return self.unit == "words" and self.split == "whitespace"
 
     def fit(self, texts: Iterable[str], *, specials: Sequence[str] = ()) -> "Tokenizer":
         """Build the vocabulary from texts, which are read once."""

@@ -12,6 +12,7 @@ CJK = (
 )
 """Ideographs and kana, which are written without blanks: each is a word."""
 IDEOGRAPH = re.compile(f"[{CJK}、。！？，；：（）「」『』【】]")
+WORD_OR_IDEOGRAPH = re.compile(f"[{CJK}]|[^\\s{CJK}]+")
 NO_BLANK_BEFORE = frozenset(",.!?;:)]}%…»”’،؛؟、。！？，；：）」』】〉》‥")
 NO_BLANK_AFTER = frozenset("([{«“‘¿¡$£€¥#@（「『【〈《„")
 NO_BLANK_AROUND = frozenset("/\\")
@@ -93,6 +94,23 @@ def join_words(tokens: Iterable[str]) -> str:
 def is_cjk(text: str) -> bool:
     """Whether a text contains an ideograph, kana or CJK punctuation."""
     return IDEOGRAPH.search(text) is not None
+
+
+def count_words(text: str) -> int:
+    """The approximate number of words: those between blanks, and each CJK character."""
+    return sum(1 for _ in _spans(text)) if not text.isascii() and is_cjk(text) else len(text.split())
+
+
+def cut_words(text: str, length: int) -> Iterator[str]:
+    """The text in parts of ``length`` words, as ``count_words`` counts them."""
+    spans = list(_spans(text))
+    for start in range(0, len(spans), length):
+        part = spans[start : start + length]
+        yield text[part[0].start() : part[-1].end()]
+
+
+def _spans(text: str) -> Iterator[re.Match[str]]:
+    return WORD_OR_IDEOGRAPH.finditer(text)
 
 
 def is_tokenized(texts: Iterable[str]) -> bool:
