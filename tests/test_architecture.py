@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "warm_start": {"config", "run", "data", "training", "tasks", "run_config"},
     "model": {
         "html",
+        "insight",
         "answers",
         "run_summary",
         "run",

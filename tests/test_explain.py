@@ -57,7 +57,7 @@ def test_explaining_changes_nothing(name: str, tmp_path: Path) -> None:
         result = explain(model, question, beam=model.task.uses_search, heads=True)
         if not any("the beam shown" in note for note in result.notes):
             assert asdict(result.prediction) == asdict(answer)
-        json.dumps(result.data())
+        json.dumps(result.to_dict())
         traces(model, question)
     assert torch.equal(random, torch.get_rng_state())
     assert [asdict(answer) for answer in model.predict(case.questions)] == before
@@ -222,7 +222,8 @@ def test_attention_received_by_each_word(tmp_path: Path) -> None:
     np.testing.assert_allclose(result.token_values.values, np.array(result.attention.weights).mean(axis=0))
     plain = explain(untrained_model(_classify(), tmp_path), "it goes up")
     assert plain.token_values is None
-    assert "no attention" in plain.notes[-1]
+    assert plain.attribution is not None
+    assert explain(untrained_model(_classify(), tmp_path), "it goes up", method="none").attribution is None
 
 
 @pytest.mark.parametrize("name", ["language_model", "language_model, ngram"])
@@ -329,6 +330,26 @@ def test_every_task(name: str, source: str, expected: str, runs: dict[str, Path]
     assert (tmp_path / ("labels.png" if name == "tag" else "tokens.png")).read_bytes().startswith(b"\x89PNG")
 
 
+def test_which_words_mattered(runs: dict[str, Path], tmp_path: Path) -> None:
+    text = "it goes <b>up</b>"
+    result = call(runs["classify, attention"], text, "--method", "occlusion", "--target", "down", "--output", tmp_path)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Which words mattered for down (occlusion):" in result.stdout
+    page = (tmp_path / "explanation.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "&lt;b&gt;up" in page
+    assert "<b>up" not in page
+    assert "http" not in page  # nothing is loaded from elsewhere
+    assert (tmp_path / "attribution.png").read_bytes().startswith(b"\x89PNG")
+    tagged = call(runs["tag"], "Anna sees Paris", "--word", "sees", "--json", "--output", tmp_path)
+    actual = json.loads(tagged.stdout)
+    assert actual["page"] == str(tmp_path / "explanation.html")
+    assert (actual["attribution"]["word"], actual["attribution"]["method"]) == ("sees", "integrated_gradients")
+    assert actual["attribution"]["words"] == ["Anna", "sees", "Paris"]
+    expected = load(runs["tag"]).explain("Anna sees Paris", word="sees")
+    assert json.loads(expected.to_json())["attribution"] == actual["attribution"]
+
+
 def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> None:
     run = runs["language_model, bidirectional"]
     result = call(run, "a cd b", "eff cd", "--output", tmp_path)
@@ -385,6 +406,9 @@ def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
         ((runs["translate"], "-"), "no input was given"),
         ((runs["translate"], "a", "--search", "beem"), "beem"),
         ((runs["tag"], "Anna", "--beam"), "does not use a search"),
+        ((runs["tag"], "Anna", "--word", "Rome"), "neither a word of the input nor a position"),
+        ((runs["classify, attention"], "it", "--method", "saliency"), "allowed: integrated_gradients, "),
+        ((runs["translate"], "a", "--target", "x"), "tasks that can: classify, tag"),
         ((tmp_path / "nowhere", "a"), "nowhere"),
     ):
         result = call(*arguments)

@@ -45,6 +45,8 @@ def texts(page: str) -> list[str]:
         html.coloured_words([NASTY, "b"], [0.5, -1.0]),
         html.labelled_words([NASTY, "b"], ["O", "B-PER"]),
         html.heatmap([NASTY], ["a", "b"], [[0.25, 0.75]]),
+        html.sign_legend(NASTY, "x"),
+        html.signed_heatmap([NASTY], [[1.0, -0.5]], label="time"),
         html.beside(html.curve([3.0, 2.0, 1.0], label=NASTY), ""),
     ],
 )

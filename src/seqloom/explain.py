@@ -1,7 +1,6 @@
-"""Why a model predicts what it predicts: attention, alternatives, confidence and gates, as each task explains them."""
+"""Why a model predicts what it predicts: which inputs mattered, attention, alternatives and gates."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 import torch
 
 from seqloom import terminal
-from seqloom.insight.explanation import Explanation, layer_weights
+from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.plotting import SUFFIXES, named_plots
 from seqloom.insight.report import report
-from seqloom.model import Model
+from seqloom.model import Model, check_not_empty
 
 
 def explain_all(
@@ -21,6 +20,9 @@ def explain_all(
     inputs: Sequence[str],  # as for read_inputs
     folder: Path,
     *,
+    method: str = "",  # of Model.explain, as the next four
+    target: str = "",
+    word: str = "",
     beam: bool = False,
     heads: bool = False,
     gates: bool = False,
@@ -33,8 +35,9 @@ def explain_all(
         raise ValueError("there is nothing to explain: no input was given")
     if suffix not in SUFFIXES:
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
+    options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads}
     with named_plots(model.name):
-        _explain_examples(model, examples, folder, beam=beam, heads=heads, gates=gates, suffix=suffix, as_json=as_json)
+        _explain_examples(model, examples, folder, options=options, gates=gates, suffix=suffix, as_json=as_json)
 
 
 def _explain_examples(
@@ -42,15 +45,14 @@ def _explain_examples(
     examples: Sequence[Any],
     folder: Path,
     *,
-    beam: bool,
-    heads: bool,
+    options: dict[str, Any],
     gates: bool,
     suffix: str,
     as_json: bool,
 ) -> None:
     for number, example in enumerate([] if model.task.explained_together else examples, start=1):
         subfolder = folder / str(number) if len(examples) > 1 else folder
-        explanation = explain(model, example, beam=beam, heads=heads)
+        explanation = explain(model, example, **options)
         terminal.print_lines(*[""] * (number > 1 and not as_json))
         traced = traces(model, example) if gates else []
         report(explanation, subfolder, traces=traced, suffix=suffix, as_json=as_json)
@@ -69,48 +71,27 @@ def read_inputs(model: Model, inputs: Sequence[str]) -> Iterator[Any]:
         elif model.task.inputs_are_files:
             yield from islice(model.read(text_or_file), 1)
         else:
-            _check_not_empty(text_or_file)
+            check_not_empty(text_or_file)
             yield from model.task.read_inputs([text_or_file])
 
 
 def explain(
     model: Model,
     source: Any,  # a text, an array, or an example of the task
-    *,
-    beam: bool = False,  # keep what became of every hypothesis of the search
-    heads: bool = False,  # keep the attention of every layer and head
+    **options: Any,  # as for Model.explain
 ) -> Explanation:
-    """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
+    """The prediction for one input and what led to it; ``model.explain`` does the same."""
     _check_model(model)
-    task = model.task
-    if beam and not task.uses_search:
-        raise ValueError(f"the task {task.name} does not use a search: there is no beam to show")
-    with torch.no_grad():
-        explanation = task.explain(model.module, _example(model, source), beam=beam, heads=heads)
-        return replace(explanation, layer_weights=layer_weights(model.module))
+    return model.explain(source, **options)
 
 
 def traces(model: Model, source: Any) -> list[LabelledTrace]:
     """Gates and states of each recurrent layer while an input is predicted, with the names of the time steps."""
     _check_model(model)
     with torch.no_grad():
-        return model.task.trace_gates(model.module, _example(model, source))
-
-
-def _example(model: Model, source: Any) -> Any:
-    if hasattr(source, "location"):  # already an example
-        return source
-    _check_not_empty(source)
-    return next(iter(model.task.read_inputs([source])))
+        return model.task.trace_gates(model.module, model.example(source))
 
 
 def _check_model(model: object) -> None:
     if not isinstance(model, Model):
         raise TypeError(f"expected a model, as seqloom.load(run) returns it, found a {type(model).__name__}")
-
-
-def _check_not_empty(source: Any) -> None:
-    if not hasattr(source, "__len__"):
-        raise TypeError(f"expected a text or an array to explain, found a {type(source).__name__}")
-    if not len(source.strip() if isinstance(source, str) else source):
-        raise ValueError("the input is empty: there is nothing to explain")

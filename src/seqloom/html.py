@@ -8,6 +8,7 @@ BLUE = "31, 111, 180"  # red, green, blue; legible on white and on black
 ORANGE = "214, 113, 20"
 CELL = "padding:2px 12px 2px 0;text-align:{align};vertical-align:top"
 CURVE_WIDTH, CURVE_HEIGHT = 220, 56
+MAP_LEFT, MAP_WIDTH, MAP_ROW = 90, 620, 20  # of a heat map: names, cells, height of a row
 
 
 def escape(value: object) -> str:
@@ -69,18 +70,35 @@ def bar(fraction: float, text: str = "", *, width: int = 90) -> str:
     )
 
 
-def coloured_words(words: Sequence[str], values: Sequence[float], *, maximum: float = 0.0) -> str:
+def coloured_words(
+    words: Sequence[str],
+    values: Sequence[float],
+    *,
+    maximum: float = 0.0,  # value of the strongest colour; 0: the largest of the values
+    marked: int = -1,  # index of a word with a frame
+) -> str:
     """Words with a background as strong as their values: blue if positive, orange if negative."""
     bound = maximum or max((abs(value) for value in values), default=0.0) or 1.0
     spans = []
-    for word, value in zip(words, values, strict=True):
+    for index, (word, value) in enumerate(zip(words, values, strict=True)):
         strength = min(abs(value) / bound, 1.0) * 0.75
         colour = BLUE if value >= 0 else ORANGE
+        frame = ";outline:1.5px solid currentColor" if index == marked else ""
         spans.append(
             f'<span title="{value:.4g}" style="background:rgba({colour},{strength:.3f});padding:1px 3px;'
-            f'border-radius:3px">{escape(word)}</span>'
+            f'border-radius:3px{frame}">{escape(word)}</span>'
         )
     return f'<span style="line-height:1.9">{" ".join(spans)}</span>'
+
+
+def sign_legend(positive: str, negative: str) -> str:
+    """What the colours of positive and negative values mean."""
+    boxes = "".join(
+        f'<span style="background:rgba({colour},.75);border-radius:3px;padding:0 8px;margin-right:5px"></span>'
+        f'<span style="opacity:.65;margin-right:16px">{escape(text)}</span>'
+        for colour, text in ((BLUE, positive), (ORANGE, negative))
+    )
+    return f"<span>{boxes}</span>"
 
 
 def labelled_words(words: Sequence[str], labels: Sequence[str]) -> str:
@@ -117,6 +135,33 @@ def heatmap(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequen
         '<table style="border-collapse:collapse;margin:0;font-size:inherit"><tr style="background:none">'
         f'<td style="border:none"></td>{head}</tr>{"".join(lines)}</table>'
     )
+
+
+def signed_heatmap(rows: Sequence[str], values: Sequence[Sequence[float]], *, label: str) -> str:
+    """Rows of coloured cells: blue if positive, orange if negative; with a label below."""
+    bound = max((abs(value) for line in values for value in line), default=0.0) or 1.0
+    width = MAP_WIDTH / max(max(map(len, values), default=1), 1)
+    parts = []
+    for row, (name, line) in enumerate(zip(rows, values, strict=True)):
+        top = row * MAP_ROW
+        parts.append(
+            f'<text x="{MAP_LEFT - 8}" y="{top + MAP_ROW - 6}" text-anchor="end" fill="currentColor" font-size="12">'
+            f"{escape(name)}</text>"
+        )
+        for column, value in enumerate(line):
+            colour = BLUE if value >= 0 else ORANGE
+            parts.append(
+                f'<rect x="{MAP_LEFT + column * width:.2f}" y="{top + 1}" width="{width + 0.1:.2f}" '
+                f'height="{MAP_ROW - 2}" fill="rgb({colour})" fill-opacity="{min(abs(value) / bound, 1.0):.3f}">'
+                f"<title>{value:+.4g}</title></rect>"
+            )
+    height = len(rows) * MAP_ROW
+    parts.append(
+        f'<text x="{MAP_LEFT}" y="{height + 15}" fill="currentColor" fill-opacity=".65" font-size="12">'
+        f"{escape(label)}</text>"
+    )
+    size = f'viewBox="0 0 {MAP_LEFT + MAP_WIDTH} {height + 20}" width="{MAP_LEFT + MAP_WIDTH}"'
+    return f'<svg {size} style="display:block;max-width:100%">{"".join(parts)}</svg>'
 
 
 def curve(values: Sequence[float], *, label: str) -> str:

@@ -1,7 +1,8 @@
-"""A trained model that is loaded from a run: predict, evaluate, generate, embed, stream, export."""
+"""A trained model that is loaded from a run: predict, explain, evaluate, generate, embed, stream, export."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,8 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import evaluate
 from seqloom.html import short
+from seqloom.insight.attribution import check_method, default_method
+from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
@@ -156,6 +159,50 @@ class Model:
             check_memory(self.module, longest, steps=self.task.steps(longest), training=False)
             yield self.task.collate(batch)
 
+    def explain(
+        self,
+        source: Any,  # a text, an array, or an example of the task
+        *,
+        method: str = "",  # integrated_gradients, input_x_gradient, occlusion or none; empty: the default of the task
+        target: str | int = "",  # label to explain; empty: the predicted one
+        word: str
+        | int = "",  # taggers: word whose label is explained, or its position from 1; empty: the least certain
+        beam: bool = False,  # keep what became of every hypothesis of the search
+        heads: bool = False,  # keep the attention of every layer and head
+    ) -> Explanation:
+        """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
+        if beam and not self.task.uses_search:
+            raise ValueError(f"the task {self.task.name} does not use a search: there is no beam to show")
+        example = self.example(source)
+        with torch.no_grad():
+            explanation = self.task.explain(self.module, example, beam=beam, heads=heads)
+            attribution, notes = None, list[str]()
+            is_default = not method and target == "" and word == ""
+            if method != "none" and (self.task.can_attribute or not is_default):
+                method, notes = (method, []) if method else default_method(len(example))
+                check_memory(self.module, example, steps=self.task.steps(example), training=True)
+                attribution = self.task.attribute(
+                    self.module,
+                    example,
+                    prediction=explanation.prediction,
+                    method=check_method(method),
+                    target=str(target),
+                    word=word,
+                )
+            return replace(
+                explanation,
+                attribution=attribution,
+                layer_weights=layer_weights(self.module),
+                notes=[*explanation.notes, *notes],
+            )
+
+    def example(self, source: Any) -> Any:
+        """One input as an example of the task."""
+        if hasattr(source, "location"):  # already an example
+            return source
+        check_not_empty(source)
+        return next(iter(self.task.read_inputs([source])))
+
     def evaluate(
         self,
         source: Any,  # the path of a file, or a table or pairs in memory
@@ -228,6 +275,14 @@ def load(
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
     return Model(config, together, baseline=load_baseline(run), task=task, name=run.path.name)
+
+
+def check_not_empty(source: Any) -> None:
+    """Raise if there is nothing to explain."""
+    if not hasattr(source, "__len__"):
+        raise TypeError(f"expected a text or an array to explain, found a {type(source).__name__}")
+    if not len(source.strip() if isinstance(source, str) else source):
+        raise ValueError("the input is empty: there is nothing to explain")
 
 
 def _parameters(module: nn.Module) -> int:

@@ -152,7 +152,7 @@ def test_explanations_are_data(fitted: Fitted, tmp_path: Path) -> None:
     with torch.no_grad():
         explanation = task.explain(fitted.case.module, example, beam=task.uses_search, heads=True)
     assert explanation.task == task.name
-    json.dumps(explanation.data())
+    json.dumps(explanation.to_dict())
     tokens = task.input_tokens(example)
     assert tokens == [] or len(tokens) == task.collate([example]).inputs.mask.shape[1]
     files = set(tmp_path.rglob("*"))

@@ -81,8 +81,8 @@ def test_input_frames_are_kept_beside_the_data(tmp_path: Path) -> None:
     assert result.frames is not None
     assert result.image is not None
     assert result.image.shape[1] == 8  # bands
-    assert result.data()["frames"]["frame_length"] == pytest.approx(0.02)
-    assert "image" not in result.data()
+    assert result.to_dict()["frames"]["frame_length"] == pytest.approx(0.02)
+    assert "image" not in result.to_dict()
     columns = explain(untrained_model(CASES["transcribe, columns"], tmp_path), [[0.0, 1.0, 0.0]] * 4)
     assert columns.frames is not None
     assert columns.frames.input_kind == "image"

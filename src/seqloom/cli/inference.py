@@ -139,7 +139,19 @@ def explain(
         typer.Argument(help="Texts, or - for standard input; for vectors, images and audio: files."),
     ],
     *,
-    output: Annotated[Path | None, typer.Option(help="Folder for plots; default: RUN/explain.")] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="classify, tag: how to compute which inputs mattered: integrated_gradients (default), "
+            "input_x_gradient, occlusion or none."
+        ),
+    ] = "",
+    target: Annotated[str, typer.Option(help="classify, tag: label to explain; default: the predicted one.")] = "",
+    word: Annotated[
+        str,
+        typer.Option(help="tag: word whose label is explained, or its position from 1; default: the least certain."),
+    ] = "",
+    output: Annotated[Path | None, typer.Option(help="Folder for plots and pages; default: RUN/explain.")] = None,
     beam: Annotated[
         bool, typer.Option("--beam", help="Show the beam search as a tree, and why each branch ended.")
     ] = False,
@@ -152,13 +164,24 @@ def explain(
     layer: Layer = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per source.")] = False,
 ) -> None:
-    """Explain a prediction. Shows attention, alternatives and the probability of each part, as text and plots."""
+    """Explain a prediction. Shows what mattered, attention, alternatives and probabilities, as text, plots and HTML."""
     from seqloom.explain import explain_all
 
     with errors():
         model = _load(run, layer, search=search, lexicon=lexicon, lm=lm)
-        options = {"beam": beam, "heads": heads, "gates": gates, "as_json": as_json}
-        explain_all(model, source, output or run / "explain", suffix=f".{plots.lower().lstrip('.')}", **options)
+        explain_all(
+            model,
+            source,
+            output or run / "explain",
+            method=method,
+            target=target,
+            word=word,
+            beam=beam,
+            heads=heads,
+            gates=gates,
+            suffix=f".{plots.lower().lstrip('.')}",
+            as_json=as_json,
+        )
 
 
 def generate(

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from seqloom import terminal
+from seqloom.insight.attribution import Attribution
 from seqloom.insight.beam_tree import BeamNode
 from seqloom.insight.ctc_plot import FrameProbabilities
 from seqloom.insight.embedding_map import EmbeddingMap
@@ -67,6 +69,7 @@ class Explanation:
     attention: AttentionMap | None = None  # of the last layer, averaged over its heads
     heads: list[AttentionMap] = field(default_factory=list)  # each layer and head, if requested
     token_values: TokenValues | None = None
+    attribution: Attribution | None = None  # which inputs mattered, of classifiers and taggers
     label_choices: list[LabelChoice] = field(default_factory=list)  # of taggers
     label_probabilities: dict[str, float] = field(default_factory=dict)  # of classifiers, the most probable first
     beam: list[BeamNode] = field(default_factory=list)  # if requested, parents before their children
@@ -87,10 +90,24 @@ class Explanation:
 
         return explanation_html(self)
 
-    def data(self) -> dict[str, Any]:
-        """Everything but the image as lists, numbers and strings."""
-        hidden = ("image", "headline", "title")
-        return {name: value for name, value in asdict(self).items() if name not in hidden}
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but images and signals as lists, numbers and strings."""
+        values = asdict(self)
+        for name in ("image", "headline", "title"):
+            del values[name]
+        if self.attribution is not None:
+            del values["attribution"]["signal"]
+        return values
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return terminal.json_line(self.to_dict())
+
+    def to_html(self) -> str:
+        """A page that needs no other files and follows the light or dark colours of the browser."""
+        from seqloom.insight.explanation_html import explanation_page
+
+        return explanation_page(self)
 
     @property
     def image_attention(self) -> NDArray[np.float64]:  # (T, rows, columns)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from seqloom import html
+from seqloom.insight.attribution_plot import attribution_html
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.token_names import show_whitespace
 
@@ -11,14 +12,41 @@ SHOWN_CANDIDATES = 5
 MAX_CELLS = 2500  # of a table of attention
 
 
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 14px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def explanation_page(explanation: Explanation) -> str:
+    """An explanation as a page of its own."""
+    title = html.escape(html.short(explanation.title or explanation.task))
+    return PAGE.format(title=title, body=explanation_html(explanation))
+
+
 def explanation_html(explanation: Explanation) -> str:
     """The parts of an explanation that a notebook shows."""
     title = explanation.title or explanation.headline.partition("\n")[0] or str(explanation.prediction)
-    source = html.remark(explanation.source) if explanation.source and explanation.token_values is None else ""
+    shown = explanation.token_values or explanation.attribution
+    source = html.remark(explanation.source) if explanation.source and not shown else ""
     return html.block(html.heading(html.short(title, length=120)), source, *_parts(explanation))
 
 
 def _parts(explanation: Explanation) -> Iterator[str]:
+    if attribution := explanation.attribution:
+        yield from attribution_html(attribution)
     if values := explanation.token_values:
         words = [show_whitespace(token) for token in values.tokens]
         yield html.coloured_words(words, values.values, maximum=values.maximum) + "<br>" + html.remark(values.label)

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seqloom.insight.plotting import BLACK, SLATE, escape_dollars, save_figure
+from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, escape_dollars, save_figure
 from seqloom.insight.token_names import show_whitespace
 
 BARS = " ▁▂▃▄▅▆▇█"  # from zero to the maximum
+HANGING_BARS = " ▔▀█"  # the same, downwards
 LINE_LENGTH = 84.0  # characters of a line in a plot
 
 
@@ -30,6 +31,25 @@ def heatmap_lines(
     return list(wrap_columns(columns, gap=0 if single_characters else 1, width=width))
 
 
+def signed_heatmap_lines(
+    tokens: Sequence[str],
+    values: Sequence[float],
+    *,
+    width: int = 100,
+    numbers: bool = True,  # a line with the values
+) -> list[str]:
+    """The tokens with a bar above those of positive values, a bar that hangs below the others, and the values."""
+    bound = max(map(abs, values), default=0.0) or 1.0
+    columns = []
+    for token, value in zip(tokens, values, strict=True):
+        above = BARS[round(max(value / bound, 0.0) * (len(BARS) - 1))]
+        below = HANGING_BARS[round(max(-value / bound, 0.0) * (len(HANGING_BARS) - 1))]
+        columns.append((above * len(token), token, below * len(token), *[f"{value:+.2f}".replace("-", "−")] * numbers))
+    if all(not below.strip() for _, _, below, *_ in columns):
+        columns = [(above, token, *rest) for above, token, _, *rest in columns]
+    return list(wrap_columns(columns, gap=1 if numbers else 0, width=width))
+
+
 def wrap_columns(columns: Sequence[Sequence[str]], *, gap: int = 2, width: int = 100) -> Iterator[str]:
     """Lay columns of cells side by side and wrap them at a width, with an empty line between the parts."""
     parts: list[list[Sequence[str]]] = [[]]
@@ -51,13 +71,14 @@ def wrap_columns(columns: Sequence[Sequence[str]], *, gap: int = 2, width: int =
 
 def draw_heatmap_text(
     tokens: Sequence[str],
-    values: Sequence[float],  # not negative
+    values: Sequence[float],  # not negative, unless they are signed
     path: str | Path,
     *,
     maximum: float = 0.0,  # value of the darkest colour; 0: the largest of the values
     captions: Sequence[str] = (),  # a small text below each token
     title: str = "",
     label: str = "",  # of the colour scale
+    signed: bool = False,  # blue for positive values, orange for negative ones
 ) -> None:
     """Draw the tokens as running text, each on a background that is darker for larger values."""
     from matplotlib import colormaps
@@ -68,8 +89,9 @@ def draw_heatmap_text(
 
     if not tokens:
         raise ValueError("there is nothing to draw: there are no tokens")
-    bound = maximum or max(values) or 1.0
-    colours, scale = colormaps["Blues"], Normalize(0, bound)
+    bound = maximum or max(map(abs, values)) or 1.0
+    colours = diverging_colours() if signed else colormaps["Blues"]
+    scale = Normalize(-bound if signed else 0, bound)
     boxes = list(_boxes(tokens, captions))
     widest = max(x + box_width for x, _, box_width in boxes)
     lines = boxes[-1][1] + 1
@@ -86,7 +108,7 @@ def draw_heatmap_text(
         shade = scale(values[index])
         y = line + 0.04
         axes.add_patch(Rectangle((x + 0.1, y), box_width - 0.2, box_height, color=colours(shade), linewidth=0))
-        ink = "white" if shade > 0.6 else BLACK
+        ink = "white" if abs(values[index]) > 0.6 * bound else BLACK
         middle = x + box_width / 2
         name = escape_dollars(show_whitespace(tokens[index]))
         axes.text(middle, y + box_height / 2, name, ha="center", va="center", fontsize=9.5, color=ink)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLACK, SLATE, GREY = "#2b2f36", "#4a5260", "#8a97a6"
-BLUE, RED, SAND = "#1f6fb4", "#d1495b", "#b99b5f"
+BLUE, RED, SAND, ORANGE = "#1f6fb4", "#d1495b", "#b99b5f", "#d67114"
 GRID, FRAME = "#e6e9ed", "#b8c0ca"
 COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#8e5aa8", "#e08a1e", "#178f9d", "#b5527f", "#6b7d1e", "#8a5a3c", "#3d4fa1")
 """Colours of curves and classes."""
@@ -42,6 +42,13 @@ def named_plots(name: str) -> Iterator[None]:
         yield
     finally:
         _run_name.reset(token)
+
+
+def diverging_colours() -> Any:
+    """A colour map for signed values: orange below zero, white at zero, blue above."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("orange_blue", [ORANGE, "#ffffff", BLUE])
 
 
 def titled(title: str) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from seqloom import terminal
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
+from seqloom.insight.attribution_plot import attribution_lines, draw_attribution
 from seqloom.insight.beam_tree import beam_lines, draw_beam
 from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, timing_lines
 from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
@@ -40,10 +41,13 @@ def report(
     if not as_json:
         print_explanation(explanation)
     plots = draw_explanation(explanation, folder, traces=traces, suffix=suffix)
+    page = _write_page(explanation, folder) if explanation.attribution is not None else ""
     if as_json:
-        terminal.print_lines(terminal.json_line({**explanation.data(), "plots": list(map(str, plots))}))
-    elif plots:
-        terminal.print_lines("", f"Plots: {', '.join(map(str, plots))}")
+        written = {"plots": list(map(str, plots))} | ({"page": page} if page else {})
+        terminal.print_lines(terminal.json_line({**explanation.to_dict(), **written}))
+        return
+    lines = [f"Plots: {', '.join(map(str, plots))}"] * bool(plots) + [f"Page: {page}"] * bool(page)
+    terminal.print_lines(*(["", *lines] if lines else []))
 
 
 def print_explanation(explanation: Explanation) -> None:
@@ -75,6 +79,8 @@ def print_explanation(explanation: Explanation) -> None:
         pairs = zip(explanation.prediction.nbest, explanation.nbest_tokens, strict=True)
         for rank, (candidate, tokens) in enumerate(pairs, start=1):
             terminal.print_lines("", *_candidate_lines(rank, candidate, tokens, width=width))
+    if explanation.attribution is not None:
+        terminal.print_lines("", *attribution_lines(explanation.attribution, width=width))
     if (values := explanation.token_values) is not None:
         top = values.maximum or max(values.values, default=0.0)
         lines = heatmap_lines(values.tokens, values.values, maximum=values.maximum, width=width)
@@ -153,6 +159,15 @@ def draw_explanation(
     return plots
 
 
+def _write_page(explanation: Explanation, folder: Path) -> str:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "explanation.html").write_text(explanation.to_html(), encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror}; choose another folder with --output") from None
+    return str(folder / "explanation.html")
+
+
 def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
     plots: list[Path] = []
 
@@ -178,6 +193,8 @@ def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
         heads_per_layer = max(Counter(head.name.partition(",")[0] for head in explanation.heads).values())
         across = min(heads_per_layer, HEADS_PER_ROW)
         draw_attention_heads(maps, first.columns, first.rows, new("heads"), panels_per_row=across)
+    if explanation.attribution is not None:
+        draw_attribution(explanation.attribution, new("attribution"), title=title)
     if (values := explanation.token_values) is not None:
         path = new("tokens")
         draw_heatmap_text(values.tokens, values.values, path, maximum=values.maximum, title=title, label=values.label)

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
+from seqloom.layers.layer import Memory
 from seqloom.models.encoder import Encoder
 from seqloom.models.pooling import Pooling
 
@@ -51,5 +52,18 @@ class Classifier(nn.Module):
         values: Tensor,  # (B, T) or (B, T, D)
         mask: Tensor,  # (B, T)
     ) -> Tensor:  # (B, labels)
-        logits: Tensor = self.output(self.dropout(self.pooling(self.encoder(values, mask))))
+        return self.logits(self.encoder(values, mask))
+
+    def logits(self, memory: Memory) -> Tensor:  # (B, labels)
+        """The logits for an encoded sequence."""
+        logits: Tensor = self.output(self.dropout(self.pooling(memory)))
         return logits
+
+
+def log_odds(
+    logits: Tensor,  # (..., labels)
+    label: int,
+) -> Tensor:  # (...)
+    """The log-odds ln p / (1 - p) of a label: its logit minus the log of the sum of the others' exponentials."""
+    others = torch.cat([logits[..., :label], logits[..., label + 1 :]], dim=-1)
+    return logits[..., label] - others.logsumexp(dim=-1) if others.shape[-1] else logits[..., label]

@@ -64,6 +64,19 @@ class CRF(nn.Module):
         """The probability of each label at each position (B, T, L), 0 in the padding."""
         return marginals(emissions, mask, self.allowed_chain)
 
+    def log_odds(self, emissions: Tensor, mask: Tensor, *, position: int, label: int) -> Tensor:
+        """The log-odds ln p / (1 - p) of a label at a position (B,): the sequences with it against all others."""
+        others = torch.zeros_like(emissions, dtype=torch.bool)
+        others[:, position] = True
+        others[:, position, label] = False
+        this = torch.zeros_like(others)
+        this[:, position, label] = True
+        with_label, without = (
+            log_partition(emissions.masked_fill(excluded, -torch.inf), mask, self.allowed_chain)
+            for excluded in (others, this)
+        )
+        return with_label - without
+
     def extra_repr(self) -> str:
         return f"labels={len(self.start)}, constrained={self.allowed is not None}, strict={self.strict}"
 

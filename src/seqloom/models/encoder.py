@@ -226,5 +226,13 @@ class Encoder(nn.Module):
         mask: Tensor,  # (B, T)
         state: Any = None,
     ) -> Memory:
-        values, state = self.layer(self.embed(inputs), mask, state)
+        return self.encode(self.embed(inputs), mask, state)
+
+    def encode(
+        self,
+        vectors: Tensor,  # (B, T, layer.input_size), embedded inputs
+        mask: Tensor,  # (B, T)
+        state: Any = None,
+    ) -> Memory:
+        values, state = self.layer(vectors, mask, state)
         return Memory(self.dropout(values), mask, state)

@@ -8,7 +8,9 @@ from torch.nn import functional
 
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import UNKNOWN, Embedding
+from seqloom.layers.layer import Memory
 from seqloom.models.character_encoder import CharacterEncoder, CharacterInput
+from seqloom.models.classifier import log_odds
 from seqloom.models.crf import CRF
 from seqloom.models.encoder import Encoder
 
@@ -83,6 +85,10 @@ class SoftmaxOutput(nn.Module):
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         return emissions.softmax(dim=2).masked_fill(~mask.unsqueeze(2), 0)
 
+    def log_odds(self, emissions: Tensor, mask: Tensor, *, position: int, label: int) -> Tensor:  # noqa: ARG002  (B,)
+        """The log-odds ln p / (1 - p) of a label at a position."""
+        return log_odds(emissions[:, position], label)
+
 
 class Tagger(nn.Module):
     """Label scores for each element, and an output layer that decodes them."""
@@ -95,7 +101,12 @@ class Tagger(nn.Module):
 
     def forward(self, inputs: Any, state: Any = None) -> tuple[Tensor, Any]:  # (B, T, L), state
         memory = self.encoder(inputs, inputs.mask, state)
-        return self.linear(memory.values), memory.state
+        return self.emissions(memory), memory.state
+
+    def emissions(self, memory: Memory) -> Tensor:  # (B, T, L)
+        """The label scores for an encoded sequence."""
+        scores: Tensor = self.linear(memory.values)
+        return scores
 
     def loss(self, emissions: Tensor, mask: Tensor, labels: Tensor) -> Tensor:  # ()
         """The negative log-likelihood, summed over all rows."""
@@ -105,6 +116,10 @@ class Tagger(nn.Module):
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T)
         """The best labels."""
         return self.output.decode(emissions, mask)
+
+    def log_odds(self, emissions: Tensor, mask: Tensor, *, position: int, label: int) -> Tensor:  # (B,)
+        """The log-odds ln p / (1 - p) of a label at a position, with a gradient."""
+        return self.output.log_odds(emissions, mask, position=position, label=label)
 
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T, L)
         """The probability of each label at each position."""

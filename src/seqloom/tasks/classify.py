@@ -28,14 +28,15 @@ from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
+from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, TokenValues
-from seqloom.insight.token_names import text_tokens
+from seqloom.insight.token_names import text_tokens, word_groups
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, confusions, count_matches, macro_f1, report
 from seqloom.models.baseline import Baseline, most_frequent
-from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
+from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding, log_odds
 from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, build_stack
 from seqloom.models.pooling import POOLINGS
 from seqloom.models.pretrained.combined import CombinedInput
@@ -474,8 +475,6 @@ class Classify(Task):
         elif attention is not None:
             received = np.mean(attention.weights, axis=0).tolist()
             token_values = TokenValues(f"attention received, {attention.name}", tokens, received, 0.0)
-        else:
-            notes.append('the model has no attention; task.pooling = "attention" shows the weight of each element')
         return Explanation(
             task=self.name,
             source=example.content if isinstance(example.content, str) else "",
@@ -486,6 +485,42 @@ class Classify(Task):
             token_values=token_values,
             label_probabilities=dict(sorted(prediction.probabilities.items(), key=lambda pair: -pair[1])),
             notes=notes,
+        )
+
+    @property
+    def can_attribute(self) -> bool:
+        return True
+
+    def attribute(
+        self,
+        model: Any,
+        example: LabelledSequence,
+        *,
+        prediction: Classification,
+        method: str,
+        target: str = "",
+        word: str | int = "",
+    ) -> Attribution:
+        """How much each word, or each channel at each time step, raises or lowers the log-odds of a label."""
+        if word != "":
+            raise ValueError("word: a classifier gives the whole input one label; choose the label with target")
+        label = target or prediction.label
+        index = self.fitted.labels.index(label, location="target")
+        inputs = self.collate([example]).inputs
+
+        def score(vectors: Tensor) -> Tensor:
+            memory = model.encoder.encode(vectors, inputs.mask.expand(len(vectors), -1))
+            return log_odds(model.logits(memory), index)
+
+        content, encoding = example.content, self.fitted.text
+        return attribute(
+            score,
+            model.encoder.embed(inputs.values)[0],
+            method=method,
+            target=label,
+            tokens=self._element_names(example, []),
+            words=word_groups(encoding, content) if isinstance(content, str) and encoding is not None else (),
+            signal=None if isinstance(content, str) else content,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch import nn
+from torch import Tensor, nn
 
 from seqloom import html
 from seqloom.config import ConfigSection, Document
@@ -25,6 +25,7 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, labels_problem, vocabulary_from_counts
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
+from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, confusions, f1, per_label, per_type
@@ -555,3 +556,58 @@ class Tag(Task):
             heads=all_heads(layers, words, words) if heads else [],
             label_choices=choices,
         )
+
+    @property
+    def can_attribute(self) -> bool:
+        return self.model == "neural"
+
+    def attribute(
+        self,
+        model: Any,
+        example: TaggedSequence,
+        *,
+        prediction: TagPrediction,
+        method: str,
+        target: str = "",
+        word: str | int = "",
+    ) -> Attribution:
+        """How much each word raises or lowers the log-odds of a label of one of them, by default the least certain."""
+        if not self.can_attribute:
+            raise ValueError(f'which words mattered needs task.model = "neural", found "{self.model}"')
+        names = prediction.words or [str(number) for number in range(1, len(prediction.labels) + 1)]
+        position = _position(names, word) if word != "" else int(np.argmin(prediction.probabilities))
+        label = target or prediction.labels[position]
+        index = self.fitted.labels.index(label, location="target")
+        inputs = self.collate([example]).inputs
+
+        def score(vectors: Tensor) -> Tensor:
+            mask = inputs.mask.expand(len(vectors), -1)
+            emissions = model.emissions(model.encoder.encode(vectors, mask))
+            scores: Tensor = model.log_odds(emissions, mask, position=position, label=index)
+            return scores
+
+        return attribute(
+            score,
+            model.encoder.embed(inputs)[0],
+            method=method,
+            target=label,
+            tokens=names,
+            signal=None if isinstance(example, Sentence) else example.values,
+            word=names[position],
+            position=position + 1,
+        )
+
+
+def _position(words: Sequence[str], chosen: str | int) -> int:
+    """The index of a word that is given as text, or by its position from 1."""
+    if isinstance(chosen, str):
+        matches = [index for index, word in enumerate(words) if word == chosen]
+        matches = matches or [index for index, word in enumerate(words) if word.lower() == chosen.lower()]
+        if len(matches) > 1:
+            places = ", ".join(str(index + 1) for index in matches)
+            raise ValueError(f"word: {chosen!r} occurs {len(matches)} times; give one of its positions: {places}")
+        if matches:
+            return matches[0]
+    if str(chosen).isdecimal() and 1 <= int(chosen) <= len(words):
+        return int(chosen) - 1
+    raise ValueError(f"word: {chosen!r} is neither a word of the input nor a position from 1 to {len(words)}")

@@ -24,6 +24,7 @@ from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
+from seqloom.insight.attribution import Attribution
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
@@ -358,6 +359,24 @@ class Task(ConfigSection, ABC):
             headline=str(prediction),
             notes=[note],
         )
+
+    def attribute(
+        self,
+        model: nn.Module,  # noqa: ARG002
+        example: Any,  # noqa: ARG002
+        *,
+        prediction: Any,  # noqa: ARG002  what the model predicts for the example
+        method: str,  # noqa: ARG002  one of insight.attribution.METHODS
+        target: str = "",  # noqa: ARG002  label to explain; empty: the predicted one
+        word: str | int = "",  # noqa: ARG002  word whose label is explained, or its position from 1; empty: any
+    ) -> Attribution:
+        """How much each input raises or lowers the score of a label."""
+        self._refuse("attribute", "show which inputs mattered")
+
+    @property
+    def can_attribute(self) -> bool:
+        """Whether ``attribute`` works for this model."""
+        return False
 
     def explain_together(self, model: nn.Module, examples: Sequence[Any]) -> Explanation | None:  # noqa: ARG002
         """What several examples show together, such as one word in several contexts; None if nothing."""

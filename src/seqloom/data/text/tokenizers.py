@@ -160,6 +160,17 @@ class Tokenizer(ConfigSection):
             return pieces
         return _words(text, self.split) if self.unit == "words" else list(text)
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of each token in a text, which is in lowercase already if the tokenizer converts it."""
+        if self.unit == "subwords":
+            offsets: list[tuple[int, int]] = self.library.encode(text).offsets
+            return offsets
+        spans: list[tuple[int, int]] = []
+        for token in self.tokens(text):
+            start = text.index(token, spans[-1][1] if spans else 0)
+            spans.append((start, start + len(token)))
+        return spans
+
     def cased_tokens(self, text: str) -> list[str]:
         """The tokens of a text in their original case, if there are as many."""
         if not self.lowercase or self.unit == "subwords":

@@ -1,0 +1,174 @@
+"""Which inputs mattered: printed as bars around the words, in HTML and as plots."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom import html, terminal
+from seqloom.insight.attribution import Attribution
+from seqloom.insight.heatmap_text import draw_heatmap_text, signed_heatmap_lines
+from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, save_figure
+from seqloom.insight.token_names import show_whitespace
+
+METHOD_NAMES = {
+    "integrated_gradients": "integrated gradients",
+    "input_x_gradient": "input × gradient",
+    "occlusion": "occlusion",
+}
+SHOWN_CHANNELS = 12  # in the terminal and in HTML
+MAX_COLUMNS = 120  # time steps of a heat map in HTML; more are summed
+MAX_SIGNALS = 24  # channels whose values are drawn above their colours
+
+
+def attribution_lines(attribution: Attribution, *, width: int = 100) -> Iterator[str]:
+    """The words with bars above those that raise the score, and below those that lower it."""
+    yield f"{_question(attribution)} ({_method(attribution)}):"
+    if attribution.channel_values:
+        yield from _channel_lines(attribution, width=width)
+    else:
+        words = [show_whitespace(word) for word in attribution.words]
+        yield from signed_heatmap_lines(words, attribution.word_values, width=width)
+    yield ""
+    yield from _remarks(attribution)
+
+
+def attribution_html(attribution: Attribution) -> Iterator[str]:
+    """The words on coloured backgrounds, or the channels as a heat map."""
+    yield html.heading(_question(attribution), f"({_method(attribution)})")
+    if attribution.channel_values:
+        yield _channel_html(attribution)
+    else:
+        words = [show_whitespace(word) for word in attribution.words]
+        marked = attribution.position - 1 if len(words) == len(attribution.tokens) else -1
+        yield html.coloured_words(words, attribution.word_values, marked=marked)
+    yield html.sign_legend(f"for {attribution.target}", f"against {attribution.target}")
+    for remark in _remarks(attribution):
+        yield html.remark(remark)
+
+
+def draw_attribution(attribution: Attribution, path: str | Path, *, title: str = "") -> None:
+    """Draw the tokens on coloured backgrounds, or the channels over time as a heat map."""
+    label = f"contribution to the log-odds of {attribution.target}"
+    about = f" of {attribution.word}" if attribution.word else ""
+    heading = ", ".join(part for part in (title, _method(attribution)) if part)
+    if attribution.channel_values:
+        _draw_channels(attribution, path, title=heading, label=label + about)
+    else:
+        draw_heatmap_text(attribution.tokens, attribution.values, path, title=heading, label=label + about, signed=True)
+
+
+def _question(attribution: Attribution) -> str:
+    inputs = "channels and time steps" if attribution.channel_values else "words"
+    if not attribution.word:
+        return f"Which {inputs} mattered for {attribution.target}"
+    element = "time step" if attribution.channel_values else f"{attribution.word!r}, word"
+    return f"Which {inputs} mattered for the label {attribution.target} of {element} {attribution.position}"
+
+
+def _method(attribution: Attribution) -> str:
+    name = METHOD_NAMES[attribution.method]
+    if attribution.steps:
+        return f"{name}, {attribution.steps} steps"
+    return f"{name} in windows of {attribution.window} steps" if attribution.window > 1 else name
+
+
+def _remarks(attribution: Attribution) -> Iterator[str]:
+    """The scores between which the values lie, and how far the values are from adding up to their difference."""
+    score, baseline = attribution.score, attribution.baseline_score
+    yield (
+        f"Log-odds of {attribution.target}: {_signed(score)} (probability {_probability(score)}); "
+        f"{_signed(baseline)} ({_probability(baseline)}) if all inputs are zero vectors."
+    )
+    if not attribution.is_complete:
+        yield (
+            f"Completeness gap: the values add up to {_signed(math.fsum(attribution.values))}, the scores differ by "
+            f"{_signed(score - baseline)} ({attribution.relative_gap:.1%} of all contributions, after "
+            f"{attribution.steps} steps)."
+        )
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _probability(log_odds: float) -> str:
+    return terminal.format_percent(1 / (1 + math.exp(-max(min(log_odds, 700.0), -700.0))), 1)
+
+
+def _channels(attribution: Attribution) -> tuple[NDArray[np.float64], list[int]]:
+    """The values (channels, T), and the channels with the largest contributions in their own order."""
+    values = np.array(attribution.channel_values).T
+    return values, sorted(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:SHOWN_CHANNELS].tolist())
+
+
+def _channel_lines(attribution: Attribution, *, width: int) -> Iterator[str]:
+    values, shown = _channels(attribution)
+    rows = [("channel", "contribution", "strongest at")]
+    for channel in shown:
+        step = int(np.abs(values[channel]).argmax())
+        total = values[channel][:: attribution.window or 1].sum()
+        rows.append((str(channel + 1), _signed(total), f"step {step + 1}: {_signed(values[channel][step])}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
+        yield "  ".join(f"{cell:{cell_width}}" for cell, cell_width in zip(cells, widths, strict=True)).rstrip()
+    if len(values) > len(shown):
+        yield f"… {len(values) - len(shown)} more channels"
+    (steps,) = _binned(np.array([attribution.values]), min(width, MAX_COLUMNS))
+    yield from ("", f"All channels over time, steps 1 to {values.shape[1]}:")
+    yield from signed_heatmap_lines(["─"] * len(steps), steps.tolist(), width=width, numbers=False)
+
+
+def _binned(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:  # (rows, T) → (rows, ≤ columns)
+    """Sums over equal parts of the time."""
+    size = math.ceil(values.shape[1] / columns)
+    binned: NDArray[np.float64] = np.add.reduceat(values, range(0, values.shape[1], size), axis=1)
+    return binned
+
+
+def _channel_html(attribution: Attribution) -> str:
+    values, shown = _channels(attribution)
+    names = [f"channel {channel + 1}" for channel in shown]
+    return html.signed_heatmap(names, _binned(values[shown], MAX_COLUMNS).tolist(), label="time →")
+
+
+def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, label: str) -> None:
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    values = np.array(attribution.channel_values).T  # (channels, T)
+    channels, length = values.shape
+    bound = float(np.abs(values).max()) or 1.0
+    height = min(max(0.45 * channels, 1.2), 9.0) + 1.4
+    figure = Figure(figsize=(9.0, height), layout="constrained")
+    axes = figure.add_subplot()
+    colours = axes.imshow(
+        values,
+        aspect="auto",
+        cmap=diverging_colours(),
+        norm=Normalize(-bound, bound),
+        interpolation="nearest",
+        extent=(0.5, length + 0.5, channels + 0.5, 0.5),
+    )
+    if attribution.signal is not None and channels <= MAX_SIGNALS:
+        for channel, line in enumerate(np.asarray(attribution.signal, dtype=float).T, start=1):
+            spread = float(np.ptp(line)) or 1.0
+            heights = channel + 0.4 - 0.8 * (line - line.min()) / spread
+            axes.plot(np.arange(1, length + 1), heights, color=BLACK, linewidth=0.9)
+    if attribution.position:
+        axes.axvline(attribution.position, color=SLATE, linewidth=0.8, linestyle=(0, (3, 2)))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("time step", fontsize=9)
+    axes.set_ylabel("channel", fontsize=9)
+    axes.tick_params(labelsize=8)
+    for border in range(1, channels):
+        axes.axhline(border + 0.5, color="white", linewidth=0.8)
+    bar: Any = figure.colorbar(colours, ax=axes, pad=0.01, fraction=0.03)
+    bar.set_label(label, fontsize=8, color=SLATE)
+    bar.ax.tick_params(labelsize=7.5, colors=SLATE)
+    save_figure(figure, path, title=title)
