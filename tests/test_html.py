@@ -66,13 +66,3 @@ def test_bars_and_colours_have_the_size_of_their_values() -> None:
 def test_a_curve_needs_two_points() -> None:
     assert html.curve([1.0], label="loss") == ""
     assert "loss: 3 → 1" in "".join(texts(html.curve([3.0, 1.0], label="loss")))
-
-
-def test_long_values_are_shortened() -> None:
-    assert html.short("a\n b", length=4) == "a b"
-    assert html.short("abcdef", length=4) == "abc…"
-
-
-def test_percentages_are_not_rounded_to_certainty() -> None:
-    fractions = (0.0, 0.0001, 0.5, 0.9994, 0.9999, 1.0)
-    assert [html.percent(fraction) for fraction in fractions] == ["0.0%", "<0.1%", "50.0%", "99.9%", ">99.9%", "100.0%"]

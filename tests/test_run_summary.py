@@ -20,7 +20,6 @@ from seqloom.run_summary import (
     INTENDED_USE,
     RunSummary,
     commands,
-    duration,
     ending,
     load_baseline,
     model_card,
@@ -109,10 +108,6 @@ def test_commands_are_quoted_and_fit_the_state(summary: RunSummary) -> None:
     assert commands(replace(summary, finished="4000000 updates done"))["continue"].endswith("=8000000")
     assert "continue" not in commands(replace(summary, resumable=False))
     assert "continue" not in commands(replace(summary, finished="no improvement in 3 evaluations"))
-
-
-def test_durations_are_for_people() -> None:
-    assert [duration(seconds) for seconds in (1.234, 42.4, 192, 3725)] == ["1.2 s", "42 s", "3 min 12 s", "1 h 2 min"]
 
 
 def test_a_card_keeps_the_intended_use_that_a_person_wrote(summary: RunSummary) -> None:

@@ -170,28 +170,6 @@ def test_metrics_are_rows_with_their_confidence_intervals() -> None:
     assert columns == ["metric", "dev", "95 % interval", "baseline"]
     assert rows == [["accuracy", "0.66667", "[0.5, 0.8]", "0.25"], ["examples", "7", "", ""]]
     assert terminal.score_table({"loss": 1.5}, {}, source="value") == (["metric", "value"], [["loss", "1.5"]])
-    assert [terminal.format_value(value) for value in (1234567.0, 3, "x", [0.5, 1])] == [
-        "1234567",
-        "3",
-        "x",
-        "0.5, 1",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("number", "digits", "expected"),
-    [
-        (12465830.4, 7, "12465830"),
-        (-12465830.4, 5, "-12465830"),
-        (23.253267, 7, "23.25327"),
-        (99999.6, 5, "100000"),
-        (0.00001234567, 5, "1.2346e-05"),
-        (1e30, 5, "1e+30"),
-        (math.nan, 5, "nan"),
-    ],
-)
-def test_numbers_have_the_digits_that_matter(number: float, digits: int, expected: str) -> None:
-    assert terminal.format_number(number, digits) == expected
 
 
 def test_transcription_errors_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,38 +226,8 @@ def test_json_has_null_for_numbers_that_are_not_finite(capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == {"loss": None, "interval": [None, None, 1.0, True, "x"]}
 
 
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        (1.25, "1.2500"),
-        (0.0, "0.0000"),
-        (2.3e29, "2.3e+29"),
-        (12345.6, "12345.6000"),
-        (3.21e-6, "3.21e-06"),
-        (-4.0, "-4.0000"),
-    ],
-)
-def test_losses_are_readable(loss: float, expected: str) -> None:
-    assert terminal.format_loss(loss) == expected
-
-
 def test_a_line_of_json_has_no_nan() -> None:
     assert (
         terminal.json_line({"probability": math.nan, "all": [math.inf, 0.5]})
         == '{"probability": null, "all": [null, 0.5]}'
     )
-
-
-@pytest.mark.parametrize(
-    ("share", "decimals", "expected"),
-    [
-        (1.0, 0, "100%"),
-        (0.9999, 0, ">99%"),
-        (0.9999, 1, ">99.9%"),
-        (0.999, 1, "99.9%"),
-        (0.0, 1, "0.0%"),
-        (1e-9, 2, "<0.01%"),
-    ],
-)
-def test_percentages_are_not_rounded_to_certainty(share: float, decimals: int, expected: str) -> None:
-    assert terminal.format_percent(share, decimals) == expected

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any, SupportsIndex, overload
 
 from seqloom import html
+from seqloom.formats import format_percent, shorten
 
 SHOWN = 10  # rows of a table
 INPUT_LENGTH, VALUE_LENGTH = 50, 60  # characters
@@ -41,7 +42,7 @@ class Answers(list[Any]):
         if not self:
             return "no predictions"
         columns, rows = self._table()
-        cells = [columns, *([html.short(cell, length=VALUE_LENGTH) for cell in row] for row in rows)]
+        cells = [columns, *([shorten(cell, VALUE_LENGTH) for cell in row] for row in rows)]
         widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
@@ -72,18 +73,18 @@ class Answers(list[Any]):
         columns = names + (scalars or ["prediction"])
         rows = []
         for number, answer in enumerate(shown):
-            row = [html.short(shown.inputs[number], length=INPUT_LENGTH)] if names else []
+            row = [shorten(shown.inputs[number], INPUT_LENGTH)] if names else []
             row += [_text(getattr(answer, name)) for name in scalars] or [_one_line(answer)]
             rows.append(row)
         return columns, rows
 
     def _cell(self, name: str, text: str, answer: Any) -> str:
         if name == "probability":
-            return html.bar(answer.probability, html.percent(answer.probability))
+            return html.bar(answer.probability, format_percent(answer.probability, 1))
         if name == "prediction" and hasattr(answer, "_repr_html_"):
             content: str = answer._repr_html_()
             return content
-        return html.escape(html.short(text, length=2 * VALUE_LENGTH))
+        return html.escape(shorten(text, 2 * VALUE_LENGTH))
 
     def _more(self) -> list[str]:
         return [f"… {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []

@@ -23,6 +23,7 @@ from seqloom.data.split import Read
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import Vocabulary
 from seqloom.evaluation import evaluate
+from seqloom.formats import format_value
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
@@ -335,7 +336,7 @@ def _side_rows(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else terminal.format_value(value)
+    return f"{value:,}" if isinstance(value, int) else format_value(value)
 
 
 def _print_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:

@@ -2,7 +2,6 @@
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 BLUE = "31, 111, 180"  # red, green, blue; legible on white and on black
 ORANGE = "214, 113, 20"
@@ -185,16 +184,3 @@ def beside(*parts: str) -> str:
     """Parts next to each other."""
     cells = "".join(f'<div style="margin-right:28px">{part}</div>' for part in parts if part)
     return f'<div style="display:flex;flex-wrap:wrap;align-items:flex-start">{cells}</div>'
-
-
-def percent(fraction: float) -> str:
-    """A fraction as a percentage with one decimal; 100.0% and 0.0% only if that is what it is."""
-    if 0.9995 <= fraction < 1:
-        return ">99.9%"
-    return "<0.1%" if 0 < fraction < 0.0005 else f"{fraction:.1%}"
-
-
-def short(value: Any, *, length: int = 60) -> str:
-    """A value in one line of limited length."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= length else f"{text[: length - 1]}…"

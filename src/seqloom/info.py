@@ -11,13 +11,14 @@ import torch
 
 import seqloom
 from seqloom import terminal
+from seqloom.formats import format_duration, format_value
 from seqloom.kernels.llvm import jit_cache
 from seqloom.layers.build import cell_classes
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.run_config import Config, load_config
-from seqloom.run_summary import commands, duration, summarize, verdict
+from seqloom.run_summary import commands, summarize, verdict
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
         "parameters": summary.parameters,
         "recurrent layers": _layers(config),
         "started": summary.started or None,
-        "training time": duration(summary.seconds),
+        "training time": format_duration(summary.seconds),
         "finished": summary.finished or "no",
         "best epoch": summary.best_epoch,
         "best update": "not evaluated yet" if summary.best_update is None else summary.best_update,
@@ -123,7 +124,7 @@ def print_run(path: Path, *, layer: LayerFactory | None = None) -> None:
     summary = summarize(run, load_config(run, layer=layer))
     description = describe_run(path, layer=layer)
     facts = {
-        name: f"{value:,}" if isinstance(value, int) else terminal.format_value(value)
+        name: f"{value:,}" if isinstance(value, int) else format_value(value)
         for name, value in description.items()
         if name not in summary.metrics and value is not None and not isinstance(value, dict)
     }
@@ -136,6 +137,6 @@ def print_run(path: Path, *, layer: LayerFactory | None = None) -> None:
             terminal.print_wrapped(sentence)
     if summary.settings:
         terminal.print_lines("", "Settings that differ from their defaults:")
-        terminal.print_pairs({f"  {key}": terminal.format_value(value) for key, value in summary.settings.items()})
+        terminal.print_pairs({f"  {key}": format_value(value) for key, value in summary.settings.items()})
     terminal.print_lines("")
     terminal.print_pairs(commands(summary))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from seqloom import terminal
+from seqloom.formats import format_value
 from seqloom.insight.learning_rate_plot import draw_learning_rates
 from seqloom.run_config import Config
 from seqloom.training.distributed import SINGLE
@@ -115,7 +116,7 @@ def print_test(test: LearningRateTest, plot: Path) -> None:
     rows = [
         (
             f"{rate:.1e}",
-            terminal.format_value(loss),
+            format_value(loss),
             "#" * max(round(BAR_WIDTH * (loss - low) / ((high - low) or 1)), 1),
         )
         for rate, loss in list(zip(test.learning_rates, test.losses, strict=True))[::step]

@@ -20,7 +20,7 @@ from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import evaluate
-from seqloom.html import short
+from seqloom.formats import shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.models.baseline import Baseline
@@ -76,7 +76,7 @@ class Model:
         values = {"task": self.task.name, "parameters": f"{_parameters(self.module):,}"}
         labels = getattr(getattr(self.task.learned, "labels", None), "names", ())
         if labels:
-            values["labels"] = short(", ".join(map(str, labels)))
+            values["labels"] = shorten(", ".join(map(str, labels)), 60)
         return values
 
     def read(
@@ -109,12 +109,12 @@ class Model:
         except DataError as error:
             if not FILE_NAME.fullmatch(source):
                 return [source]
-            again = f"predict([{short(source)!r}])"
+            again = f"predict([{shorten(source, 60)!r}])"
             raise DataError(error.location, f"{error.message}; a text is given in a list: {again}") from None
 
     def _noting_inputs(self, examples: Iterable[Any], inputs: list[str]) -> Iterator[Any]:
         for example in examples:
-            inputs.append(short(self.task.input_text(example), length=INPUT_LENGTH))
+            inputs.append(shorten(self.task.input_text(example), INPUT_LENGTH))
             yield example
 
     def predict_batches(self, examples: Iterable[Any], *, batch_size: int = 64) -> Iterator[list[Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from seqloom import run_plots, terminal
 from seqloom.checkpoint import Snapshot
+from seqloom.formats import format_number
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.run_summary import model_card, summarize
@@ -92,8 +93,6 @@ class RunRecorder:
         self.rows += 1
         shown = values.get("dev", values)
         numbers = (
-            f"{name} {terminal.format_number(value, 6)}"
-            for name, value in shown.items()
-            if isinstance(value, float | int)
+            f"{name} {format_number(value, 6)}" for name, value in shown.items() if isinstance(value, float | int)
         )
         self.run.log(f"update {event.update}: {'dev ' if 'dev' in values else ''}{', '.join(numbers)}")

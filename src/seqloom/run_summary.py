@@ -11,6 +11,7 @@ from typing import Any
 from seqloom import terminal
 from seqloom.config import Document
 from seqloom.data.readers.memory import IN_MEMORY
+from seqloom.formats import format_duration, format_number
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
 from seqloom.run import Run, RunError
@@ -145,25 +146,16 @@ def verdict(summary: RunSummary) -> str:
 
 
 def _number(value: float) -> str:
-    return terminal.format_number(value, 4)
+    return format_number(value, 4)
 
 
 def ending(summary: RunSummary) -> str:
     """How training ended, and which model was kept."""
     text = f"Finished: {summary.finished}" if summary.finished else "Not finished"
-    text += f", {duration(summary.seconds)} of training."
+    text += f", {format_duration(summary.seconds)} of training."
     if summary.best_update is not None:
         text += f" Best: epoch {summary.best_epoch or 0:.4g} (update {summary.best_update:,})."
     return text
-
-
-def duration(seconds: float) -> str:
-    """A duration for people, such as 3 min 12 s."""
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 def commands(summary: RunSummary) -> dict[str, str]:

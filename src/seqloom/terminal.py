@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
+from seqloom.formats import format_loss, format_number, format_value, shorten
+
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to standard output: plain columns if piped, with rules and right-aligned numbers on a terminal."""
@@ -64,35 +66,6 @@ def json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [json_value(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def format_value(value: object) -> str:
-    """A value as a table shows it: floats with five significant digits."""
-    if isinstance(value, float):
-        return format_number(value)
-    return ", ".join(map(format_value, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def format_number(value: float, digits: int = 5) -> str:
-    """A number with this many significant digits, and all those before the decimal point: 12465830, not 1.2466e+07."""
-    text = f"{value:.{digits}g}"
-    return f"{value:.0f}" if "e" in text and 1 <= abs(value) < 1e15 else text
-
-
-def format_percent(share: float, decimals: int = 0) -> str:
-    """A share as a percentage that is 0 % or 100 % only if the share is 0 or 1."""
-    text = f"{share:.{decimals}%}"
-    smallest = 10.0 ** -(decimals + 2)
-    if share < 1 and text == f"{1:.{decimals}%}":
-        return f">{1 - smallest:.{decimals}%}"
-    if share > 0 and text == f"{0:.{decimals}%}":
-        return f"<{smallest:.{decimals}%}"
-    return text
-
-
-def format_loss(loss: float) -> str:
-    """A loss with four decimal places, or with a power of ten where these would say nothing."""
-    return f"{loss:.4f}" if 1e-3 <= abs(loss) < 1e5 or loss == 0 else f"{loss:.3g}"
 
 
 def score_table(
@@ -176,12 +149,6 @@ def _print_label_scores(metrics: Mapping[str, Any], *, most: int) -> None:
         for name in names
     ]
     table(("label", *columns, "count"), rows)
-
-
-def shorten(text: str, width: int) -> str:
-    """A text on one line, cut to a width."""
-    text = " ".join(text.split()) or text
-    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def fit(parts: Sequence[str], width: int) -> str:

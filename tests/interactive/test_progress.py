@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import seqloom
-from seqloom.interactive import progress
 from seqloom.interactive.progress import NotebookProgress, in_notebook, training_display
 from seqloom.run import Run
 from seqloom.terminal import TrainingProgress
@@ -70,8 +69,3 @@ def test_a_notebook_gets_html_and_other_places_get_text(monkeypatch: pytest.Monk
     assert isinstance(training_display(quiet=True), TrainingProgress)
     train(tmp_path)
     assert "finished: " in shown[-1]
-
-
-def test_durations() -> None:
-    assert progress._duration(61.2) == "1:01"
-    assert progress._duration(3600 * 2 + 65) == "2:01:05"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom import html, terminal
+from seqloom import html
+from seqloom.formats import format_percent
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.heatmap_text import draw_heatmap_text, signed_heatmap_lines
 from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, save_figure
@@ -96,7 +97,7 @@ def _signed(value: float) -> str:
 
 
 def _probability(log_odds: float) -> str:
-    return terminal.format_percent(1 / (1 + math.exp(-max(min(log_odds, 700.0), -700.0))), 1)
+    return format_percent(1 / (1 + math.exp(-max(min(log_odds, 700.0), -700.0))), 1)
 
 
 def _channels(attribution: Attribution) -> tuple[NDArray[np.float64], list[int]]:

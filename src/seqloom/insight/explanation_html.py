@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from seqloom import html
+from seqloom.formats import format_percent, shorten
 from seqloom.insight.attribution_plot import attribution_html
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.token_names import show_whitespace
@@ -32,7 +33,7 @@ body {{ font: 14px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto;
 
 def explanation_page(explanation: Explanation) -> str:
     """An explanation as a page of its own."""
-    title = html.escape(html.short(explanation.title or explanation.task))
+    title = html.escape(shorten(explanation.title or explanation.task, 60))
     return PAGE.format(title=title, body=explanation_html(explanation))
 
 
@@ -41,7 +42,7 @@ def explanation_html(explanation: Explanation) -> str:
     title = explanation.title or explanation.headline.partition("\n")[0] or str(explanation.prediction)
     shown = explanation.token_values or explanation.attribution
     source = html.remark(explanation.source) if explanation.source and not shown else ""
-    return html.block(html.heading(html.short(title, length=120)), source, *_parts(explanation))
+    return html.block(html.heading(shorten(title, 120)), source, *_parts(explanation))
 
 
 def _parts(explanation: Explanation) -> Iterator[str]:
@@ -54,7 +55,10 @@ def _parts(explanation: Explanation) -> Iterator[str]:
         labels = list(explanation.label_probabilities.items())[:SHOWN_LABELS]
         yield html.table(
             ("label", "probability"),
-            [(html.escape(label), html.bar(probability, html.percent(probability))) for label, probability in labels],
+            [
+                (html.escape(label), html.bar(probability, format_percent(probability, 1)))
+                for label, probability in labels
+            ],
         )
     if explanation.label_choices:
         yield html.table(
@@ -62,9 +66,9 @@ def _parts(explanation: Explanation) -> Iterator[str]:
             [
                 (
                     *(html.escape(text) for text in (choice.word, choice.label)),
-                    html.bar(choice.probability, html.percent(choice.probability)),
+                    html.bar(choice.probability, format_percent(choice.probability, 1)),
                     html.escape(choice.alternative),
-                    html.remark(html.percent(choice.alternative_probability)),
+                    html.remark(format_percent(choice.alternative_probability, 1)),
                 )
                 for choice in explanation.label_choices
             ],

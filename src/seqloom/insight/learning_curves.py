@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqloom import terminal
+from seqloom.formats import format_number
 from seqloom.insight.plotting import BLACK, BLUE, GREY, RED, SLATE, panel_figure, save_figure, titled
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def draw_learning_curves(
             _draw_curve(axes, points, BLUE, label="dev")
         if panel == metric and points:
             update, best = (max if higher_is_better else min)(points[::-1], key=lambda point: point[1])
-            label = f"best: {terminal.format_number(best, 4)} at update {update:,}"
+            label = f"best: {format_number(best, 4)} at update {update:,}"
             axes.plot([update], [best], "o", color=RED, markersize=8, zorder=4, clip_on=False, label=label)
         axes.set_title(panel.replace("_", " "), loc="left", fontsize=10, color=BLACK)
         axes.legend(frameon=False, fontsize=9, labelcolor=BLACK)

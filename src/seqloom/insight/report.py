@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from seqloom import terminal
+from seqloom.formats import format_percent
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
 from seqloom.insight.attribution_plot import attribution_lines, draw_attribution
 from seqloom.insight.beam_tree import beam_lines, draw_beam
@@ -61,9 +62,9 @@ def print_explanation(explanation: Explanation) -> None:
             (
                 choice.word,
                 choice.label,
-                terminal.format_percent(choice.probability, 1),
+                format_percent(choice.probability, 1),
                 choice.alternative,
-                terminal.format_percent(choice.alternative_probability, 1),
+                format_percent(choice.alternative_probability, 1),
             )
             for choice in explanation.label_choices
         ]
@@ -72,7 +73,7 @@ def print_explanation(explanation: Explanation) -> None:
         labels = list(explanation.label_probabilities.items())[:MAX_LABELS]
         terminal.table(
             ("label", "probability"),
-            [(label, terminal.format_percent(probability, 2)) for label, probability in labels],
+            [(label, format_percent(probability, 2)) for label, probability in labels],
         )
     if explanation.nbest_tokens:
         terminal.print_lines("", "N-best list, with the log-probability of each token:")
@@ -204,7 +205,7 @@ def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
             [1 - choice.probability for choice in choices],
             new("labels"),
             maximum=1.0,
-            captions=[f"{choice.label} {terminal.format_percent(choice.probability)}" for choice in choices],
+            captions=[f"{choice.label} {format_percent(choice.probability)}" for choice in choices],
             title=title,
             label="1 − label probability",
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from seqloom import html
+from seqloom.formats import format_duration
 from seqloom.terminal import TrainingProgress
 
 UPDATE_SECONDS = 0.3  # between two updates of the display
@@ -88,7 +89,7 @@ class NotebookProgress:
     def _status(self, *, stopped: bool) -> str:
         event, seconds = self.event, time.monotonic() - self.started
         if event.finished:
-            return f"finished: {event.finished}, {_duration(seconds)}"
+            return f"finished: {event.finished}, {format_duration(seconds)}"
         parts = [
             "stopped" if stopped else "",
             f"epoch {event.epoch:.2f}",
@@ -102,8 +103,9 @@ class NotebookProgress:
         event, seconds = self.event, time.monotonic() - self.started
         done = event.update - self.first_update
         if not event.updates or not done:
-            return _duration(seconds)
-        return f"{_duration(seconds)} of about {_duration(seconds * (event.updates - self.first_update) / done)}"
+            return format_duration(seconds)
+        total = seconds * (event.updates - self.first_update) / done
+        return f"{format_duration(seconds)} of about {format_duration(total)}"
 
     def _table(self) -> str:
         if not self.evaluations:
@@ -118,8 +120,3 @@ class NotebookProgress:
             for epoch, metrics, best in self.evaluations[-SHOWN_EVALUATIONS:]
         ]
         return html.table(["epoch", *names, ""], rows, right=range(len(names) + 1))
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

@@ -22,6 +22,7 @@ from seqloom.data.readers.series_reader import SeriesReader
 from seqloom.data.readers.text_files import DataError, Source
 from seqloom.data.series_scales import SINGLE_DIGITS, SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.formats import format_number
 from seqloom.insight.dev_forecasts import DevForecasts
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
@@ -30,7 +31,6 @@ from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
-from seqloom.terminal import format_number
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0

@@ -1,0 +1,46 @@
+"""Numbers, percentages, durations and texts as people read them, in a terminal, in HTML and in plots."""
+
+
+def format_value(value: object) -> str:
+    """A value as a table shows it: floats with five significant digits."""
+    if isinstance(value, float):
+        return format_number(value)
+    return ", ".join(map(format_value, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def format_number(value: float, digits: int = 5) -> str:
+    """A number with this many significant digits, and all those before the decimal point: 12465830, not 1.2466e+07."""
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e" in text and 1 <= abs(value) < 1e15 else text
+
+
+def format_percent(share: float, decimals: int = 0) -> str:
+    """A share as a percentage that is 0 % or 100 % only if the share is 0 or 1."""
+    text = f"{share:.{decimals}%}"
+    smallest = 10.0 ** -(decimals + 2)
+    if share < 1 and text == f"{1:.{decimals}%}":
+        return f">{1 - smallest:.{decimals}%}"
+    if share > 0 and text == f"{0:.{decimals}%}":
+        return f"<{smallest:.{decimals}%}"
+    return text
+
+
+def format_loss(loss: float) -> str:
+    """A loss with four decimal places, or with a power of ten where these would say nothing."""
+    return f"{loss:.4f}" if 1e-3 <= abs(loss) < 1e5 or loss == 0 else f"{loss:.3g}"
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for people, such as 3 min 12 s."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def shorten(value: object, width: int) -> str:
+    """A value on one line, cut to a width."""
+    text = str(value)
+    text = " ".join(text.split()) or text
+    return text if len(text) <= width else f"{text[: width - 1]}…"
