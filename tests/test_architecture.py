@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_config": {"config", "run", "data", "layers", "training", "models", "tasks"},
     "training_data": {"checkpoint", "run", "data", "run_config"},
     "evaluation": {"data", "metrics", "training", "tasks", "run_config"},
+    "learning_monitor": {"metrics", "training", "tasks"},
     "run_summary": {"config", "formats", "data", "metrics", "models", "terminal", "run", "run_config"},
     "warm_start": {"config", "run", "data", "training", "tasks", "run_config"},
     "model": {
@@ -71,7 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_recorder": {"checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"},
     "workflow": {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_recorder"),
-        *("training_data", "loggers", "warm_start", "config", "seqloom"),
+        *("training_data", "loggers", "learning_monitor", "warm_start", "config", "seqloom"),
     },
     "comparison": {
         *(

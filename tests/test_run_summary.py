@@ -67,6 +67,7 @@ def test_the_verdict_compares_with_the_baseline(summary: RunSummary) -> None:
                 metric="m",
                 metrics=metrics,
                 higher_is_better=higher,
+                degenerate="",
                 baseline="last value",
                 baseline_scores={"m": usual},
             )
@@ -81,7 +82,22 @@ def test_the_verdict_compares_with_the_baseline(summary: RunSummary) -> None:
     assert judge(0.2, 0.25, [0.1, 0.3], higher=False).startswith("Not clearly better")
     assert judge(0.9, 0.8, [0.8, 1.0], higher=False).startswith("No better")
     assert judge(math.nan, 0.8, [0.8, 1.0]) == ""
-    assert verdict(replace(summary, baseline="", baseline_scores={})) == ""
+    assert verdict(replace(summary, baseline="", baseline_scores={}, degenerate="")) == ""
+
+
+def test_the_verdict_on_a_model_that_has_learned_nothing_says_what_to_try(summary: RunSummary) -> None:
+    base = replace(summary, degenerate="", flat_loss=None, baseline="b", metrics={"accuracy": 0.5})
+    base = replace(base, baseline_scores={"accuracy": 0.5})
+    assert "seqloom check CONFIG --learning-rate" in verdict(base)
+    constant = replace(base, degenerate="Every prediction is 'up'", remedy="raise train.epochs")
+    assert verdict(constant).endswith("0.5 against 0.5. Every prediction is 'up': raise train.epochs.")
+    assert "does not fall: 2 at first, 1.999 now. Raise train.learning_rate" in verdict(
+        replace(base, flat_loss=(2.0, 1.999))
+    )
+    better = replace(base, metrics={"accuracy": 0.9}, flat_loss=(2.0, 1.999))  # as after a warm start
+    assert verdict(better) == "Better than the baseline (b): 0.9 against 0.5."
+    assert verdict(replace(better, metrics={})).startswith("The training loss does not fall")
+    assert verdict(replace(better, metrics={}, flat_loss=None)) == ""
 
 
 def test_the_end_of_training_fits_80_columns(run: Run, summary: RunSummary, capsys: pytest.CaptureFixture[str]) -> None:

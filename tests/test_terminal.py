@@ -72,7 +72,7 @@ def test_a_terminal_gets_a_ruled_table_and_a_bar(monkeypatch: pytest.MonkeyPatch
 def event(update: int, **values: Any) -> Any:
     """The event of an update."""
     common = {"update": update, "updates": 4, "epoch": update / 2, "loss": 1.25, "learning_rate": 0.001, "items": 10}
-    flags = {"logged": False, "pending": False, "evaluation": None, "best": False, "unit": "items"}
+    flags = {"logged": False, "pending": False, "evaluation": None, "best": False, "unit": "items", "warning": ""}
     return SimpleNamespace(**common | flags | values)
 
 

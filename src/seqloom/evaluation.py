@@ -32,11 +32,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """The scores of a model on examples; each process predicts its share."""
     predictions = predict_all(config, module, examples, group=group, before_batch=before_batch)
-    scores: dict[str, Any] = group.broadcast(lambda: _score(config.task, predictions, examples))
+    scores: dict[str, Any] = group.broadcast(lambda: score(config.task, predictions, examples))
     return scores
 
 
-def _score(task: Task, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
+def score(task: Task, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
     """The scores of a task; a main metric without a confidence interval gets one by the bootstrap."""
     scores = task.score(predictions, examples)
     name = f"{task.main_metric}_interval"

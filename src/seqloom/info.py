@@ -132,9 +132,9 @@ def print_run(path: Path, *, layer: LayerFactory | None = None) -> None:
     if summary.metrics:
         terminal.print_lines("")
         terminal.print_scores(summary.metrics, summary.baseline_scores, source="dev")
-        if sentence := verdict(summary):
-            terminal.print_lines("")
-            terminal.print_wrapped(sentence)
+    if sentence := verdict(summary):
+        terminal.print_lines("")
+        terminal.print_wrapped(sentence)
     if summary.settings:
         terminal.print_lines("", "Settings that differ from their defaults:")
         terminal.print_pairs({f"  {key}": format_value(value) for key, value in summary.settings.items()})

@@ -48,6 +48,7 @@ class RunRecorder:
         due = self.group.any_rank(flag=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
         if event.best and event.evaluation is not None:
             facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
+            facts |= {"degenerate": event.evaluation.degenerate}
             if self.group.is_main:
                 self.run.write_details(terminal.json_value(event.evaluation.details))
                 self.run.save("best", Snapshot(event.weights(), {}, facts))
@@ -84,6 +85,8 @@ class RunRecorder:
             self._write_row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
         if event.evaluation is not None:
             self._write_row({"dev": event.evaluation.metrics}, event)
+        if event.warning:
+            self.run.log(f"warning: {event.warning}")
         if event.finished:
             self.run.log(f"finished: {event.finished}")
 

@@ -12,6 +12,7 @@ from seqloom import terminal
 from seqloom.config import Document
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.formats import format_duration, format_number
+from seqloom.metrics.learning import describe_flat_loss, flat_loss
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
 from seqloom.run import Run, RunError
@@ -22,6 +23,10 @@ LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epoch|update|token|minute)s? ") 
 INTENDED_USE = (
     "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "
     "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
+)
+NO_BETTER = (
+    "Try another learning rate (seqloom check CONFIG --learning-rate) or more epochs, and look for problems in the "
+    "data with seqloom check."
 )
 UNTITLED = ("task.name", "task.train", "task.dev")  # shown elsewhere
 
@@ -45,6 +50,9 @@ class RunSummary:
     metric: str  # that chooses the best model
     higher_is_better: bool
     metrics: dict[str, Any]  # of the best model on the development data
+    degenerate: str  # how the predictions show that the model has learned nothing; empty: they do not
+    remedy: str  # what to try then
+    flat_loss: tuple[float, float] | None  # at first and at the end, if it has not fallen
     baseline: str  # name; empty: there is none
     baseline_scores: dict[str, float]
     settings: dict[str, Any]  # that differ from their defaults
@@ -94,6 +102,9 @@ def summarize(run: Run, config: Config) -> RunSummary:
         metric=task.main_metric,
         higher_is_better=task.higher_is_better,
         metrics=best.facts.get("metrics", {}),
+        degenerate=best.facts.get("degenerate", ""),
+        remedy=task.degenerate_remedy,
+        flat_loss=flat_loss([row["loss"] for row in run.rows() if isinstance(row.get("loss"), float | int)]),
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.get("baseline_scores", {}),
         settings=changed_settings(config),
@@ -127,22 +138,25 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def verdict(summary: RunSummary) -> str:
-    """Whether the model is better than the baseline; empty if there is nothing to compare."""
+    """Whether the model has learned something, is better than the baseline, and what to try; empty: nothing to say."""
     value, usual = summary.value, summary.baseline_scores.get(summary.metric)
+    if not summary.metrics:
+        return describe_flat_loss(*summary.flat_loss) if summary.flat_loss else ""
+    problem = f"{summary.degenerate}: {summary.remedy}." if summary.degenerate else ""
     if not summary.baseline or usual is None or math.isnan(value):
-        return ""
+        return problem
     sign = 1 if summary.higher_is_better else -1
     low, high = summary.metrics.get(f"{summary.metric}_interval", (value, value))
     nearest = low if summary.higher_is_better else high
     comparison = f"the baseline ({summary.baseline}): {_number(value)} against {_number(usual)}"
-    if sign * value <= sign * usual:
-        return (
-            f"No better than {comparison}. Try another learning rate (seqloom check CONFIG --learning-rate) or more "
-            "epochs, and look for problems in the data with seqloom check."
-        )
+    if sign * value <= sign * usual or _number(value) == _number(usual):
+        advice = describe_flat_loss(*summary.flat_loss) if summary.flat_loss else NO_BETTER
+        return f"No better than {comparison}. {problem or advice}"
     if sign * nearest <= sign * usual:
-        return f"Not clearly better than {comparison}, which is within the 95 % confidence interval."
-    return f"Better than {comparison}."
+        text = f"Not clearly better than {comparison}, which is within the 95 % confidence interval."
+    else:
+        text = f"Better than {comparison}."
+    return f"{text} {problem}".rstrip()
 
 
 def _number(value: float) -> str:
@@ -196,8 +210,10 @@ def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
         value, sentence = summary.value, meaning(summary.metric, summary.value)
         if sentence:
             terminal.print_wrapped(f"{summary.metric} {_number(value)}: {sentence}.")
-        if sentence := verdict(summary):
-            terminal.print_wrapped(sentence)
+    if sentence := verdict(summary):
+        terminal.print_lines(*[""] * (not summary.metrics))
+        terminal.print_wrapped(sentence)
+    if summary.metrics:
         terminal.print_details(details, most=3)
     terminal.print_lines("")
     rows = {"run": summary.path}
@@ -229,12 +245,9 @@ def model_card(
         "## Results",
         ending(summary),
     ]
-    if summary.metrics:
-        sections.append(_score_table(summary))
-        sentence = meaning(summary.metric, summary.value)
-        sections.append(
-            " ".join(filter(None, (f"`{summary.metric}`: {sentence}." if sentence else "", verdict(summary))))
-        )
+    sentence = meaning(summary.metric, summary.value) if summary.metrics else ""
+    sections += [_score_table(summary)] if summary.metrics else []
+    sections.append(" ".join(filter(None, (f"`{summary.metric}`: {sentence}." if sentence else "", verdict(summary)))))
     sections += [
         "## Settings",
         f"{summary.parameters:,} parameters. Settings that differ from their defaults; `config.toml` has all of them:",

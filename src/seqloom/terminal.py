@@ -227,6 +227,8 @@ class TrainingProgress:
             self._update_bar(run, event)
         if event.logged or event.evaluation is not None:
             self._print_line(event)
+        if event.warning:
+            self._print(f"warning: {event.warning}")
 
     def _print_line(self, event: Any) -> None:
         position = f"epoch {event.epoch:.2f}  update {event.update}"
@@ -244,6 +246,10 @@ class TrainingProgress:
             self.items = 0
             if self.bar is not None:
                 return  # the bar shows the same
+        self._print(line)
+
+    def _print(self, line: str) -> None:
+        """Print a line above the bar."""
         if self.bar is not None:
             self.bar.console.print(line, markup=False, highlight=False)
         else:

@@ -22,8 +22,9 @@ from seqloom.config import with_changes
 from seqloom.data.dataset_summary import DatasetSummary, findings
 from seqloom.data.loading import BatchLoader
 from seqloom.data.split import Read
-from seqloom.evaluation import evaluate, split_details
+from seqloom.evaluation import predict_all, score, split_details
 from seqloom.interrupt import Interrupted, interruptible
+from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
 from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
@@ -291,11 +292,13 @@ def _run_training(
         events = engine.train(
             rule, evaluate=evaluate if dev else None, time_fraction=recorder.time_fraction, start=start
         )
+        monitor = LearningMonitor(config.task, run.summary().get("baseline_scores", {}))
         update = start.facts["position"]["update"] if start else 0
         try:
             with open_loggers(config.train.loggers if group.is_main else (), run, update=update) as log:
-                for event in events:
+                for each in events:
                     events_seen += 1
+                    event = replace(each, warning=monitor.watch(each))
                     recorder.record(event)
                     if group.is_main:
                         log(run, event)
@@ -363,12 +366,17 @@ def _evaluate(
         if group.size == 1 and interrupted():
             raise Interrupted(run.path)
 
-    results = evaluate(config, module, dev, group=group, before_batch=stop_if_interrupted)
+    task = config.task
+    predictions = predict_all(config, module, dev, group=group, before_batch=stop_if_interrupted)
+    results, degenerate = group.broadcast(
+        lambda: (score(task, predictions, dev), task.degenerate_predictions(predictions, dev))
+    )
     metrics, details = split_details(results)
-    value = float(metrics[config.task.main_metric])
+    value = float(metrics[task.main_metric])
     if math.isnan(metrics.get("loss") or 0.0):  # some labels or words are right even if all outputs are NaN
         value = math.nan
-    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric, details)
+    sign = 1 if task.higher_is_better else -1
+    return Evaluation(sign * value, metrics, task.main_metric, details, degenerate)
 
 
 def _create_once(group: ProcessGroup, create: Callable[[], Run]) -> Run:

@@ -52,6 +52,7 @@ class NotebookProgress:
         self.first_update = 0  # of a run that is resumed
         self.run: Any = None
         self.losses: list[float] = []
+        self.warnings: list[str] = []
         self.evaluations: list[tuple[float, dict[str, Any], bool]] = []
 
     def __enter__(self) -> Self:
@@ -69,6 +70,7 @@ class NotebookProgress:
         self.items += event.items
         if event.logged and math.isfinite(event.loss):
             self.losses.append(event.loss)
+        self.warnings += [event.warning] * bool(event.warning)
         if event.evaluation is not None:
             metrics = {name: value for name, value in event.evaluation.metrics.items() if isinstance(value, float)}
             self.evaluations.append((event.epoch, metrics, event.best))
@@ -80,7 +82,7 @@ class NotebookProgress:
         """The display as HTML."""
         event = self.event
         return html.block(
-            *map(html.remark, (*self.run.notes, *self.run.warnings)),
+            *map(html.remark, (*self.run.notes, *self.run.warnings, *self.warnings)),
             html.heading(self.run.path, self._status(stopped=stopped)),
             "" if event.finished else html.bar(event.update / event.updates if event.updates else 0.0, self._time()),
             html.beside(self._table(), html.curve(self.losses, label="training loss")),

@@ -34,6 +34,7 @@ from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder import DecoderConfig
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
@@ -371,6 +372,12 @@ class Caption(Task):
             "images": len(examples),
             "captions": sum(map(len, references)),
         }
+
+    def degenerate_predictions(
+        self, predictions: Sequence[CaptionPrediction], examples: Sequence[CaptionedImage]
+    ) -> str:
+        text = constant_answer([answer.text for answer in predictions], [example.captions for example in examples])
+        return "" if text is None else f"Every caption is {quote(text)}"
 
     def baseline_targets(self, example: CaptionedImage) -> Iterable[str]:
         return example.captions

@@ -35,6 +35,7 @@ from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, confusions, count_matches, macro_f1, report
+from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent
 from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding, log_odds
 from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, build_stack
@@ -411,6 +412,12 @@ class Classify(Task):
             "per_label": report(names, count_matches(truth, predicted, names)),
             "confusions": confusions(truth, predicted),
         }
+
+    def degenerate_predictions(
+        self, predictions: Sequence[Classification], examples: Sequence[LabelledSequence]
+    ) -> str:
+        label = constant_answer([answer.label for answer in predictions], [example.label for example in examples])
+        return "" if label is None else f"Every prediction is the label {label!r}"
 
     def baseline_targets(self, example: LabelledSequence) -> Iterable[str]:
         return () if example.label is None else (example.label,)

@@ -29,6 +29,7 @@ from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, confusions, f1, per_label, per_type
+from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent
 from seqloom.models.character_encoder import (
     MAX_CHARACTERS,
@@ -460,6 +461,13 @@ class Tag(Task):
         scores |= self._known_and_unknown(reference, predicted, examples)
         unseen = sum(label not in self.fitted.labels for label in reference)
         return {**scores, "elements": len(reference), "unseen_labels": unseen, **details}
+
+    def degenerate_predictions(self, predictions: Sequence[TagPrediction], examples: Sequence[TaggedSequence]) -> str:
+        label = constant_answer(
+            [label for answer in predictions for label in answer.labels],
+            [label for example in examples for label in example.labels or ()],
+        )
+        return "" if label is None else f"Every prediction is the label {label!r}"
 
     def baseline_targets(self, example: TaggedSequence) -> Iterable[tuple[str, str]]:
         words = example.words if isinstance(example, Sentence) else ("",) * len(example.labels or ())

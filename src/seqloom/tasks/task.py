@@ -299,6 +299,15 @@ class Task(ConfigSection, ABC):
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """Metrics by name; the first ones are numbers that a learning curve can show."""
 
+    degenerate_remedy: ClassVar[str] = (
+        "try another train.learning_rate (seqloom check CONFIG --learning-rate suggests one) or more train.epochs"
+    )
+    """What to try if predictions stay degenerate."""
+
+    def degenerate_predictions(self, predictions: Sequence[Any], examples: Sequence[Any]) -> str:  # noqa: ARG002
+        """How the predictions show that a model has learned nothing, such as one label for all; empty if not."""
+        return ""
+
     def check_targets(self, examples: Sequence[Any]) -> None:
         """Raise a DataError if no target of the examples occurs in the training data, so that scores mean nothing."""
 

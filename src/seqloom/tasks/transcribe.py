@@ -32,6 +32,7 @@ from seqloom.layers.ctc import CTCLosses, ctc_loss
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
+from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.transcription.audio_features import (
@@ -442,6 +443,16 @@ class Transcribe(Task):
 
     def metric_sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
         return self._compare(predictions, examples).sums(self.main_metric, self._error_rates)
+
+    degenerate_remedy: ClassVar[str] = (
+        "raise train.epochs or train.learning_rate, or lower train.batch_size, which gives more updates"
+    )
+
+    def degenerate_predictions(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> str:
+        text = constant_answer([answer.text for answer in predictions], [example.text for example in examples])
+        if text == "":
+            return "Every transcript is empty, because CTC predicts only the blank"
+        return "" if text is None else f"Every transcript is {quote(text)}"
 
     def baseline_targets(self, example: Recording) -> Iterable[str]:
         return () if example.text is None else (example.text,)

@@ -33,6 +33,7 @@ from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.classifier import TokenEmbedding
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, Encoder, PrenetConfig, build_stack
@@ -401,6 +402,10 @@ class Translate(Task):
             "examples": len(references),
             "sources": len(errors.errors),
         }
+
+    def degenerate_predictions(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> str:
+        text = constant_answer([answer.text for answer in predictions], [example.target for example in examples])
+        return "" if text is None else f"Every translation is {quote(text)}"
 
     def baseline_targets(self, example: Pair) -> Iterable[str]:
         return () if example.target is None else (example.target,)

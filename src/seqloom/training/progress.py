@@ -75,6 +75,7 @@ class Evaluation(NamedTuple):
     metrics: dict[str, Any]  # numbers and intervals
     metric: str  # the name of the metric that the score is taken from
     details: Mapping[str, Any] = MappingProxyType({})  # tables and lists, such as the scores of each label
+    degenerate: str = ""  # how the predictions show that the model has learned nothing; empty: they do not
 
 
 @dataclass(frozen=True)
@@ -98,3 +99,4 @@ class Progress:
     snapshot: Callable[[], Snapshot]  # everything needed to resume from here; call it before the next event
     weights: Callable[[], dict[str, Tensor]]  # the weights that are evaluated; call it before the next event
     unit: str = "items"  # what `items` counts
+    warning: str = ""  # that the model does not seem to learn, and what to try; given once

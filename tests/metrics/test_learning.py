@@ -1,0 +1,20 @@
+"""Signs that a model does not learn."""
+
+from seqloom.metrics.learning import constant_answer, flat_loss
+
+
+def test_a_constant_answer_is_a_sign_only_if_several_inputs_need_another_one() -> None:
+    assert constant_answer(["a"] * 5, ["a", "a", "b", "b", "c"]) == "a"
+    assert constant_answer([""] * 3, ["a", "b", "b"]) == ""
+    assert constant_answer(["a"] * 5, ["a", "a", "a", "b", "c"]) is None  # two rare labels may be missed
+    assert constant_answer(["a"] * 5, ["b"] * 5) is None
+    assert constant_answer(["a", "a", "b"], ["b", "c", "d"]) is None
+    assert constant_answer([], []) is None
+
+
+def test_a_loss_is_flat_if_its_last_quarter_is_no_lower_than_the_first() -> None:
+    assert flat_loss([2.0, 2.1, 1.9, 2.0] * 3) == (2.0, 2.0)
+    assert flat_loss([2.0] * 4 + [1.9] * 4) is None
+    assert flat_loss([2.0] * 7) is None
+    assert flat_loss([-1.0, -1.0, *[-1.5] * 6]) is None  # a density can exceed 1
+    assert flat_loss([-1.0] * 8) == (-1.0, -1.0)
