@@ -16,12 +16,16 @@ BENCHMARKS = {
     "embed": "word vectors vs gensim: speed, quality, memory (needs gensim and SEQLOOM_DATA)",
 }
 
+OTHERS = ("all", "defaults")
+
 EPILOG = "\n".join(
     [
         "benchmarks:",
         *(f"  {name:<11}{description}" for name, description in BENCHMARKS.items()),
         f"  {'all':<11}measure everything, write docs/benchmarks/*.json and regenerate docs/benchmarks.md;",
         f"  {'':<11}takes about half an hour, during which nothing else should run",
+        f"  {'defaults':<11}train every task with its defaults on real data and write the table of docs/training.md;",
+        f"  {'':<11}needs SEQLOOM_DATA and two hours; a name of benchmarks/defaults.toml trains only that row",
         "",
         "scripts/peers FOLDER installs the libraries to compare with; PEERS=FOLDER scripts/benchmarks NAME uses them.",
         "Peers that are not installed are skipped with a message.",
@@ -37,12 +41,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", choices=[*BENCHMARKS, "all"], help="one of the list below")
+    parser.add_argument("name", nargs="?", metavar="NAME", choices=[*BENCHMARKS, *OTHERS], help="one of the list below")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="with defaults: the rows to train")
     parser.add_argument("--quick", action="store_true", help="use fewer shapes and repetitions")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     options = parser.parse_args(arguments)
+    if options.rows and options.name != "defaults":
+        parser.error(f"{options.name} has no rows; only defaults has")
     if options.name is None:
         parser.print_help()
+    elif options.name == "defaults":
+        from benchmarks import defaults
+
+        defaults.main(options.rows)
     elif options.name == "all":
         if options.json:
             parser.error("all writes its JSON files to docs/benchmarks; use --json with a single benchmark")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import page
-from benchmarks.__main__ import BENCHMARKS, main, measure_all
+from benchmarks.__main__ import BENCHMARKS, OTHERS, main, measure_all
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "scripts").iterdir()]
@@ -23,9 +23,10 @@ def test_without_a_name_it_lists_the_benchmarks(capsys: pytest.CaptureFixture[st
     for name, description in BENCHMARKS.items():
         assert re.search(rf"^  {name} +{re.escape(description)}$", out, re.MULTILINE)
     assert re.search(r"^  all ", out, re.MULTILINE)
+    assert re.search(r"^  defaults ", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("arguments", [["recurent"], ["all", "--json"]])
+@pytest.mark.parametrize("arguments", [["recurent"], ["all", "--json"], ["recurrent", "tag_ewt"]])
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -76,6 +77,6 @@ def test_a_failed_benchmark_leaves_its_old_results(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documented_benchmarks_exist(path: Path) -> None:
     text = path.read_text()
-    assert set(re.findall(r"\bscripts/benchmarks ([a-z]\w*)", text)) <= {*BENCHMARKS, "all"}
+    assert set(re.findall(r"\bscripts/benchmarks ([a-z]\w*)", text)) <= {*BENCHMARKS, *OTHERS}
     for module in re.findall(r"\bpython -m (benchmarks[\w.]*)", text):
         assert find_spec(module) is not None, module

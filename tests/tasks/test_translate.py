@@ -265,6 +265,8 @@ def test_missing_targets() -> None:
         task().fit(unlabelled)
     with pytest.raises(DataError, match="found no examples"):
         task().fit([])
+    with pytest.raises(DataError, match=r"all targets are empty; set task\.separator"):
+        task().fit(task().read([("a", ""), ("b", "")]))
     with pytest.raises(ValueError, match="cannot compute the loss"):
         fitted.loss(model, fitted.collate(unlabelled))
     with pytest.raises(DataError, match="input:1: no target; evaluation needs"):

@@ -253,6 +253,8 @@ class Translate(Task):
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
             raise self._no_examples()
+        if not any(targets):
+            raise DataError(self.train, "all targets are empty; set task.separator, or task.target_column")
         language = self.pretrained.language(self.source.unit)
         texts = [*sources, *targets] if self.shared_vocab else sources
         source = self.pretrained.fit(self.source, texts, language, specials=(END,))
