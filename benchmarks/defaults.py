@@ -17,7 +17,8 @@ from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_number
 from seqloom.model import load
 from seqloom.run import Run
-from seqloom.run_config import Config, load_config, read_document
+from seqloom.run_config import Config, load_config
+from seqloom.run_document import read_document
 from seqloom.run_summary import summarize
 from seqloom.workflow import train
 

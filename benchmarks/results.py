@@ -13,7 +13,8 @@ from seqloom import terminal
 from seqloom.info import describe_run, machine_info
 from seqloom.model import load
 from seqloom.run import Run
-from seqloom.run_config import Config, read_document
+from seqloom.run_config import Config
+from seqloom.run_document import read_document
 from seqloom.workflow import train
 
 CONFIGS = Path("benchmarks/configs")

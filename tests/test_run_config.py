@@ -4,14 +4,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.contracts.tiny import CASES, build, write
+from tests.contracts.tiny import CASES, build
 
 from seqloom import config, tasks
 from seqloom.cells.gru import GRU
 from seqloom.checkpoint import RunError
 from seqloom.config import ConfigError
 from seqloom.run import Run
-from seqloom.run_config import Config, find_data_files, find_layer, load_config, read_document
+from seqloom.run_config import Config, find_layer, load_config
 
 NAMES = ", ".join(f'"{name}"' for name in tasks.names())
 
@@ -32,47 +32,6 @@ def test_a_task_has_a_name(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.build(config.parse(text, "c.toml"))
     assert str(caught.value) == message
-
-
-def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> None:
-    write(CASES["classify"], tmp_path)
-    alone = read_document("", task="classify", data=str(tmp_path / "t.txt"))
-    assert alone.get("task.train") == str(tmp_path / "t.txt")
-    assert alone.get("task.dev") is None
-    changed = read_document("train.epochs=7", task="classify", data=str(tmp_path / "t.txt"))
-    assert Config.build(changed).train.epochs == 7
-    path = tmp_path / "c.toml"
-    path.write_text(Config.build(alone).text())
-    assert Config.build(read_document(str(path), ["train.batch_size=3"])).train.batch_size == 3
-    with pytest.raises(ValueError, match=r"give either a configuration \(.*c\.toml\) or --task and --data"):
-        read_document(str(path), task="tag", data="x")
-    with pytest.raises(ValueError, match=r'^--task: unknown task "tagger"; did you mean "tag"\? Expected one of: '):
-        read_document("", task="tagger", data="x")
-    with pytest.raises(ConfigError, match=r"'train\.epochs' is not an override; write section\.key=value"):
-        read_document("train.epochs", ["5"], task="classify", data=str(tmp_path / "t.txt"))
-    with pytest.raises(ValueError, match="nothing to train"):
-        read_document("", task="tag")
-
-
-def test_data_files_are_found_by_their_names(tmp_path: Path) -> None:
-    for name in ("x.train.txt", "x.valid.txt", "readme"):
-        (tmp_path / name).touch()
-    result = find_data_files(str(tmp_path))
-    assert result == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}
-    (tmp_path / "y.train.txt").touch()
-    with pytest.raises(ValueError, match=r"several files could be task\.train: x\.train\.txt, y\.train\.txt"):
-        find_data_files(str(tmp_path))
-    for path in tmp_path.glob("*train*"):
-        path.unlink()
-    with pytest.raises(ValueError, match="no file has 'train' in its name"):
-        find_data_files(str(tmp_path))
-
-
-def test_a_folder_of_labels_is_training_data(tmp_path: Path) -> None:
-    (tmp_path / "positive").mkdir()
-    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
-    (tmp_path / "train").mkdir()
-    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path / "train")}
 
 
 def test_a_layer_is_found_by_its_name() -> None:

@@ -25,7 +25,7 @@ from seqloom.interrupt import Interrupted
 from seqloom.model import load
 from seqloom.run import Run
 from seqloom.run_config import Config, load_config
-from seqloom.training.engine import Diverged
+from seqloom.training.divergence import Diverged
 from seqloom.training.progress import Progress
 
 ROOT = Path(__file__).parent.parent

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
-from seqloom.config.toml import one_of
-from seqloom.data.readers import audio_files
 from seqloom.data.readers.text_files import STANDARD_INPUT, resolve
 from seqloom.layers.custom import describe_error
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
+from seqloom.run_document import check_task, find_data_files
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
 
@@ -37,13 +36,8 @@ class Config(NamedTuple):
         ``defaults``: what the document leaves out gets the defaults of the task, which may depend on its training data
         (``source``, if they are in memory). The configuration of a run leaves nothing out.
         """
-        name, location = document.get("task.name"), document.location
-        if name is None:
-            raise ConfigError(f'{location("task")}: missing key "task.name"; expected {one_of(tasks.names())}')
-        try:
-            kind = tasks.find(name)
-        except ValueError as error:
-            raise ConfigError(f"{location('task.name')}: task.name: {error}") from None
+        check_task(document)
+        kind, location = tasks.find(document.get("task.name")), document.location
         document = replace(document, values={name: table for name, table in document.values.items() if name != SWEEP})
         if defaults:
             document = document.with_defaults(task_defaults(kind, document, source=source))
@@ -91,24 +85,6 @@ def _length_limit_problem(config: Config) -> tuple[str, str] | None:
     return None
 
 
-def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
-    """The configuration of a file, or of a task and its data, changed by ``section.key=value``."""
-    is_key = bool(task or data) and path.startswith(("task.", "train."))
-    if ("=" in path or is_key) and not Path(path).is_file():
-        path, overrides = "", [path, *overrides]
-    if path and (task or data):
-        raise ValueError(f"give either a configuration ({path}) or --task and --data, not both")
-    if path:
-        return configuration.read(Path(path), overrides)
-    if not task or not data:
-        raise ValueError("nothing to train or check: give a configuration (see seqloom init), or --task and --data")
-    try:
-        tasks.find(task)
-    except ValueError as error:
-        raise ValueError(f"--task: {error}") from None
-    return Document.empty(overrides, values={"task.name": task, **find_data_files(data)})
-
-
 def config_template(task: str, *, data: str = "") -> str:
     """A commented configuration with all keys of a task; with its data, also those whose default depends on them."""
     kind = tasks.find(task)
@@ -143,30 +119,6 @@ def _training_file(document: Document) -> Path | None:
     name = document.get("task.train")
     path = resolve(name) if isinstance(name, str) and name else None
     return None if path == STANDARD_INPUT else path
-
-
-def _makes_data(path: Path) -> bool:
-    """Whether a file shows that its folder is one set of data."""
-    return path.stem in ("labels", "metadata") or path.name == "wav.scp" or path.suffix.lower() in audio_files.SUFFIXES
-
-
-def find_data_files(data: str) -> dict[str, str]:
-    """The training and the development file of a folder, by their names; a file or folder of labels is for training."""
-    folder = resolve(data)
-    if not folder.is_dir():
-        return {"task.train": data}
-    files = {}
-    for key, words in (("task.train", ("train",)), ("task.dev", ("dev", "valid", "val"))):
-        names = sorted(path.name for path in folder.iterdir() if any(word in path.name.lower() for word in words))
-        if len(names) > 1:
-            raise ValueError(f"{data}: several files could be {key}: {', '.join(names)}; write a configuration")
-        if names:
-            files[key] = str(Path(data, names[0]))
-    if not files and any(path.is_dir() or _makes_data(path) for path in folder.glob("[!.]*")):
-        return {"task.train": data}  # one folder per label, or recordings with or without a table of labels
-    if "task.train" not in files:
-        raise ValueError(f"{data}: no file has 'train' in its name; give the file itself, or write a configuration")
-    return files
 
 
 def find_layer(name: str) -> LayerFactory | None:

@@ -33,6 +33,7 @@ from seqloom.run_config import Config, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
 from seqloom.training import engine, schedules
 from seqloom.training.distributed import ProcessGroup, process_group
+from seqloom.training.divergence import Diverged
 from seqloom.training.memory import LongestExamples, check_memory
 from seqloom.training.progress import Evaluation, Progress
 from seqloom.training.self_trained import SelfTrained
@@ -309,14 +310,14 @@ def _run_training(
                         if group.is_main:
                             recorder.describe(event)
                         raise Interrupted(run.path)
-        except engine.Diverged as error:
+        except Diverged as error:
             if group.is_main:
                 _keep_diverged(run, error)
             raise
     return events_seen
 
 
-def _keep_diverged(run: Run, error: engine.Diverged) -> None:
+def _keep_diverged(run: Run, error: Diverged) -> None:
     """Write the batch at which a training diverged, and the reason."""
     if error.batch:
         batch = [(part.inputs, part.target) for part in error.batch]

@@ -11,7 +11,8 @@ from benchmarks import prepare, results
 from seqloom import tasks
 from seqloom.decoding.searches import parse_search
 from seqloom.models.transcription.search_guide import parse_language_model
-from seqloom.run_config import Config, read_document
+from seqloom.run_config import Config
+from seqloom.run_document import read_document
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / results.CONFIGS

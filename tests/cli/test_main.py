@@ -54,6 +54,21 @@ def test_start_up_imports_no_heavy_library(statement: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_errors_in_what_is_configured_need_no_torch(tmp_path: Path) -> None:
+    configurations = {
+        "syntax.toml": "[task\n",
+        "task.toml": '[task]\nname = "tagg"\n',
+        "data.toml": '[task]\nname = "tag"\ntrain = "nowhere.conllu"\n',
+    }
+    for name, text in configurations.items():
+        (tmp_path / name).write_text(text)
+    files = [str(tmp_path / name) for name in (*configurations, "missing.toml")]
+    runs = f"codes = [app(['train', file], standalone_mode=False) for file in {files}]"
+    ended = python("-c", f"import sys; from seqloom.cli.main import app; {runs}; print(codes, 'torch' in sys.modules)")
+    assert ended.stdout == "[1, 1, 1, 1] False\n"
+    assert [line.startswith("seqloom: ") for line in ended.stderr.splitlines()] == [True] * 4
+
+
 def test_all_commands_are_listed() -> None:
     assert sorted(str(command.callback.__name__) for command in app.registered_commands if command.callback) == sorted(
         NAMES
@@ -330,9 +345,9 @@ def test_top_words_is_for_word_vectors_only(tagger: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [
-        ('[task]\nname = "tag"\ntrain = "x"\nhiden = 3\n', 4, "hiden"),
+        ('[task]\nname = "tag"\ntrain = "."\nhiden = 3\n', 4, "hiden"),
         ('[task]\nname = "tga"\ntrain = "x"\n', 2, 'did you mean "tag"?'),
-        ('[task]\nname = "tag"\ntrain = "x"\n[train]\n\nlearning_rate = "fast"\n', 6, "fast"),
+        ('[task]\nname = "tag"\ntrain = "."\n[train]\n\nlearning_rate = "fast"\n', 6, "fast"),
         ('[task]\nname = "tag\n', 2, ""),
     ],
 )

@@ -7,7 +7,7 @@ import typer
 
 from seqloom.cli.options import errors
 from seqloom.interrupt import Interrupted
-from seqloom.training.engine import Diverged
+from seqloom.training.divergence import Diverged
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document, parse, read
 from seqloom.config.schema import choices, fields, nested
 from seqloom.config.toml import literal
-from seqloom.run_config import Config, config_template, read_document
+from seqloom.run_config import Config, config_template
+from seqloom.run_document import read_document
 
 NEEDS: dict[tuple[str, str, str], dict[str, Any]] = {
     ("transcribe", "task.spelling", "lexicon"): {"task.lexicon": "words.txt"},

@@ -23,7 +23,8 @@ from tests.training.toy import (
 from torch import Tensor, nn
 
 from seqloom.checkpoint import RunError
-from seqloom.training.engine import MAX_SKIPPED_IN_A_ROW, Diverged
+from seqloom.training.divergence import Diverged
+from seqloom.training.engine import MAX_SKIPPED_IN_A_ROW
 from seqloom.training.progress import Evaluation, Progress
 
 # Schedule and log

@@ -101,7 +101,7 @@ def fail(message: str) -> NoReturn:
 def errors() -> Iterator[None]:
     """Print the errors that users can fix as one line, and exit with the code that ``seqloom --help`` lists."""
     from seqloom.interrupt import Interrupted
-    from seqloom.training.engine import Diverged
+    from seqloom.training.divergence import Diverged
 
     try:
         yield

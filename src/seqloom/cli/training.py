@@ -76,12 +76,16 @@ def check(
 ) -> None:
     """Look for problems in data and configuration. Reports sizes, lengths, unknown tokens, duplicates and errors."""
     from seqloom import terminal
-    from seqloom.check import check_data, print_report
-    from seqloom.learning_rate_finder import find_learning_rate, print_test
-    from seqloom.run_config import Config, read_document
+    from seqloom.run_document import read_document
 
     with errors():
-        settings = Config.build(read_document(config, overrides or [], task=task, data=data))
+        document = read_document(config, overrides or [], task=task, data=data)
+
+        from seqloom.check import check_data, print_report
+        from seqloom.learning_rate_finder import find_learning_rate, print_test
+        from seqloom.run_config import Config
+
+        settings = Config.build(document)
         if learning_rate:
             test = find_learning_rate(settings)
             if as_json:
@@ -132,26 +136,33 @@ def train(
 
     Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
+    from seqloom.run_document import check_files, check_task, read_document
+
+    with errors():  # what can be found before torch is imported, which takes seconds
+        if resume is None:
+            document = read_document(config, overrides or [], task=task, data=data)
+            check_task(document)
+            check_files(document)
+        elif ("=" not in config and config) or task or data or output or start_from:
+            raise ValueError(
+                "--resume uses the configuration of the run: remove all other arguments but --layer and changes such "
+                "as train.epochs=30"
+            )
+
     from seqloom import terminal, workflow
-    from seqloom.run_config import Config, find_layer, load_config, read_document
+    from seqloom.run_config import Config, find_layer, load_config
     from seqloom.run_summary import print_summary, summarize
 
     with errors(), terminal.TrainingProgress(quiet=quiet or not workflow.is_main_process()) as progress:
         custom_layer = find_layer(layer)
         if resume is None:
-            settings = Config.build(read_document(config, overrides or [], task=task, data=data))
             run = workflow.train(
-                settings,
+                Config.build(document),
                 output=output,
                 layer=custom_layer,
                 start_from=start_from,
                 vocabulary=vocabulary,
                 listeners=[progress],
-            )
-        elif ("=" not in config and config) or task or data or output or start_from:
-            raise ValueError(
-                "--resume uses the configuration of the run: remove all other arguments but --layer and changes such "
-                "as train.epochs=30"
             )
         else:
             changes = [*filter(None, [config]), *(overrides or [])]

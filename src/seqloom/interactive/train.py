@@ -16,7 +16,8 @@ from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.interactive.progress import training_display
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
-from seqloom.run_config import Config, find_data_files
+from seqloom.run_config import Config
+from seqloom.run_document import find_data_files
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
 from seqloom.training_data import FILES_ONLY, Sources

@@ -12,6 +12,7 @@ from seqloom.data.loading import BatchLoader
 from seqloom.training import schedules, snapshots
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
+from seqloom.training.divergence import Diverged
 from seqloom.training.gradient_update import GradientUpdate, LossFunction
 from seqloom.training.progress import Evaluation, Position, Progress, UpdateResult
 from seqloom.training.self_trained import SelfTrained, SelfTrainedUpdate
@@ -21,14 +22,6 @@ MAX_SKIPPED_IN_A_ROW = 10
 """Consecutive updates without a finite gradient after which training stops."""
 
 Evaluate = Callable[[nn.Module], Evaluation]
-
-
-class Diverged(RuntimeError):
-    """Training has diverged: the gradient, the weights or the scores are not finite."""
-
-    def __init__(self, reason: str, batch: Any = ()) -> None:
-        super().__init__(f"training diverged: {reason}; lower train.learning_rate")
-        self.batch = batch  # that was trained on last; empty: it is not the reason
 
 
 def update_rule(

@@ -1,0 +1,72 @@
+"""What a person configures: a TOML file, or a task and its data. Errors in them are found without importing torch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqloom import config as configuration
+from seqloom import tasks
+from seqloom.config import ConfigError, Document
+from seqloom.config.toml import one_of
+from seqloom.data.readers import audio_files
+from seqloom.data.readers.text_files import resolve
+
+
+def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
+    """The configuration of a file, or of a task and its data, changed by ``section.key=value``."""
+    is_key = bool(task or data) and path.startswith(("task.", "train."))
+    if ("=" in path or is_key) and not Path(path).is_file():
+        path, overrides = "", [path, *overrides]
+    if path and (task or data):
+        raise ValueError(f"give either a configuration ({path}) or --task and --data, not both")
+    if path:
+        return configuration.read(Path(path), overrides)
+    if not task or not data:
+        raise ValueError("nothing to train or check: give a configuration (see seqloom init), or --task and --data")
+    try:
+        tasks.check_name(task)
+    except ValueError as error:
+        raise ValueError(f"--task: {error}") from None
+    return Document.empty(overrides, values={"task.name": task, **find_data_files(data)})
+
+
+def check_task(document: Document) -> None:
+    """ConfigError if a document names no task, or one that does not exist."""
+    name, location = document.get("task.name"), document.location
+    if name is None:
+        raise ConfigError(f'{location("task")}: missing key "task.name"; expected {one_of(tasks.names())}')
+    try:
+        tasks.check_name(name)
+    except ValueError as error:
+        raise ConfigError(f"{location('task.name')}: task.name: {error}") from None
+
+
+def check_files(document: Document) -> None:
+    """DataError if the training or the development file does not exist."""
+    for key in ("task.train", "task.dev"):
+        name = document.get(key)
+        if isinstance(name, str) and name:
+            resolve(name)
+
+
+def _makes_data(path: Path) -> bool:
+    """Whether a file shows that its folder is one set of data."""
+    return path.stem in ("labels", "metadata") or path.name == "wav.scp" or path.suffix.lower() in audio_files.SUFFIXES
+
+
+def find_data_files(data: str) -> dict[str, str]:
+    """The training and the development file of a folder, by their names; a file or folder of labels is for training."""
+    folder = resolve(data)
+    if not folder.is_dir():
+        return {"task.train": data}
+    files = {}
+    for key, words in (("task.train", ("train",)), ("task.dev", ("dev", "valid", "val"))):
+        names = sorted(path.name for path in folder.iterdir() if any(word in path.name.lower() for word in words))
+        if len(names) > 1:
+            raise ValueError(f"{data}: several files could be {key}: {', '.join(names)}; write a configuration")
+        if names:
+            files[key] = str(Path(data, names[0]))
+    if not files and any(path.is_dir() or _makes_data(path) for path in folder.glob("[!.]*")):
+        return {"task.train": data}  # one folder per label, or recordings with or without a table of labels
+    if "task.train" not in files:
+        raise ValueError(f"{data}: no file has 'train' in its name; give the file itself, or write a configuration")
+    return files

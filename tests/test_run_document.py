@@ -1,0 +1,61 @@
+"""What a person configures: a file, or a task and its data; errors in them are found early."""
+
+from pathlib import Path
+
+import pytest
+from tests.contracts.tiny import CASES, write
+
+from seqloom.config import ConfigError, Document
+from seqloom.data.readers.text_files import DataError
+from seqloom.run_config import Config
+from seqloom.run_document import check_files, find_data_files, read_document
+
+
+def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> None:
+    write(CASES["classify"], tmp_path)
+    alone = read_document("", task="classify", data=str(tmp_path / "t.txt"))
+    assert alone.get("task.train") == str(tmp_path / "t.txt")
+    assert alone.get("task.dev") is None
+    changed = read_document("train.epochs=7", task="classify", data=str(tmp_path / "t.txt"))
+    assert Config.build(changed).train.epochs == 7
+    path = tmp_path / "c.toml"
+    path.write_text(Config.build(alone).text())
+    assert Config.build(read_document(str(path), ["train.batch_size=3"])).train.batch_size == 3
+    with pytest.raises(ValueError, match=r"give either a configuration \(.*c\.toml\) or --task and --data"):
+        read_document(str(path), task="tag", data="x")
+    with pytest.raises(ValueError, match=r'^--task: unknown task "tagger"; did you mean "tag"\? Expected one of: '):
+        read_document("", task="tagger", data="x")
+    with pytest.raises(ConfigError, match=r"'train\.epochs' is not an override; write section\.key=value"):
+        read_document("train.epochs", ["5"], task="classify", data=str(tmp_path / "t.txt"))
+    with pytest.raises(ValueError, match="nothing to train"):
+        read_document("", task="tag")
+
+
+def test_data_files_are_found_by_their_names(tmp_path: Path) -> None:
+    for name in ("x.train.txt", "x.valid.txt", "readme"):
+        (tmp_path / name).touch()
+    result = find_data_files(str(tmp_path))
+    assert result == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}
+    (tmp_path / "y.train.txt").touch()
+    with pytest.raises(ValueError, match=r"several files could be task\.train: x\.train\.txt, y\.train\.txt"):
+        find_data_files(str(tmp_path))
+    for path in tmp_path.glob("*train*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="no file has 'train' in its name"):
+        find_data_files(str(tmp_path))
+
+
+def test_a_folder_of_labels_is_training_data(tmp_path: Path) -> None:
+    (tmp_path / "positive").mkdir()
+    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
+    (tmp_path / "train").mkdir()
+    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path / "train")}
+
+
+@pytest.mark.parametrize("key", ["task.train", "task.dev"])
+def test_files_have_to_exist(key: str, tmp_path: Path) -> None:
+    (tmp_path / "there.txt").touch()
+    files = {"task.train": str(tmp_path / "there.txt"), key: str(tmp_path / "three.txt")}
+    with pytest.raises(DataError, match=r"three\.txt: no such file; did you mean .*there\.txt\?"):
+        check_files(Document.empty(values=files))
+    check_files(Document.empty(values={"task.train": f"{tmp_path}/there.txt[0:0.5]", "task.dev": "-"}))
