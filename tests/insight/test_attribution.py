@@ -242,6 +242,9 @@ def test_impossible_labels_and_models_without_attributions(tmp_path: Path) -> No
         model.explain("Anna sees", word=1, target="I-LOC")
     with pytest.raises(ValueError, match="a classifier gives the whole input one label"):
         untrained(_classify(), tmp_path).explain(TEXT, word="it")
+    hmm = untrained(_tag(model="hmm"), tmp_path)
+    with pytest.raises(ValueError, match='found "hmm"'):
+        hmm.explain("Anna sees", method="occlusion")
     with pytest.raises(TypeError, match=r"cannot show which inputs mattered \(tasks that can: classify, tag\)"):
         untrained(CASES["translate"], tmp_path).explain("a b", method="occlusion")
 

@@ -168,17 +168,19 @@ def integrated_gradients(score: Score, vectors: Tensor, *, max_steps: int = MAX_
     """The gradient, integrated along the straight path from zero vectors to the inputs (Sundararajan et al. 2017).
 
     The integral over a part of the path must equal the difference of the scores at its ends. Parts where it does not
-    are bisected, until the sum of all gaps is small or ``max_steps`` is reached.
+    are bisected, until the gaps are small or ``max_steps`` is reached.
     """
     panels = _integrate(score, vectors, list(pairwise(np.linspace(0, 1, PANELS + 1))))
     while True:
         values = np.sum([panel.values for panel in panels], axis=0)
-        allowed = TOLERANCE / 2 * np.abs(values).sum()
+        gaps = np.array([panel.gap for panel in panels])
+        allowed = TOLERANCE / 2 * np.abs(values.sum(axis=1)).sum()
         steps = ORDER * len(panels)
-        if sum(abs(panel.gap) for panel in panels) <= allowed or steps >= max_steps:
+        # The gaps of the parts may cancel in their sum, but not in its estimate from their squares.
+        if max(abs(gaps.sum()), math.sqrt((gaps**2).sum())) <= allowed or steps >= max_steps:
             return IntegratedGradients(values, steps)
         ordered = sorted(panels, key=lambda panel: -abs(panel.gap))
-        coarse = [panel for panel in ordered if abs(panel.gap) > allowed / (2 * len(panels))]
+        coarse = [panel for panel in ordered if abs(panel.gap) > allowed / (2 * math.sqrt(len(panels)))] or ordered[:1]
         coarse = coarse[: max(1, (max_steps - steps) // ORDER)]
         halves = []
         for panel in coarse:
