@@ -55,7 +55,8 @@ def draw_attribution(attribution: Attribution, path: str | Path, *, title: str =
     """Draw the tokens on coloured backgrounds, or the channels over time as a heat map."""
     label = f"contribution to the log-odds of {attribution.target}"
     about = f" of {attribution.word}" if attribution.word else ""
-    heading = ", ".join(part for part in (title, _method(attribution)) if part)
+    subject = f"{attribution.target}{about}" if about else ""
+    heading = ", ".join(part for part in (": ".join(filter(None, (title, subject))), _method(attribution)) if part)
     if attribution.channel_values:
         _draw_channels(attribution, path, title=heading, label=label + about)
     else:

@@ -27,6 +27,7 @@ from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import Labels, labels_problem
+from seqloom.formats import format_percent
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, TokenValues
@@ -486,7 +487,7 @@ class Classify(Task):
             task=self.name,
             source=example.content if isinstance(example.content, str) else "",
             prediction=prediction,
-            title=f"{prediction.label}, {prediction.probability:.1%}",
+            title=f"{prediction.label}, {format_percent(prediction.probability, 1)}",
             attention=attention,
             heads=all_heads(layers, tokens, tokens) if heads else [],
             token_values=token_values,
