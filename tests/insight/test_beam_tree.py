@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.search_record import NodeStatus, SearchRecord
 from seqloom.insight.beam_tree import ENDED, PRUNED, BeamNode, Branch, beam_lines, build_tree, draw_beam, join_tokens
@@ -52,7 +53,7 @@ def test_forks_inside_branches() -> None:
         "├─ y",
         "│  ├─ w    -4.000  stopped: cannot reach the n-best",
         "│  z       -3.000  stopped: cannot reach the n-best",
-        "x          -0.100  n-best #1",
+        "x          -0.100  n-best #1, maximum length reached",
     ]
 
 
@@ -76,17 +77,23 @@ def test_every_status_has_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"size": 4, "nbest": 2}, {"size": 4, "nbest": 2, "threshold": 1.0, "per_node": 2}, {"size": 1}]
+    ("length", "options"),
+    [
+        (7, {"size": 4, "nbest": 2}),
+        (7, {"size": 4, "nbest": 2, "threshold": 1.0, "per_node": 2}),
+        (7, {"size": 1}),
+        (1, {"size": 6, "nbest": 6}),  # only one ends, which is not the most probable
+    ],
 )
-def test_the_tree_holds_every_kept_hypothesis(options: dict[str, Any]) -> None:
+def test_the_tree_holds_every_kept_hypothesis_in_the_order_of_the_search(length: int, options: dict[str, Any]) -> None:
     search = Beam(length_penalty="none", **options)
     table = torch.from_numpy(np.random.default_rng(5).normal(size=(6, 6))).log_softmax(dim=1)
     record = SearchRecord()
     (result,) = search(
-        lambda last, state: (table[last], state), torch.zeros(1, 1), torch.tensor([0]), 0, lengths=7, record=record
+        lambda last, state: (table[last], state), torch.zeros(1, 1), torch.tensor([0]), 0, lengths=length, record=record
     )
     nodes = record.nodes(0)
-    tree_nodes = [BeamNode(n.id, n.parent, str(n.token), *n[4:7], n.status.name.lower()) for n in nodes]
+    tree_nodes = [BeamNode(n.id, n.parent, str(n.token or END), *n[4:7], n.status.name.lower()) for n in nodes]
     root, removed = build_tree(tree_nodes, max_branches=10**6)
     assert removed == 0
     seen: list[Branch] = []

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.search_record import SearchRecord
 from seqloom.insight.plotting import BLACK, BLUE, RED, escape_dollars, save_figure
 from seqloom.insight.token_names import display_token, show_whitespace
@@ -86,7 +87,7 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
             branches[node.number] = Branch(node)
         elif node.parent not in best_pruned or node.score > best_pruned[node.parent].score:
             best_pruned[node.parent] = node
-    nbest = sorted((node for node in nodes if node.status == "in_nbest"), key=lambda node: -node.score)
+    nbest = sorted((node for node in nodes if node.status == "in_nbest"), key=_search_order)
     for rank, node in enumerate(nbest, start=1):
         branches[node.number].rank = rank
     root = next(branch for branch in branches.values() if branch.node.parent < 0)
@@ -94,7 +95,8 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
         if not branch.children:
             pruned = best_pruned.get(branch.node.number) if branch.node.status == "extended" else None
             reason = PRUNED[pruned.status] if pruned else ENDED[branch.node.status]
-            branch.outcome = f"n-best #{branch.rank}" if branch.rank else reason
+            cut_off = "" if branch.node.token == END else ", maximum length reached"
+            branch.outcome = f"n-best #{branch.rank}{cut_off}" if branch.rank else reason
             branch.best = (branch.rank > 0, -branch.rank if branch.rank else branch.node.score)
         else:
             branch.children.sort(key=lambda child: child.best, reverse=True)
@@ -106,6 +108,11 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
     for _, number in removed:
         _remove(branches, branches[number])
     return root, len(removed)
+
+
+def _search_order(node: BeamNode) -> tuple[bool, float]:
+    """The order of the n-best, as searches return them: those that ended come first, then by score."""
+    return node.token != END, -node.score
 
 
 def _remove(branches: dict[int, Branch], branch: Branch) -> None:

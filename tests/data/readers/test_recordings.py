@@ -123,6 +123,16 @@ def test_a_folder_with_a_list_and_a_table_in_memory(tmp_path: Path) -> None:
     assert recording.text == "call me"
 
 
+def test_layout_of_ljspeech(tmp_path: Path) -> None:
+    (tmp_path / "wavs").mkdir()
+    for name in ("LJ1", "LJ2"):
+        (tmp_path / "wavs" / f"{name}.wav").write_bytes(tone("low"))
+    (tmp_path / "metadata.csv").write_text('LJ1|"Oh, 2|"Oh, two\nLJ2|no|no\n')
+    assert [recording.text for recording in read(tmp_path)] == ['"Oh, 2', "no"]
+    note = RecordingReader().inspect(tmp_path)[1]
+    assert note == "file name from column 1 (task.file_column = 0), text from column 2 (task.text_column = 1)"
+
+
 def test_other_columns_and_json(tmp_path: Path) -> None:
     play(tmp_path / "sounds")
     table = tmp_path / "train.csv"

@@ -125,10 +125,23 @@ def test_a_column_of_names_is_left_out_or_refused() -> None:
     rows = [f"{day},1.5" for day in ("mon", "tue", "wed")]
     assert table(["day,load", *rows]).names == ("load",)
     assert table(["place,load", "rome,1", "rome,2"]).left_out == ("place",)
-    with pytest.raises(
-        DataError, match="'series' repeats 2 names \\('a', 'b'\\): the file seems to hold several series"
-    ):
+    with pytest.raises(DataError, match=r"'series' holds names \('a', 'b'\), not numbers; if they name several series"):
         table(["series,load", "a,1", "a,2", "b,3", "b,4"])
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_several_series_below_each_other_are_refused(interleaved: bool) -> None:
+    rows = [(f"2020-01-{day:02}", series, day * series) for series in (1, 2) for day in range(1, 11)]
+    rows = sorted(rows) if interleaved else rows
+    numbered = ["ds,unique_id,y", *(f"{day},{series},{value}" for day, series, value in rows)]
+    with pytest.raises(DataError, match=r"'unique_id' seems to number 2 series \(1, 2\): .*task\.columns = \[\"y\"\]"):
+        table(numbered)
+    assert table(numbered, columns=["y"]).names == ("y",)  # as one series, nevertheless
+    named = ["ds,store,y", *(f"{day},{'ab'[series - 1]},{value}" for day, series, value in rows)]
+    with pytest.raises(DataError, match=r"'store' holds names .*: task\.columns = \[\"y\"\]"):
+        table(named)
+    hourly = [f"2020-01-{day:02},{hour},{hour * day}" for day in range(1, 5) for hour in range(24)]
+    assert "load" in table(["date,hour,load", *hourly]).names
 
 
 def test_gzipped_file_with_a_range(tmp_path: Path) -> None:

@@ -336,3 +336,17 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_labels(value: object, expected: str | None) -> None:
     assert as_label(HERE, value, name="x") == expected
+
+
+def test_lone_quotes_swallow_no_lines(tmp_path: Path) -> None:
+    rows = ['a{0}"good day', "b{0}bad day", 'a{0}5" nails', 'b{0}said "no"', 'a{0}"all"']
+    for name, separator in (("x.tsv", "\t"), ("metadata.csv", "|")):
+        (tmp_path / name).write_text("".join(f"{row.format(separator)}\n" for row in rows))
+    plain = [row.split("{0}") for row in rows]
+    assert contents(read_table(tmp_path / "x.tsv"))[1] == plain
+    assert contents(read_table(tmp_path / "metadata.csv"))[1] == [*plain[:-1], ["a", "all"]]
+    (tmp_path / "x.csv").write_text('text,label\ngood,a\n"bad,b\nfine,a\n')
+    with pytest.raises(
+        DataError, match=r'x\.csv:3: not a CSV record: a quotation mark opens a field here, .* twice \(""'
+    ):
+        list(read_table(tmp_path / "x.csv").records)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
@@ -36,6 +36,7 @@ class Columns:
     indices: Mapping[str, int]  # by configuration key; negative: from the end; optional roles may be missing
     names: tuple[str, ...]  # of all columns; empty: no header
     width: int
+    quotes: bool = False  # quotes around fields are a part of the text
 
     def value(self, location: Location, fields: Sequence[Any], key: str) -> Any:
         """The value of a role in a record; None if no column has that role."""
@@ -60,7 +61,8 @@ class Columns:
 
     def describe(self) -> str:
         """``text from column 1 'text', label from column 2 'label'``."""
-        return ", ".join(self._describe(role) for role in self.roles if role.key in self.indices)
+        columns = ", ".join(self._describe(role) for role in self.roles if role.key in self.indices)
+        return f"{columns}; quotes around fields are read as text" if self.quotes else columns
 
     def _describe(self, role: Role) -> str:
         index = self.indices[role.key] % max(self.width, 1)
@@ -125,7 +127,12 @@ def resolve_columns(table: Table, roles: Sequence[Role], chosen: Chosen) -> Colu
                 f"expected a column with the {nouns}, found {single}" + (separator if table.separator else ""),
             )
         raise unclear(table, roles, missing, search.free())
-    return Columns(tuple(roles), indices, table.names, table.width)
+    quotes = table.separator == "\t" and any(map(_is_quoted, chain.from_iterable(row for _, row in table.head)))
+    return Columns(tuple(roles), indices, table.names, table.width, quotes)
+
+
+def _is_quoted(field: Any) -> bool:
+    return isinstance(field, str) and len(field) > 1 and field.startswith('"') and field.endswith('"')
 
 
 def unclear(table: Table, roles: Sequence[Role], missing: Sequence[Role], candidates: Iterable[int] = ()) -> DataError:

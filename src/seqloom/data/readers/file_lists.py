@@ -23,6 +23,8 @@ from seqloom.data.readers.text_files import (
 )
 
 T = TypeVar("T")
+SUBFOLDERS = ("wavs", "wav", "clips", "audio", "images")
+"""Folders beside a list in which its files may be, as in LJSpeech and Common Voice."""
 Decode = Callable[[IO[bytes], str], T]
 """Turns the bytes of a file and its name into a value; raises ContentError if they are invalid."""
 
@@ -156,7 +158,8 @@ def load(
     readers: dict[Path, TarReader[T]] = {}
     sources: list[tuple[Path, TarReader[T] | None]] = []
     for _, name in names:
-        path = _existing_file(folder / name, suffixes) or _existing_file(root / name, suffixes)
+        places = (folder, root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
+        path = next(filter(None, (_existing_file(place / name, suffixes) for place in places)), None)
         archives = (enclosing_archive(root / name), enclosing_archive(folder / name))
         archive = next(filter(None, archives), None) if path is None else None
         if archive is not None:

@@ -62,7 +62,7 @@ class PairReader:
         elif not tables.is_table(source):
             return {}, ""
         table, columns = self._find(source, optional_target=False)
-        return columns.settings(), columns.describe() if table.names else ""
+        return columns.settings(), columns.describe() if table.names or table.width > len(columns.indices) else ""
 
     def read_inputs(self, source: Source) -> Iterator[Pair]:
         """As ``read``, but a line with several targets occurs once, and standard input holds sources only."""

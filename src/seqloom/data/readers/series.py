@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import tables, text_files, vectors
+from seqloom.data.readers.panels import refuse_names, refuse_numbered_series
 from seqloom.data.readers.table_values import is_missing, is_numeric
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import DataError, Location, Source
@@ -199,6 +200,8 @@ def table(
         kept[0] = []
     numbers = {column: name for column, name in enumerate(names) if column not in kept and not columns}
     numbers |= {names.index(name): name for name in columns}
+    if words := [column for column in numbers if all(map(_is_name, head[column]))]:
+        refuse_names(location, names[words[0]], head[words[0]], [names[each] for each in numbers if each not in words])
     rows: list[list[float]] = []
     lines: list[int] = []
     for row_location, fields in chain(first_records, records):
@@ -218,7 +221,8 @@ def table(
         if len(set(map(str, kept[column]))) == 1 and _is_word(kept[column][0]):
             left_out.append(names[column])
             continue
-        _refuse_series_names(location, names[column], kept[column])
+        if all(map(_is_word, kept[column])) and len(set(map(str, kept[column]))) < len(kept[column]):
+            refuse_names(location, names[column], kept[column], list(numbers.values()))
         numbers[column] = names[column]
         rows = _with_column(rows, kept[column], names[column], location._replace(line=0), lines, fill=fill)
     if not numbers and axis is not None and axis.stamps is not None and not axis.has_dates and not date:
@@ -229,6 +233,8 @@ def table(
     selected = np.array(list(numbers.values()), object)[order].tolist()
     start, stop = range_.rows(len(rows), noun="rows")
     values = np.array(rows, np.float64)[:, order]
+    if axis is not None and axis.stamps is not None and not columns:
+        refuse_numbered_series(location, axis.stamps, dict(zip(selected, values.T, strict=True)), taken)
     return Series(location, values, tuple(selected), start, stop, lines, axis, tuple(left_out))
 
 
@@ -273,20 +279,12 @@ def _check_columns(location: Location, names: Sequence[str], chosen: Sequence[st
             raise DataError(location, f"no column {name!r}: {similar}The file has {', '.join(names)}")
 
 
+def _is_name(field: Any) -> bool:
+    return _is_word(field) and str(field).strip().lower() not in ("inf", "-inf", "+inf", "infinity", "-infinity")
+
+
 def _is_word(field: Any) -> bool:
     return _number(field) is None and not _is_missing(field)
-
-
-def _refuse_series_names(location: Location, name: str, values: Sequence[Any]) -> None:
-    """Refuse a column that names several series, one below the other."""
-    different = list(dict.fromkeys(map(str, values)))
-    if all(_is_word(value) for value in different) and len(different) < len(values):
-        shown = ", ".join(map(repr, different[:3])) + (", …" if len(different) > 3 else "")
-        raise DataError(
-            location,
-            f"column {name!r} repeats {len(different):,} names ({shown}): the file seems to hold several series "
-            "one below the other; give each series its own file or columns, or set task.columns to leave it out",
-        )
 
 
 def _with_column(

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, islice
@@ -144,21 +145,41 @@ def _text_table(path: Path, *, separator: str, encoding: str, header: bool | Non
         return _json_lines(file, lines) if _is_json(start) or suffix(path) != ".json" else _json_document(file, lines)
     if start.startswith("[") and not separator and (suffix(path) in JSON_SUFFIXES or start[1:].lstrip()[:1] in "[{"):
         return _json_document(file, lines)
-    if not separator:
-        first = list(islice(lines, SNIFFED_LINES))
-        lines = chain(first, lines)
-        separator = sniff_separator([line for _, line in first], default="," if suffix(path) == ".csv" else "\t")
-    return _build(file, split_columns(lines, separator), header=header, separator=separator)
+    first = list(islice(lines, SNIFFED_LINES))
+    texts = [line for _, line in first]
+    separator = separator or sniff_separator(texts, default="," if suffix(path) == ".csv" else "\t")
+    return _build(file, split_columns(chain(first, lines), separator), header=header, separator=separator)
 
 
 def split_columns(lines: Iterator[Line], separator: str) -> Iterator[Record]:
     """The columns of text lines; quotes have a meaning unless the separator is whitespace or several characters."""
-    if len(separator) == 1 and not separator.isspace():
+    if separator == "|":
+        yield from _split_at_bars(lines)
+    elif len(separator) == 1 and not separator.isspace():
         yield from text_files.split_records(lines, separator=separator)
-        return
+    else:
+        for location, line in lines:
+            if line.strip():
+                yield location, list(line.split(separator))
+
+
+def _split_at_bars(lines: Iterator[Line]) -> Iterator[Record]:
+    """Columns separated by ``|``, each line a record: quotes are removed around whole fields and kept elsewhere.
+
+    Lists of transcripts such as that of LJSpeech have quotes that are opened in one line and never closed.
+    """
+    width = 0
     for location, line in lines:
-        if line.strip():
-            yield location, list(line.split(separator))
+        if not line.strip():
+            continue
+        fields = line.split("|")
+        if '"' in line:
+            with suppress(csv.Error):
+                quoted = next(csv.reader([line], delimiter="|", strict=True))
+                fields = quoted if len(quoted) == (width or len(quoted)) else fields
+        width = width or len(fields)
+        text_files.check_width(location, fields, width)
+        yield location, fields
 
 
 def sniff_separator(lines: Sequence[str], *, default: str = ",") -> str:
@@ -177,6 +198,10 @@ def _widths(lines: Sequence[str], separator: str) -> list[int]:
     """The numbers of columns of some lines; the last record may be incomplete and does not count."""
     if separator == "\t":
         return [line.count("\t") + 1 for line in lines]
+    if separator == "|":
+        with suppress(DataError):
+            return [len(fields) for _, fields in _split_at_bars((Location("", 0), line) for line in lines)]
+        return []
     try:
         records = [len(fields) for fields in csv.reader((line + "\n" for line in lines), delimiter=separator) if fields]
     except csv.Error:

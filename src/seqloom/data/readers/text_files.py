@@ -364,17 +364,29 @@ def split_records(
         try:
             fields = next(records, None)
         except csv.Error as error:
-            raise DataError(location._replace(line=start + before + 1), f"not a CSV record ({error})") from None
+            raise DataError(
+                location._replace(line=start + before + 1),
+                f"not a CSV record: a quotation mark opens a field here, and {_csv_problem(error, separator)}; "
+                'inside quotes, a quotation mark is written twice ("")',
+            ) from None
         if fields is None:
             return
         if not fields:
             continue
         first_line = location._replace(line=start + before + 1)
-        if len(fields) != (width := width or len(fields)):
-            raise DataError(
-                first_line, f"expected {pluralize(width, 'field')} as in the first record, found {len(fields)}"
-            )
+        width = width or len(fields)
+        check_width(first_line, fields, width)
         yield first_line, fields
+
+
+def _csv_problem(error: csv.Error, separator: str) -> str:
+    return f"none closes it before a {separator!r}" if "expected after" in str(error) else "none closes it"
+
+
+def check_width(location: Location, fields: Sequence[str], width: int) -> None:
+    """DataError unless a record has as many fields as the first one."""
+    if len(fields) != width:
+        raise DataError(location, f"expected {pluralize(width, 'field')} as in the first record, found {len(fields)}")
 
 
 def jsonl(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Location, dict[str, Any]]]:

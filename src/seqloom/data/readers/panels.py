@@ -1,0 +1,62 @@
+"""Tables with several series below each other (panel data in long form), which forecasts do not read."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.readers.text_files import DataError, Location
+
+MIN_ROWS = 3  # of each series, on average
+TIMES = {"hour", "minute", "second", "time", "day", "weekday", "month", "quarter", "week", "year"}
+"""Names of columns that are a part of the time, and do not number series."""
+APART = "give each series a file or columns of its own (df.pivot in pandas)"
+
+
+def refuse_names(
+    location: Location,
+    name: str,
+    values: Sequence[Any],  # of the column, or the first ones
+    others: Sequence[str],  # the columns that can be read
+) -> None:
+    """DataError for a column of names among columns of numbers."""
+    different = list(dict.fromkeys(map(str, values)))
+    shown = ", ".join(map(repr, different[:3])) + (", …" if len(different) > 3 else "")
+    raise DataError(
+        location,
+        f"column {name!r} holds names ({shown}), not numbers; if they name several series below each other, {APART}; "
+        f"otherwise leave the column out: {_only(others)}",
+    )
+
+
+def refuse_numbered_series(
+    location: Location,
+    stamps: NDArray[Any],  # (T,), times
+    columns: Mapping[str, NDArray[np.float64]],  # (T,) each
+    taken: Collection[str],  # columns that were chosen by name
+) -> None:
+    """DataError if time restarts or stands still, and goes on only within each value of a column, such as an id."""
+    if len(stamps) < 2 or (stamps[1:] > stamps[:-1]).all():
+        return
+    for name, values in columns.items():
+        if name in taken or name.strip().lower() in TIMES or not (values == np.round(values)).all():
+            continue
+        different = np.unique(values)
+        if not 2 <= len(different) <= len(values) // MIN_ROWS:
+            continue
+        order = np.argsort(values, kind="stable")
+        same = values[order][1:] == values[order][:-1]
+        if (stamps[order][1:] > stamps[order][:-1])[same].all():
+            shown = ", ".join(f"{value:g}" for value in different[:3]) + (", …" if len(different) > 3 else "")
+            others = [other for other in columns if other != name]
+            raise DataError(
+                location,
+                f"column {name!r} seems to number {len(different):,} series ({shown}): the time advances only within "
+                f"each of them; {APART}, or read all rows as one series: {_only(others)}",
+            )
+
+
+def _only(columns: Sequence[str]) -> str:
+    return f"task.columns = {json.dumps(list(columns), ensure_ascii=False)}" if columns else "set task.columns"
