@@ -62,7 +62,10 @@ def find_data_files(data: str) -> dict[str, str]:
     for key, words in (("task.train", ("train",)), ("task.dev", ("dev", "valid", "val"))):
         names = sorted(path.name for path in folder.iterdir() if any(word in path.name.lower() for word in words))
         if len(names) > 1:
-            raise ValueError(f"{data}: several files could be {key}: {', '.join(names)}; write a configuration")
+            raise ValueError(
+                f"{data}: several files could be {key}: {', '.join(names)}; give the file itself, or two files of a "
+                "translation as train.{en,de}.txt"
+            )
         if names:
             files[key] = str(Path(data, names[0]))
     if not files and any(path.is_dir() or _makes_data(path) for path in folder.glob("[!.]*")):

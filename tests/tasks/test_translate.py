@@ -261,7 +261,7 @@ def test_scheduled_sampling_counts_updates_not_parts(tmp_path: Path, monkeypatch
 def test_missing_targets() -> None:
     fitted, model, _ = fit()
     unlabelled = list(fitted.read_inputs(["a b"]))
-    with pytest.raises(DataError, match="no target; training needs a target"):
+    with pytest.raises(DataError, match=r"no target; training needs a target for each source: .* set task\.separator"):
         task().fit(unlabelled)
     with pytest.raises(DataError, match="found no examples"):
         task().fit([])

@@ -247,7 +247,8 @@ class Translate(Task):
         sources, targets, ratios = [], [], []
         for example in examples:
             if example.target is None:
-                raise self._missing_target(example, "training")
+                advice = "separate them by a tab, set task.separator, or give two files as train.{en,de}.txt"
+                raise DataError(example.location, f"no target; training needs a target for each source: {advice}")
             sources.append(example.source)
             targets.append(example.target)
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))

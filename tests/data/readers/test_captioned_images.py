@@ -207,6 +207,10 @@ def test_python_values(tmp_path: Path) -> None:
 def test_errors_name_file_and_line(tmp_path: Path) -> None:
     paint(tmp_path)
     file = tmp_path / "train.tsv"
+    file.write_text("2513260012.jpeg\tx\n")
+    assert error_message(file).endswith(
+        f"no image '2513260012.jpeg' in {tmp_path}; if the images are elsewhere, set task.images"
+    )
     file.write_text("red.png\tx\nreed.png\ty\n")
     assert error_message(file) == f"{file}:2: no image 'reed.png' in {tmp_path}; did you mean 'red.png'?"
     noise = io.BytesIO()

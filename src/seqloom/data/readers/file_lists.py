@@ -205,6 +205,7 @@ def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where
     except (FileNotFoundError, NotADirectoryError):
         names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208  plain names are needed
         similar = "".join(f"; did you mean {other!r}?" for other in get_close_matches(path.name, names, n=1))
-        raise DataError(location, f"no {noun} {name!r} in {where}{similar}") from None
+        elsewhere = "; if the images are elsewhere, set task.images" if noun == "image" else ""
+        raise DataError(location, f"no {noun} {name!r} in {where}{similar or elsewhere}") from None
     except (OSError, ValueError) as error:
         raise DataError(location, f"cannot open the {noun} {path}: {error}") from None
