@@ -300,3 +300,13 @@ def test_one_column_is_not_source_and_target(tmp_path: Path) -> None:
         task(source_column="en", target_column="fr").resolve(path)
     resolved, _ = task(target_column="en").resolve(path)
     assert resolved.source_column == "de"
+
+
+def test_targets_of_few_recurring_words_are_judged_by_exact_matches(tmp_path: Path) -> None:
+    file = tmp_path / "commands.tsv"
+    values = {"task.name": "translate", "task.train": str(file)}
+    file.write_text("walk twice\tWALK WALK\njump twice\tJUMP JUMP\n" * 20)
+    assert Config.build(Document.empty(values=values)).task.main_metric == "exact_match"
+    assert Config.build(Document.empty(["task.metric=bleu"], values=values)).task.main_metric == "bleu"
+    file.write_text("".join(f"number {number} is here\tdie Zahl {number} ist da\n" for number in range(40)))
+    assert Config.build(Document.empty(values=values)).task.main_metric == "bleu"

@@ -103,15 +103,19 @@ class Translate(Task):
     target_name: ClassVar[str] = "target"
     input_name: ClassVar[str] = "source"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
-    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
-        f"task.{side}.{key}": reason
-        for side in ("source", "target")
-        for key, reason in (
-            ("unit", "characters for single words, subwords for 10,000 sentences or more, otherwise words"),
-            ("split", SPLIT_DEFAULT),
-            ("min_count", "2 for the words of 10,000 pairs or more, otherwise 1"),
-        )
-    }
+    depends_on_data: ClassVar[Mapping[str, str]] = (
+        DEPENDS_ON_SIZE
+        | {
+            f"task.{side}.{key}": reason
+            for side in ("source", "target")
+            for key, reason in (
+                ("unit", "characters for single words, subwords for 10,000 sentences or more, otherwise words"),
+                ("split", SPLIT_DEFAULT),
+                ("min_count", "2 for the words of 10,000 pairs or more, otherwise 1"),
+            )
+        }
+        | {"task.metric": "exact_match for targets of few recurring words, such as phones or commands, otherwise auto"}
+    )
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "constrain": "constrain",
@@ -194,6 +198,8 @@ class Translate(Task):
             if unit in (None, "words"):
                 if sample:
                     values[f"task.{side}.split"] = sample.split
+                if side == "target" and sample and sample.closed_vocabulary:
+                    values["task.metric"] = "exact_match"
                 values[f"task.{side}.min_count"] = 2 if data is None or data.examples >= MANY_TEXTS else 1
         values |= {"task.encoder.hidden_size": 256, "task.encoder.dropout": 0.3}
         values |= {"task.decoder.hidden_size": 256, "task.decoder.dropout": 0.3}
