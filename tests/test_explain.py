@@ -382,7 +382,13 @@ def test_tasks_that_read_no_text_take_files(runs: dict[str, Path], tmp_path: Pat
     (tmp_path / "numbers.csv").write_text("0.0,0.2,0.4,0.6,rise\n1.0,0.0,fall\n")
     result = call(runs["classify, numbers"], tmp_path / "numbers.csv")
     assert result.exit_code == 0, result.output
-    assert "label" in result.stdout
+    assert "Which channels and time steps mattered" in result.stdout
+    model = load(runs["classify, numbers"])
+    by_path = model.explain(str(tmp_path / "numbers.csv")).attribution
+    by_array = model.explain(next(iter(model.read(tmp_path / "numbers.csv"))).content).attribution
+    assert by_path is not None
+    assert by_array is not None
+    assert by_path.channel_values == by_array.channel_values
     forecast = call(runs["forecast"], runs["forecast"].parent / "t.csv", "--gates", "--output", tmp_path)
     assert forecast.exit_code == 0, forecast.output
     assert "has no explanation of its own" in forecast.stdout

@@ -161,7 +161,7 @@ class Model:
 
     def explain(
         self,
-        source: Any,  # a text, an array, or an example of the task
+        source: Any,  # a text, an array, an example of the task, or a file of vectors, of which the first is explained
         *,
         method: str = "",  # integrated_gradients, input_x_gradient, occlusion or none; empty: the default of the task
         target: str | int = "",  # label to explain; empty: the predicted one
@@ -197,9 +197,14 @@ class Model:
             )
 
     def example(self, source: Any) -> Any:
-        """One input as an example of the task."""
+        """One input as an example of the task; of a file, its first one."""
         if hasattr(source, "location"):  # already an example
             return source
+        if isinstance(source, Path) or (isinstance(source, str) and self.task.inputs_are_files):
+            first = next(iter(self.read(source)), None)
+            if first is None:
+                raise ValueError(f"{source}: there are no examples")
+            return first
         check_not_empty(source)
         return next(iter(self.task.read_inputs([source])))
 
