@@ -1,6 +1,7 @@
 """The kernel equals the plain loop: directions, precisions, sizes, lengths, chunks and threads."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts.registry import HIDDEN, INPUT, build, cells, make_mask, noise, randomize
 from torch import Tensor, nn
-from torch.autograd import gradgradcheck
+from torch.autograd import forward_ad, gradgradcheck
 from torch.nn import functional
 
 from seqloom.cells.cell import Cell, projection, recurrence
@@ -20,6 +21,7 @@ from seqloom.testing.laws import check_law
 
 EVERY_CELL = pytest.mark.parametrize("name", cells())
 EVERY_TYPE = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+functional_autograd: Any = torch.autograd.functional  # without types
 SOME_CELLS = ["LSTM()", "GRU(reset=before)", "GRU(reset=after)", "LayerNormLSTM()", "Elman(activation=maxout)"]
 
 
@@ -123,19 +125,70 @@ def test_a_team_shares_vectors_panels_and_remainders(name: str, size: int, monke
     check(layer, 1, 9, threads=2)
 
 
-def test_the_plain_loop_can_be_differentiated_twice() -> None:
-    layer = make_layer("LSTM()")
-    x = noise(2, 3, INPUT).requires_grad_()
-    with plain(layer):
-        assert gradgradcheck(lambda x: layer(x)[0], (x,), fast_mode=True)
+@EVERY_CELL
+@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
+def test_second_derivatives_equal_those_of_the_plain_loop(name: str, training: bool) -> None:
+    layer = make_layer(name).train(training)
+    x, mask = noise(2, 3, INPUT), make_mask([3, 1], 3)
+    results = []
+    for fused in (True, False):
+        layer.fused = fused
+        torch.manual_seed(0)  # of the noise in training
+        inputs = (x.clone().requires_grad_(), *layer.parameters())
+        out, state = layer(inputs[0], mask)
+        loss = out.sum() + sum(field.sum() for field in state)  # linear: the gradient that enters is a constant
+        gradients = torch.autograd.grad(loss, inputs, create_graph=True, materialize_grads=True)
+        total = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+        results.append(torch.autograd.grad(total, inputs, materialize_grads=True))
+    assert sum(float(value.abs().sum()) for value in results[0]) > 0
+    for actual, expected in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_kernel_says_that_it_cannot_be_differentiated_twice() -> None:
-    layer = make_layer("LSTM()")
+def test_the_kernel_can_be_differentiated_twice_with_respect_to_everything() -> None:
+    layer = make_layer("LSTM()", "reverse")
+    x, state = noise(2, 3, INPUT), tuple(random_state(layer.cell, 2, torch.float64))
+    inputs = tuple(tensor.detach().requires_grad_() for tensor in (x, *state))
+    mask = make_mask([3, 1], 3)
+    assert gradgradcheck(lambda x, *state: layer(x, mask, state)[0], inputs, fast_mode=True)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, for dual numbers
+def test_hessians_and_batched_and_forward_derivatives_equal_those_of_the_plain_loop() -> None:
+    layer, x = make_layer("GRU(reset=after)"), noise(2, 3, INPUT)
+    differentiate: dict[str, Callable[[], Any]] = {
+        "hessian": lambda: functional_autograd.hessian(lambda x: layer(x)[0].sum(), x),
+        "batched": lambda: functional_autograd.jacobian(lambda x: layer(x)[0], x, vectorize=True),
+        "forward": lambda: forward_tangent(layer, x),
+    }
+    for name, function in differentiate.items():
+        actual = function()
+        with plain(layer):
+            expected = function()
+        assert float(expected.abs().max()) > 0.01, name
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12, msg=name)
+
+
+def forward_tangent(layer: Recurrent, x: Tensor) -> Tensor:
+    """The derivative in the direction of ones, by dual numbers."""
+    with torch.no_grad(), forward_ad.dual_level():
+        tangent: Tensor | None = forward_ad.unpack_dual(layer(forward_ad.make_dual(x, torch.ones_like(x)))[0]).tangent
+        assert tangent is not None
+        return tangent
+
+
+def test_weights_computed_from_the_input_are_differentiated_once() -> None:
+    """The inner gradient of the loop stops at the weights, even if they are a function of x themselves."""
+    layer = make_layer("Elman(activation=tanh)")
     x = noise(2, 3, INPUT).requires_grad_()
-    (gradient,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        gradient.sum().backward()
+    results = []
+    for fused in (True, False):
+        layer.fused = fused
+        weights = {name: value * x.mean() for name, value in layer.named_parameters()}
+        out, _ = torch.func.functional_call(layer, weights, (x,))
+        (first,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        results.append(torch.autograd.grad(first.square().sum(), x)[0])
+    torch.testing.assert_close(*results, rtol=0, atol=1e-12)
 
 
 class Hidden(NamedTuple):

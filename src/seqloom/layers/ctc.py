@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seqloom.kernels.runtime.buffers import allocate, borrow
+from seqloom.kernels.runtime.differentiation import differentiable_once
 from seqloom.kernels.runtime.threads import map_rows
 
 
@@ -128,7 +128,7 @@ class _CTC(torch.autograd.Function):
         return losses, feasible
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(context: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         # The stored gradient is scaled in place once; a second backward pass computes it again.
         gradient, context.gradient = context.gradient, None

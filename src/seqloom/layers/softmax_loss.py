@@ -11,6 +11,7 @@ from torch import Tensor
 from seqloom.kernels.linalg import cross_entropy as kernel
 from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.runtime.buffers import borrow
+from seqloom.kernels.runtime.differentiation import differentiable_once
 
 MAX_LOGITS = 8_000_000
 """Logits in memory at once: 32 MB in float32."""
@@ -167,7 +168,7 @@ class _CrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(context: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
         gradients: tuple[Tensor | None, ...] = context.gradients
         if float(scale) != 1:

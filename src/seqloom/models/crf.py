@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+
+from seqloom.kernels.runtime.differentiation import differentiable_once
 
 EMISSION, TRANSITION = -640.0, -60.0
 """Lower bounds of emission and transition scores relative to their maximum: no sum underflows in float64."""
@@ -231,7 +232,7 @@ class _LogPartition(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         forward: _Forward = ctx.forward
         backward = forward.backward()

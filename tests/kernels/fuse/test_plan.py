@@ -16,7 +16,7 @@ H = 6
 
 def planned(name: str) -> Plan:
     layer = Recurrent(cells()[name](4, H).double())
-    return cast("FusedScan", layer._kernel(noise(1, 1, 4))).plan
+    return cast("FusedScan", layer.kernel(noise(1, 1, 4))).plan
 
 
 # LSTM: three gates and the candidate; tanh of the memory is computed again. Coupled: no forget gate.

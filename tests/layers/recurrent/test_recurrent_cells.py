@@ -1,5 +1,6 @@
 """User-modified and user-defined cells in a recurrent layer: changed, hooked, pruned, or wrong."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -111,6 +112,47 @@ def test_a_wrong_return_value_of_step_is_reported(returned: Any, message: str) -
     cell.returned = returned
     with pytest.raises((TypeError, ValueError), match=message):
         Recurrent(cell)(torch.randn(2, 4, 3))
+
+
+class Reshaped(Elman):
+    """A cell whose step changes the shape of its state."""
+
+    change: Callable[[Tensor], Any]
+
+    def step(self, projected: Tensor, state: Any) -> Any:
+        (hidden,), gates = super().step(projected, state)
+        return self.State(type(self).change(hidden)), gates
+
+
+@pytest.mark.filterwarnings("ignore:Reshaped runs step by step")
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda hidden: torch.cat([hidden, hidden], dim=-1), r"state.hidden of shape \(B, 10\), expected \(B, 5\)"),
+        (lambda hidden: hidden[:, :2], r"state.hidden of shape \(B, 2\), expected \(B, 5\)"),
+        (lambda hidden: hidden.sum(dim=0), r"state.hidden of shape \(5,\), expected \(B, 5\)"),
+        (lambda hidden: hidden[:1], r"state.hidden of shape \(1, 5\), expected \(B, 5\)"),
+        (lambda _: None, r"NoneType as state.hidden, expected a tensor"),
+    ],
+)
+def test_a_state_of_wrong_shape_is_reported(change: Callable[[Tensor], Any], message: str, *, fused: bool) -> None:
+    layer = Recurrent(type("Reshaped", (Reshaped,), {"change": staticmethod(change)})(3, 5))
+    layer.fused = fused
+    with pytest.raises((TypeError, ValueError), match=f"Reshaped.step returned {message}"):
+        layer(torch.randn(2, 4, 3))
+
+
+def test_parameters_of_another_shape_or_precision_are_reported() -> None:
+    layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 4, 3)
+    layer(x)
+    recurrent: Any = layer.cell.get_submodule("recurrent")
+    recurrent.weight = nn.Parameter(torch.zeros(2, 2))
+    with pytest.raises(ValueError, match=r"recurrent.weight has shape \(2, 2\), expected \(20, 5\)"):
+        layer(x)
+    recurrent.weight = nn.Parameter(torch.zeros(20, 5, dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"recurrent.weight is torch.float64, expected torch.float32"):
+        layer(x)
 
 
 def test_arguments_of_the_wrong_type_are_named() -> None:

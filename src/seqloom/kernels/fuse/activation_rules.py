@@ -201,11 +201,11 @@ def _elu_backward(
     call: OperatorCall, gradient: Any, alpha: float, scale: float, input_scale: float, is_result: bool, x: Any
 ) -> Symbol:
     exponential = (
-        call.apply("add", x, alpha)
+        call.apply("add", x, alpha * scale)
         if is_result
-        else call.apply("mul", call.apply("exp", call.apply("mul", x, input_scale)), alpha)
+        else call.apply("mul", call.apply("exp", call.apply("mul", x, input_scale)), alpha * scale)
     )
-    slope = call.apply("select", call.apply("less", 0.0, x), scale, call.apply("mul", exponential, scale * input_scale))
+    slope = call.apply("select", call.apply("less", 0.0, x), scale, call.apply("mul", exponential, input_scale))
     return call.apply("mul", gradient, slope)
 
 
@@ -252,6 +252,11 @@ def _blocks(call: OperatorCall, value: Tensor, count: int) -> list[BatchRows]:
     return [BatchRows(call.graph.slice_row(symbol.row, index * size, size), symbol.uniform) for index in range(count)]
 
 
+def _require_one_dimension(shape: Sequence[int], weight: Any) -> None:
+    if len(shape) != 1 or (weight is not None and weight.dim() != 1):
+        raise Unfusable(f"layer normalisation over a shape {tuple(shape)}")
+
+
 def _concatenate(call: OperatorCall, parts: Sequence[Symbol]) -> BatchRows:
     return BatchRows(call.graph.concatenate(segment for part in parts for segment in call.rows(part).row))
 
@@ -260,6 +265,7 @@ def _concatenate(call: OperatorCall, parts: Sequence[Symbol]) -> BatchRows:
 def _layer_norm(
     call: OperatorCall, x: Tensor, shape: Sequence[int], weight: Any, bias: Any, epsilon: float
 ) -> list[Symbol]:
+    _require_one_dimension(shape, weight)
     size = shape[-1]
     outs, means, scales = [], [], []
     for part in _blocks(call, x, x.numel() // len(x) // size):
@@ -287,6 +293,7 @@ def _layer_norm_backward(
     _bias: Any,
     output_mask: Sequence[bool],
 ) -> list[Symbol | None]:
+    _require_one_dimension(shape, weight)
     size = shape[-1]
     count = x.numel() // len(x) // size
     outs: list[Symbol] = []

@@ -1,20 +1,22 @@
 """A step function fused into a loop over time: traced, planned and compiled once, then called like a layer."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch._C._functorch import is_legacy_batchedtensor
+from torch.nn import functional
 
 from seqloom.kernels.fuse import codegen
 from seqloom.kernels.fuse.layout import ScratchLayout, arguments, products
 from seqloom.kernels.fuse.plan import Plan, plan
-from seqloom.kernels.fuse.symbols import Unfusable
+from seqloom.kernels.fuse.symbols import Impure, Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
 from seqloom.kernels.linalg import gemm
 from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache
@@ -23,7 +25,7 @@ from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import allocate, borrow
 from seqloom.kernels.runtime.partition import Partition
 
-__all__ = ["FusedScan", "Unfusable", "fuse"]
+__all__ = ["FusedScan", "Impure", "Unfusable", "fuse"]
 
 SERIAL_LIMIT = 2_000_000
 """Multiplications below which one thread is faster than several."""
@@ -57,7 +59,8 @@ def fuse(
     real = LLVM_TYPES[dtypes.pop()]
     traced = trace(step, parameters, projected, state)
     size = parameters[linear].shape[1] if linear else 0
-    return FusedScan(plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real)), real)
+    shapes = [parameter.shape for parameter in parameters.values()]
+    return FusedScan(plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real)), real, step, shapes)
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,12 @@ class Kernel:
 class FusedScan:
     """The kernels of one step function for one floating-point type."""
 
-    def __init__(self, plan: Plan, real: str) -> None:
+    def __init__(self, plan: Plan, real: str, step: StepFunction, shapes: list[torch.Size]) -> None:
         self.plan = plan
         self.real = real
+        self._step = step
+        self._step_lock = Lock()
+        self._shapes = shapes
         self.names = tuple(plan.traced.parameter_gradient)
         sizes = sum(plan.traced.products[index].size for index in plan.forward_products)
         self._multiplications = sizes * max(plan.traced.state_widths)  # of one row at one step
@@ -133,8 +139,13 @@ class FusedScan:
             steps, batch, lengths, reverse=reverse, parts=parts, members=workers if team else 1
         )
         weights = [parameters[name] for name in self.names]
+        dtype = x.dtype
+        for weight, shape in zip(weights, self._shapes, strict=True):
+            if weight.shape != shape or weight.dtype is not dtype:
+                self._report_parameters(x, weights)
         if x.stride(-1) != 1 or not self.plan.linear:
             x = x.contiguous()
+        state = tuple([tensor.contiguous() for tensor in state])
         tensors = (x, *state, *weights)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             out, *final = _Scan.apply(self, partition, *tensors)
@@ -142,12 +153,42 @@ class FusedScan:
             out, final, _ = self.forward("forward", partition, x, state, weights)
         return out, tuple(final)
 
+    def _report_parameters(self, x: Tensor, weights: list[Tensor]) -> None:
+        for name, weight, shape in zip(self.names, weights, self._shapes, strict=True):
+            if weight.shape != shape:
+                raise ValueError(f"{name} has shape {tuple(weight.shape)}, expected {tuple(shape)}")
+            if weight.dtype != x.dtype:
+                raise TypeError(f"{name} is {weight.dtype}, expected {x.dtype} as x")
+
+    def loop(
+        self,
+        partition: Partition,
+        x: Tensor,
+        state: tuple[Tensor, ...],
+        weights: tuple[Tensor, ...],
+    ) -> tuple[Tensor, ...]:  # out, final state
+        """The same as the kernel, step by step in torch: it can be differentiated any number of times."""
+        parameters = dict(zip(self.names, weights, strict=True))
+        lengths = torch.empty(partition.batch, dtype=torch.int64)
+        lengths[torch.from_numpy(partition.order)] = torch.from_numpy(partition.lengths)
+        real = torch.arange(partition.steps).unsqueeze(1) < lengths  # (T, B)
+        x = torch.where(real.unsqueeze(-1), x, 0)
+        if self.plan.linear:
+            x = functional.linear(x, parameters[self.plan.linear])
+        outputs = []
+        with self._step_lock:  # the step of a cell puts these parameters into a copy of the cell
+            for time in range(partition.steps)[:: partition.direction]:
+                keep = real[time].unsqueeze(-1)
+                next_state = self._step(parameters, x[time], state)
+                state = tuple(torch.where(keep, new, old) for new, old in zip(next_state, state, strict=True))
+                outputs.append(torch.where(keep, state[0], 0))
+        return torch.stack(outputs[:: partition.direction]), *state
+
     def forward(
-        self, kind: str, partition: Partition, x: Tensor, state: tuple[Tensor, ...], weights: list[Tensor]
+        self, kind: str, partition: Partition, x: Tensor, initial: tuple[Tensor, ...], weights: list[Tensor]
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # out, final state, and what the gradient needs
         traced = self.plan.traced
         shape = partition.steps, partition.batch
-        initial = [tensor.contiguous() for tensor in state]
         # Rows without any step keep their state.
         final = [
             tensor.clone() if partition.padded or not partition.steps else torch.empty_like(tensor)
@@ -325,7 +366,7 @@ class _ArgumentTable:
                 self._alive.append(tensor)
 
 
-def _enumerated(name: str, tensors: list[Tensor], start: int = 0) -> dict[str, Tensor]:
+def _enumerated(name: str, tensors: Sequence[Tensor], start: int = 0) -> dict[str, Tensor]:
     return {f"{name} {index}": tensor for index, tensor in enumerate(tensors, start)}
 
 
@@ -336,19 +377,39 @@ class _Scan(torch.autograd.Function):
         state, weights = tensors[:count], list(tensors[count:])
         out, final, kept = fused.forward("training", partition, x, state, weights)
         ctx.fused, ctx.partition = fused, partition
-        ctx.save_for_backward(x if fused.plan.linear else out, *kept, *weights)
+        ctx.save_for_backward(x, *kept, *weights)
         return out, *final
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         fused: FusedScan = ctx.fused
         x, *rest = ctx.saved_tensors
-        count = 2 * len(fused.plan.traced.state_widths) + 1
-        if not fused.plan.linear:
-            x = x.new_empty(*x.shape[:2], fused.plan.traced.projected_width)
+        states = len(fused.plan.traced.state_widths)
+        count = 2 * states + 1
         needs_x_gradient = ctx.needs_input_grad[2]
+        if torch.is_grad_enabled() or any(map(is_legacy_batchedtensor, gradients)):  # create_graph, is_grads_batched
+            inputs = (x, *rest[:states], *rest[count:])
+            return None, None, *_differentiable_gradients(fused, ctx.partition, inputs, gradients)
         x_gradient, state, parameters = fused.backward(
             ctx.partition, x, rest[:count], rest[count:], gradients, needs_x_gradient=needs_x_gradient
         )
         return None, None, x_gradient, *state, *parameters
+
+
+def _differentiable_gradients(
+    fused: FusedScan, partition: Partition, inputs: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of x, the state and the parameters as functions that torch can differentiate again."""
+    if partition.empty:
+        states = len(fused.plan.traced.state_widths)
+        zeros = [torch.zeros_like(tensor) for tensor in inputs]
+        return zeros[0], *gradients[1:], *zeros[1 + states :]
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # Views, so that a weight computed from x is not differentiated with respect to x here as well.
+        x, *rest = views = [
+            (tensor if tensor.requires_grad else tensor.detach().requires_grad_()).view_as(tensor) for tensor in inputs
+        ]
+        states = len(fused.plan.traced.state_widths)
+        results = fused.loop(partition, x, tuple(rest[:states]), tuple(rest[states:]))
+        return torch.autograd.grad(results, views, gradients, create_graph=create_graph, allow_unused=True)

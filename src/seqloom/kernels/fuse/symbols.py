@@ -10,6 +10,10 @@ class Unfusable(Exception):
     """A step cannot be fused, for the reason given."""
 
 
+class Impure(Unfusable):
+    """A step is not a function of its arguments: what it computes, or what it reads, changes from call to call."""
+
+
 @dataclass(frozen=True)
 class BatchRows:
     """A tensor with one row for each row of the batch, or, if ``uniform``, a vector that all rows share."""

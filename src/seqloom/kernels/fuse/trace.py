@@ -12,14 +12,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.kernels.fuse.activation_rules import RULES
-from seqloom.kernels.fuse.expression import Graph, Row, Segment, row_width
+from seqloom.kernels.fuse.expression import CONDITIONS, Graph, Row, Segment, row_width
 from seqloom.kernels.fuse.operator_rules import OperatorCall
 from seqloom.kernels.fuse.symbols import (
     BatchRows,
     BatchSum,
+    Impure,
     MatrixParameter,
     OuterProductSum,
     Symbol,
@@ -28,6 +30,12 @@ from seqloom.kernels.fuse.symbols import (
 )
 
 ROWS = 3  # batch size of the traced call
+
+READING: dict[Any, str] = {
+    getattr(Tensor, name): name
+    for name in ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "register_hook")
+} | {getattr(Tensor, name).__get__: name for name in ("requires_grad", "grad_fn", "grad", "is_leaf")}
+"""Methods and attributes whose results a kernel would freeze."""
 
 StepFunction = Callable[[Mapping[str, Tensor], Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
 """(parameters, projected (B, P), state of (B, n)) → next state."""
@@ -43,34 +51,37 @@ def trace(
     like = next(iter(parameters.values()))
     traced = TracedStep(Graph(), projected_width, state_widths)
 
-    def sample(size: int) -> Tensor:
-        return torch.rand(ROWS, size, dtype=like.dtype, device=like.device).requires_grad_()
+    def sample(rows: int, size: int) -> Tensor:
+        return torch.rand(rows, size, dtype=like.dtype, device=like.device).requires_grad_()
+
+    def run(recorder: "_Recorder", rows: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Row, ...]]:
+        """Inputs and states, the next state, and the next state as expressions."""
+        inputs, *states = arguments = tuple(sample(rows, size) for size in (projected_width, *state_widths))
+        node = traced.graph.leaf("projected", "", width=projected_width)
+        recorder.define(inputs, BatchRows((Segment(node, projected_width),)))
+        recorder.define_rows("state", tuple(states))
+        for name, tensor in copies.items():
+            recorder.define(tensor, _parameter(traced.graph, name, tensor))
+        with recorder, _NoReading():
+            next_state = step(copies, inputs, tuple(states))
+        for tensor, size in zip(next_state, state_widths, strict=True):
+            if tensor.shape != (rows, size):
+                raise Unfusable(f"a state of width {size} becomes one of shape {tuple(tensor.shape)}")
+        return arguments, next_state, tuple(recorder.row(tensor) for tensor in next_state)
 
     rng_state = torch.random.get_rng_state()
     try:
         with torch.inference_mode(mode=False), torch.enable_grad():
-            inputs = sample(projected_width)
-            states = tuple(sample(size) for size in state_widths)
             copies = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
-            recorder = _Recorder(traced)
-            node = traced.graph.leaf("projected", "", width=projected_width)
-            recorder.define(inputs, BatchRows((Segment(node, projected_width),)))
-            for index, tensor in enumerate(states):
-                node = traced.graph.leaf("state", index, width=state_widths[index])
-                recorder.define(tensor, BatchRows((Segment(node, state_widths[index]),)))
-            for name, tensor in copies.items():
-                recorder.define(tensor, _parameter(traced.graph, name, tensor))
+            recorder = _Recorder(traced, like.dtype)
+            (inputs, *states), next_state, traced.next_state = run(recorder, ROWS)
             cotangents = tuple(torch.rand_like(tensor) for tensor in states)  # gradients of the next state
-            for index, tensor in enumerate(cotangents):
-                node = traced.graph.leaf("cotangent", index, width=state_widths[index])
-                recorder.define(tensor, BatchRows((Segment(node, state_widths[index]),)))
+            recorder.define_rows("cotangent", cotangents)
             with recorder:
-                next_state = step(copies, inputs, states)
-                for tensor, size in zip(next_state, state_widths, strict=True):
-                    if tensor.shape != (ROWS, size):
-                        raise Unfusable(f"a state of width {size} becomes one of shape {tuple(tensor.shape)}")
-                traced.next_state = tuple(recorder.row(tensor) for tensor in next_state)
-                _differentiate(recorder, next_state, inputs, states, copies, cotangents)
+                _differentiate(recorder, next_state, inputs, tuple(states), copies, cotangents)
+            *_, again = run(_Recorder(traced, like.dtype), ROWS + 2)
+            if again != traced.next_state:
+                raise Impure("step computes something else at each call, or depends on the size of the batch")
     finally:
         torch.random.set_rng_state(rng_state)
     return traced
@@ -111,12 +122,29 @@ def _parameter(graph: Graph, name: str, tensor: Tensor) -> Symbol:
     return BatchRows((Segment(graph.leaf("parameter", name, width=size), size),), uniform=True)
 
 
+def _is_sound(result: Tensor, symbol: Symbol, name: str) -> bool:
+    """Whether a Boolean result is a condition, and an integer one a count of conditions."""
+    if result.dtype == torch.bool:
+        return isinstance(symbol, BatchRows) and all(node.operation in CONDITIONS for node, _ in symbol.row)
+    return result.is_floating_point() or name == "sum"
+
+
+class _NoReading(TorchFunctionMode):
+    """Refuses what reads a tensor without an operator, which the recorder would not see."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func in READING:
+            raise Unfusable(f"step calls Tensor.{READING[func]}")
+        return func(*args, **(kwargs or {}))
+
+
 class _Recorder(TorchDispatchMode):
     """Maps every tensor of the step to its symbol."""
 
-    def __init__(self, traced: TracedStep) -> None:
+    def __init__(self, traced: TracedStep, dtype: torch.dtype) -> None:
         super().__init__()
         self.traced = traced
+        self._dtype = dtype
         self._symbols: dict[tuple[object, ...], Symbol] = {}
         self._alive: list[Tensor] = []  # so that no address is reused
         self._views: defaultdict[int, set[tuple[object, ...]]] = defaultdict(set)
@@ -130,8 +158,9 @@ class _Recorder(TorchDispatchMode):
         name = func.overloadpacket.__name__
         in_place = func._schema.is_mutable
         rule = RULES.get(name.removesuffix("_") if in_place else name)
-        if rule is None or func.namespace != "aten":
+        if rule is None or func.namespace != "aten" or (in_place and not name.endswith("_")):  # out=
             raise Unfusable(f"{func} is not supported in a fused kernel")
+        self._check_dtype(func, args, result)
         call = OperatorCall(self.traced, self.symbol, result)
         try:
             inspect.signature(rule).bind(call, *args, **(kwargs or {}))
@@ -139,6 +168,8 @@ class _Recorder(TorchDispatchMode):
             named = f" with {', '.join(kwargs)}" if kwargs else ""
             raise Unfusable(f"{func}{named} is not supported in a fused kernel") from None
         symbols = rule(call, *args, **(kwargs or {}))
+        if isinstance(result, Tensor) and not _is_sound(result, symbols, name):
+            raise Unfusable(f"{func} of conditions is not supported in a fused kernel")
         if in_place and len(self._views[result.untyped_storage().data_ptr()]) > 1:
             raise Unfusable(f"{func} changes a tensor that has other views")
         if isinstance(result, Tensor):
@@ -149,6 +180,13 @@ class _Recorder(TorchDispatchMode):
                     self.define(tensor, symbol)
         return result
 
+    def _check_dtype(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Everything is computed in one floating-point type, except conditions and counts of them."""
+        for value in (*args, *(result if isinstance(result, tuple | list) else (result,))):
+            if isinstance(value, Tensor) and value.dtype not in (self._dtype, torch.bool, torch.int64):
+                names = (str(dtype).removeprefix("torch.") for dtype in (value.dtype, self._dtype))
+                raise Unfusable(f"{func} computes in {next(names)}, the cell in {next(names)}")
+
     @staticmethod
     def _key(tensor: Tensor) -> tuple[object, ...]:
         return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
@@ -158,6 +196,12 @@ class _Recorder(TorchDispatchMode):
         key = self._key(tensor)
         self._symbols[key] = symbol
         self._views[tensor.untyped_storage().data_ptr()].add(key)
+
+    def define_rows(self, kind: str, tensors: tuple[Tensor, ...]) -> None:
+        """Define tensors (B, n) as leaves of one kind, named by their position."""
+        for index, tensor in enumerate(tensors):
+            width = tensor.shape[1]
+            self.define(tensor, BatchRows((Segment(self.traced.graph.leaf(kind, index, width=width), width),)))
 
     def symbol(self, tensor: Tensor) -> Symbol:
         symbol = self._symbols.get(self._key(tensor))

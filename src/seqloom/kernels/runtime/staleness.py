@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_modules
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -30,29 +31,6 @@ def tensor_version(tensor: Tensor) -> tuple[int, ...]:
     return tensor.data_ptr(), tensor._version, optimizer_steps()  # noqa: SLF001  there is no public counter
 
 
-def module_key(module: nn.Module) -> tuple[object, ...]:
-    """Differs after every change of a module's type, public attributes, children, or which parameters are None.
-
-    The values of parameters do not count.
-    """
-    fields = vars(module)
-    return (
-        type(module),
-        *[(name, _comparable(value)) for name, value in fields.items() if name[0] != "_"],
-        *fields["_modules"].values(),
-        *[parameter is None for parameter in fields["_parameters"].values()],
-    )
-
-
-def _comparable(value: object) -> object:
-    """The value if it can be hashed; else its text, since it may be changed in place."""
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
-
-
 def hook_tables(modules: Iterable[nn.Module], kinds: tuple[str, ...]) -> Iterator[Mapping[int, object]]:
     """The dictionaries in which the modules keep their hooks of these kinds."""
     return (vars(module)[kind] for module in modules for kind in kinds)
@@ -69,6 +47,8 @@ def active_transform() -> str | None:
         return "inside torch.autocast"
     if torch._C._functorch.maybe_current_level() is not None:
         return "inside a torch.func transformation"
+    if forward_ad._current_level >= 0:  # noqa: SLF001  there is no public function
+        return "inside forward-mode differentiation"
     return None
 
 

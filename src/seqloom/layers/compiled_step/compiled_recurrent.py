@@ -62,7 +62,7 @@ def _flatten(layer: nn.Module) -> Iterator[Any]:
 
 
 def _fused_scan(layer: Recurrent, like: Tensor) -> FusedScan | None:
-    kernel = layer._kernel(like)  # noqa: SLF001  checks whether the cell has changed
+    kernel = layer.kernel(like)
     return kernel if isinstance(kernel, FusedScan) and kernel.plan.linear else None
 
 

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,18 +11,20 @@ from torch.func import functional_call
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
-from seqloom.kernels.fuse.scan import FusedScan, Unfusable, fuse
+from seqloom.kernels.fuse.scan import FusedScan, Impure, Unfusable, fuse
+from seqloom.kernels.runtime.guards import Guards
 from seqloom.kernels.runtime.staleness import (
     BACKWARD_HOOKS,
     FORWARD_HOOKS,
     active_transform,
     hook_tables,
-    module_key,
 )
 from seqloom.layers.layer import Layer, check_input, untraced
 
 MAX_KERNELS = 8
 """Compiled kernels kept per layer: one per dtype and mode, and a few more while its cell is being modified."""
+
+HOOKS = "a module of the cell has hooks, which must run at every step"
 
 
 class Recurrent(Layer):
@@ -41,73 +43,86 @@ class Recurrent(Layer):
         self.cell = cell
         self.reverse = reverse
         self.fused = True
-        """Set to False to run the plain loop, which can be differentiated twice."""
+        """Set to False to run the plain loop."""
         self._sizes = tuple(field.shape[1] for field in cell.start(1))
-        self._kernels: dict[tuple[object, ...], FusedScan | str] = {}
-        self._owners: dict[str, tuple[nn.Module, str]] = {}  # module and attribute name of each parameter
-        self._parts: tuple[nn.Module, ...] = ()  # the cell and its submodules
+        self._kernels: tuple[tuple[_Origin, _CompiledCell | str], ...] = ()  # or why there is none; the last used first
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
         state = self.cell.start(x.shape[0]) if state is None else check_state(state, self.cell.State, self._sizes, x)
-        kernel = self._kernel(x)
-        if isinstance(kernel, FusedScan) and kernel.plan.linear:
+        compiled = self._compiled(x)
+        if isinstance(compiled, _CompiledCell) and compiled.kernel.plan.linear:
             # The kernel projects its input itself and never reads the padding.
-            return self._scan(kernel, x, mask, state)
+            return self._scan(compiled, x, mask, state)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         projected = self.cell.project(x.transpose(0, 1))
-        if isinstance(kernel, FusedScan):
-            return self._scan(kernel, projected.transpose(0, 1), mask, state)
+        if isinstance(compiled, _CompiledCell):
+            return self._scan(compiled, projected.transpose(0, 1), mask, state)
         return loop(self.cell, projected, mask, state, reverse=self.reverse)
 
-    def _scan(self, kernel: FusedScan, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        parameters = {name: getattr(owner, attribute) for name, (owner, attribute) in self._owners.items()}
+    def _scan(self, compiled: "_CompiledCell", x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+        parameters = {name: getattr(owner, attribute) for name, (owner, attribute) in compiled.owners.items()}
         lengths = None if mask is None else mask.sum(dim=1)
-        out, final = kernel(x.transpose(0, 1), tuple(state), parameters, lengths=lengths, reverse=self.reverse)
+        out, final = compiled.kernel(x.transpose(0, 1), tuple(state), parameters, lengths=lengths, reverse=self.reverse)
         return out.transpose(0, 1), self.cell.State(*final)
 
-    def _kernel(self, x: Tensor) -> FusedScan | str:
+    def kernel(self, x: Tensor) -> FusedScan | str:
         """Return the fused kernel for this input, or the reason why there is none."""
+        compiled = self._compiled(x)
+        return compiled if isinstance(compiled, str) else compiled.kernel
+
+    def _compiled(self, x: Tensor) -> "_CompiledCell | str":
+        """Return what is compiled for this input, or the reason why nothing is."""
         if not self.fused:
             return "switched off by layer.fused = False"
         if x.device.type != "cpu":
             return f"x is on {x.device}, and fused kernels run on the CPU"
         if (reason := active_transform()) is not None:
             return reason
-        if self._parts[:1] != (self.cell,):  # the cell was replaced
-            self._kernels = {}
-        key: tuple[object, ...] = (x.dtype, type(self.cell).step, *map(module_key, self._parts))
-        if key not in self._kernels:
-            self._parts = tuple(self.cell.modules())
-            key = (x.dtype, type(self.cell).step, *map(module_key, self._parts))
-        if any(hook_tables(self._parts, FORWARD_HOOKS + BACKWARD_HOOKS)):
-            return "a module of the cell has hooks, which must run at every step"
-        if key not in self._kernels:
-            if len(self._kernels) >= MAX_KERNELS:
-                self._kernels.clear()
-            try:
-                # Tracing the cell must not change the random state.
-                with torch.random.fork_rng(devices=[]):
-                    self._kernels[key] = self._fuse(x)
-            except Unfusable as error:
-                self._kernels[key] = str(error)
+        compiled = self._current(x)
+        if isinstance(compiled, _CompiledCell) and any(compiled.hooks):
+            return HOOKS
+        return compiled
+
+    def _current(self, x: Tensor) -> "_CompiledCell | str":
+        """Return what was compiled from the cell as it is now; compile it if there is nothing."""
+        for index, (made_from, compiled) in enumerate(self._kernels):
+            if made_from.matches(self.cell, x.dtype):
+                if index:
+                    self._kernels = (self._kernels[index], *self._kernels[:index], *self._kernels[index + 1 :])
+                return compiled
+        if any(hook_tables(self.cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS)):
+            return HOOKS
+        made_from = _Origin(self.cell, x.dtype, Guards(self.cell, type(self.cell).__name__))
+        try:
+            # Tracing the cell must not change the random state.
+            with torch.random.fork_rng(devices=[]):
+                compiled = _CompiledCell(self._fuse(x), self.cell)
+        except Unfusable as error:
+            if isinstance(error, Impure):  # what it reads changes with every call
+                made_from = made_from._replace(guards=None)
+            compiled = str(error)
+            if all(compiled != known for _, known in self._kernels):
                 name = type(self.cell).__name__
-                warnings.warn(f"{name} runs step by step, which is slow: {error}", stacklevel=6)
-        return self._kernels[key]
+                warnings.warn(f"{name} runs step by step, which is slow: {error}", stacklevel=7)
+        self._kernels = ((made_from, compiled), *self._kernels[: MAX_KERNELS - 1])
+        return compiled
 
     def _fuse(self, x: Tensor) -> FusedScan:
         cell = self.cell
         parameters = dict(cell.named_parameters())
-        paths = {name: name.rpartition(".") for name in parameters}
-        self._owners = {name: (cell.get_submodule(path), attribute) for name, (path, _, attribute) in paths.items()}
         linear, rest = _first_linear(cell)
         # A copy, because its parameters are replaced by traced ones while other threads may use the cell.
+        shared: dict[int, Any] = {id(parameter): parameter for parameter in parameters.values()}
         try:
-            traced = _StepAfterProduct(copy.deepcopy(cell), rest)
+            traced = _StepAfterProduct(copy.deepcopy(cell, shared), rest)
         except (RuntimeError, TypeError) as error:
             raise Unfusable(f"the cell cannot be copied: {error}") from error
+        guards = Guards(traced.cell, type(cell).__name__)
+        if guards.opaque is not None:
+            raise Unfusable(f"step can read {guards.opaque}, whose changes cannot be noticed")
 
         def step(parameters: Mapping[str, Tensor], x_t: Tensor, fields: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             if linear and f"{linear}.bias" in parameters:
@@ -121,32 +136,58 @@ class Recurrent(Layer):
         else:
             with torch.no_grad():
                 projected = cell.project(x.new_zeros(1, 1, self.input_size)).shape[-1]
-        return fuse(
-            step,
-            parameters,
-            projected=projected,
-            state=self._sizes,
-            linear=f"{linear}.weight" if linear else None,
-        )
+        try:
+            return fuse(
+                step,
+                parameters,
+                projected=projected,
+                state=self._sizes,
+                linear=f"{linear}.weight" if linear else None,
+            )
+        finally:
+            if (changed := guards.changed()) is not None:
+                raise Impure(f"step changes {changed}")
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
-        for kernel in self._kernels.values():
-            if isinstance(kernel, FusedScan):
-                kernel.clear_packed()
+        for _, compiled in self._kernels:
+            if isinstance(compiled, _CompiledCell):
+                compiled.kernel.clear_packed()
         return super().train(mode)
 
     @property
     def path(self) -> str:
         """``fused``, or ``loop:`` and the reason why the cell runs step by step in Python."""
         try:
-            kernel = self._kernel(next(self.cell.parameters()))
+            kernel = self.kernel(next(self.cell.parameters()))
         except AttributeError as error:  # torch would report a missing attribute `path`
             raise RuntimeError(f"{type(self.cell).__name__}.step failed: {error}") from error
         return f"loop: {kernel}" if isinstance(kernel, str) else "fused"
 
     def __getstate__(self) -> dict[str, Any]:
         """Exclude compiled code: it is compiled again when needed."""
-        return {**self.__dict__, "_kernels": {}, "_owners": {}, "_parts": ()}
+        return {**self.__dict__, "_kernels": ()}
+
+
+class _Origin(NamedTuple):
+    """What a kernel was made from."""
+
+    cell: Cell
+    dtype: torch.dtype
+    guards: Guards | None  # None: whatever the step reads
+
+    def matches(self, cell: Cell, dtype: torch.dtype) -> bool:
+        """Whether the cell is this one and unchanged."""
+        return cell is self.cell and dtype == self.dtype and (self.guards is None or self.guards.matches())
+
+
+class _CompiledCell:
+    """A cell's kernel, and where its parameters and hooks are."""
+
+    def __init__(self, kernel: FusedScan, cell: Cell) -> None:
+        self.kernel = kernel
+        paths = {name: name.rpartition(".") for name, _ in cell.named_parameters()}
+        self.owners = {name: (cell.get_submodule(path), attribute) for name, (path, _, attribute) in paths.items()}
+        self.hooks = tuple(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS))
 
 
 class _StepAfterProduct(nn.Module):
@@ -224,7 +265,19 @@ def take_step(cell: Cell, projected: Tensor, state: Any) -> tuple[Any, tuple[Ten
     if len(result[1]) != gates:
         raise ValueError(f"{name}.step returned {len(result[1])} gates, expected {gates}: {cell.gates}")
     next_state, values = result
+    for field, value, before in zip(cell.State._fields, next_state, state, strict=True):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}.step returned {type(value).__qualname__} as state.{field}, expected a tensor")
+        if value.shape != before.shape:
+            shape, expected = (_batch_shape(tensor.shape, len(before)) for tensor in (value, before))
+            raise ValueError(f"{name}.step returned state.{field} of shape {shape}, expected {expected}")
     return next_state, values
+
+
+def _batch_shape(shape: torch.Size, batch: int) -> str:
+    """A shape in which B stands for the size of the batch."""
+    sizes = ["B" if not index and size == batch else str(size) for index, size in enumerate(shape)]
+    return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
 
 
 def check_state(state: Any, state_type: type[Any], sizes: tuple[int, ...], x: Tensor) -> Any:

@@ -1,0 +1,339 @@
+"""What a step can read besides tensors, recorded so that a compiled kernel is never used after it has changed.
+
+Starting from a module and its functions, the record follows names: every name in the code of a reachable function,
+looked up in every reachable object (attributes, class attributes, globals, closures, containers). This finds more than
+a step reads and misses only what has no name in Python code. Each call of the kernel compares identities.
+"""
+
+import dis
+import enum
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from operator import is_, itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor, nn
+
+MAX_READS = 2000
+"""Objects that a step may reach; beyond, comparing them at every call would cost more than the kernel saves."""
+
+LEAVES = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    range,
+    slice,
+    enum.Enum,
+    np.generic,
+    Tensor,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    type(Ellipsis),
+    type(NotImplemented),
+)
+TRUSTED = frozenset({"torch", "numpy", "numba", "llvmlite", *sys.stdlib_module_names}) - {"abc", "types"}
+"""Packages whose functions, classes and modules are taken as constant; so is Seqloom, except for its cells.
+A class that is made by a call of ``type`` may name ``abc`` or ``types`` as its module."""
+
+_MODULE_FIELDS = frozenset(vars(nn.Module())) - {"training"}
+_CONSTRUCTORS = frozenset({"__init__", "__new__", "__init_subclass__"})
+
+
+class _Read(NamedTuple):
+    """Values that are compared at each call: ``get(target)`` returns them."""
+
+    get: Callable[[Any], tuple[object, ...]]
+    target: Any
+    names: tuple[str, ...]  # of the values, as a person reads them
+
+
+class Guards:
+    """The values that a module's step can read, besides its parameters, and whether they are still the same."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        self.opaque: str | None = None
+        """What the step can read although its changes cannot be noticed; None if there is no such thing."""
+        self._groups: list[tuple[_Read, tuple[object, ...]]] = []
+        self._record(module, name)
+
+    def matches(self) -> bool:
+        """Whether nothing has changed."""
+        for index, (read, values) in enumerate(self._groups):
+            try:
+                current = read.get(read.target)
+            except (LookupError, AttributeError, ValueError):  # deleted
+                return False
+            if len(current) != len(values):
+                return False
+            if not all(map(is_, current, values)):
+                if not all(map(_same, current, values)):
+                    return False
+                self._groups[index] = read, current
+        return True
+
+    def changed(self) -> str | None:
+        """The name of the first value that has changed; None if there is none."""
+        for read, values in self._groups:
+            try:
+                current = read.get(read.target)
+            except (LookupError, AttributeError, ValueError):
+                return read.names[0]
+            for position, value in enumerate(values):
+                if position >= len(current) or not _same(current[position], value):
+                    return read.names[min(position, len(read.names) - 1)]
+            if len(current) != len(values):
+                return read.names[-1]
+        return None
+
+    def _record(self, module: nn.Module, name: str) -> None:
+        """Follow names until no further object and no further name is found."""
+        objects: dict[int, tuple[object, str]] = {id(module): (module, name)}
+        names = {"step", "project", "input", "forward", "State", "gates"}
+        size = (0, 0)
+        while size != (len(objects), len(names)):
+            size = len(objects), len(names)
+            for value, path in list(objects.values()):
+                if isinstance(value, types.FunctionType):
+                    names |= _names(value.__code__)[1]
+                for child, child_path in _children(value, path, names):
+                    if not _is_leaf(child):
+                        objects.setdefault(id(child), (child, child_path))
+            if len(objects) > MAX_READS:
+                self.opaque = f"more than {MAX_READS} objects"
+                return
+        for value, path in objects.values():
+            if _is_opaque(value):
+                self.opaque = f"{path}, a {type(value).__qualname__}"
+            for read in _reads(value, path, names):
+                if not any(read.target is other.target for other, _ in self._groups):
+                    self._groups.append((read, read.get(read.target)))
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values are the same object, or equal constants of one type."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, bool | int | float | complex | str | bytes):
+        return repr(one) == repr(other)  # 0.0 is not -0.0 here
+    return False
+
+
+def _is_trusted(module: object) -> bool:
+    if not isinstance(module, str):
+        return False
+    package, _, rest = module.partition(".")
+    return package in TRUSTED or (package == "seqloom" and not rest.startswith("cells"))
+
+
+def _is_leaf(value: object) -> bool:
+    """Whether nothing inside the value can change, or its changes do not matter."""
+    if isinstance(value, nn.Module):
+        return False
+    if isinstance(value, LEAVES) or type(value).__module__.partition(".")[0] == "torch":
+        return True
+    if isinstance(value, types.ModuleType):
+        return _is_trusted(value.__name__)
+    if isinstance(value, type | types.FunctionType):
+        return _is_trusted(value.__module__)
+    return False
+
+
+def _is_opaque(value: object) -> bool:
+    """Whether the value may hold something that changes and that cannot be compared."""
+    if isinstance(value, tuple | frozenset | list | dict | set | type | functools.partial | types.CellType):
+        return False
+    if _functions(value) or hasattr(value, "__dict__") or _slots(value):
+        return False
+    return not hasattr(value, "__get__")  # descriptors of a class
+
+
+def _functions(value: object) -> tuple[Any, ...]:
+    """The functions inside a function, a method or a descriptor."""
+    if isinstance(value, types.FunctionType):
+        return (value,)
+    if isinstance(value, types.MethodType | staticmethod | classmethod):
+        return (value.__func__,)
+    if isinstance(value, property):
+        return tuple(function for function in (value.fget, value.fset) if function is not None)
+    if isinstance(value, functools.cached_property):
+        return (value.func,)
+    return ()
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of globals in a function's code; those of attributes, and texts that may be such names."""
+    variables, attributes = set(), set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            variables.add(instruction.argval)
+        elif instruction.opcode in dis.hasname:
+            attributes.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, str) and constant.isidentifier():
+            attributes.add(constant)
+        elif isinstance(constant, types.CodeType):
+            inner = _names(constant)
+            variables |= inner[0]
+            attributes |= inner[1]
+    return frozenset(variables), frozenset(attributes)
+
+
+def _slots(value: object) -> tuple[str, ...]:
+    """The attributes of a value that are not in its ``__dict__`` and that are set."""
+    names: list[str] = []
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__") and hasattr(value, name))
+
+
+def _reads(value: object, path: str, names: set[str]) -> Iterator[_Read]:
+    """The values to compare in one object and in its class."""
+    if isinstance(value, type):
+        yield from _class_reads(value, names)
+    elif isinstance(value, types.ModuleType):
+        yield from _field_reads(vars(value), names & vars(value).keys(), path)
+    elif isinstance(value, types.FunctionType):
+        yield _function_read(value)
+    elif isinstance(value, nn.Module):
+        yield _module_read(value, path)
+        yield from _class_reads(type(value), names)
+    elif not _functions(value):
+        if isinstance(value, list | set):
+            yield _Read(tuple, value, (path,))
+        elif isinstance(value, dict):
+            yield _Read(lambda value: (*value, *value.values()), value, (path,))
+        slots = _slots(value)
+        if slots:
+            yield _Read(
+                lambda value: tuple([getattr(value, name) for name in slots]),
+                value,
+                tuple(f"{path}.{name}" for name in slots),
+            )
+        if hasattr(value, "__dict__"):
+            yield from _field_reads(vars(value), vars(value).keys(), path)
+        if not _is_trusted(type(value).__module__):
+            yield _Read(lambda value: (value.__class__,), value, (path,))
+            yield from _class_reads(type(value), names)
+
+
+def _field_reads(fields: Any, names: Iterable[str], path: str) -> Iterator[_Read]:
+    """Some entries of the dictionary of an object, a class or a Python module, and the number of all entries."""
+    keys = tuple(names)
+    if keys:
+        get = _getter(keys)
+        yield _Read(lambda fields: (*get(fields), len(fields)), fields, _paths(path, keys))
+
+
+def _getter(keys: tuple[str, ...]) -> Callable[[Any], tuple[object, ...]]:
+    return itemgetter(*keys) if len(keys) > 1 else lambda fields: tuple([fields[key] for key in keys])
+
+
+def _paths(path: str, keys: Iterable[str]) -> tuple[str, ...]:
+    return (*[f"{path}.{key}" for key in keys], path)
+
+
+def _module_read(module: nn.Module, path: str) -> _Read:
+    """Attributes and children; of parameters and buffers only which of them are None."""
+    keys = tuple(vars(module).keys() - _MODULE_FIELDS)
+    children = tuple(vars(module)["_modules"])
+    get = _getter(keys)
+
+    def read(module: nn.Module) -> tuple[object, ...]:
+        fields = vars(module)
+        tensors = (*fields["_parameters"].values(), *fields["_buffers"].values())
+        return (
+            *get(fields),
+            *fields["_modules"].values(),
+            type(module),
+            len(fields),
+            *[tensor is None for tensor in tensors],
+        )
+
+    return _Read(read, module, _paths(path, (*keys, *children)))
+
+
+def _function_read(function: types.FunctionType) -> _Read:
+    """Code, defaults, globals and closure."""
+    variables = tuple(_names(function.__code__)[0] & function.__globals__.keys())
+    get = _getter(variables)
+    closure = {
+        name: cell
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        if name != "__class__" and _contents(cell)
+    }
+    cells = tuple(closure.values())
+
+    def read(function: types.FunctionType) -> tuple[object, ...]:
+        own = (function.__code__, function.__defaults__, function.__kwdefaults__)
+        return (*own, *get(function.__globals__), *[cell.cell_contents for cell in cells])
+
+    own = _paths(function.__name__, ("__code__", "__defaults__", "__kwdefaults__"))[:-1]
+    return _Read(read, function, (*own, *_paths(function.__module__, variables)[:-1], *closure))
+
+
+def _class_reads(cls: type, names: set[str]) -> Iterator[_Read]:
+    for base in cls.__mro__:
+        if not _is_trusted(base.__module__):
+            keys = [name for name, value in vars(base).items() if name in names or _is_operator(name, value)]
+            for read in _field_reads(vars(base), keys, base.__name__):
+                yield read._replace(get=_of_class(read.get), target=base)
+
+
+def _of_class(get: Callable[[Any], tuple[object, ...]]) -> Callable[[type], tuple[object, ...]]:
+    return lambda cls: get(cls.__dict__)
+
+
+def _is_operator(name: str, value: object) -> bool:
+    """Whether Python itself looks up a method (``__getitem__``, ``__mul__`` …)."""
+    return name.startswith("__") and name not in _CONSTRUCTORS and isinstance(value, types.FunctionType)
+
+
+def _contents(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # not set yet
+        return False
+
+
+def _children(value: object, path: str, names: set[str]) -> Iterator[tuple[object, str]]:
+    """The values inside one object that a step can reach, with their names."""
+    if isinstance(value, tuple | frozenset):
+        yield from ((element, path) for element in value)
+    if isinstance(value, functools.partial):
+        yield from ((element, path) for element in (value.func, value.args, value.keywords))
+    if isinstance(value, types.MethodType):
+        yield value.__self__, path
+    yield from ((function, path) for function in _functions(value) if function is not value)
+    # The code of torch's modules is not searched for names.
+    everything = isinstance(value, list | dict | set | types.FunctionType) or (
+        isinstance(value, nn.Module) and _is_trusted(type(value).__module__)
+    )
+    for read in _reads(value, path, names):
+        for child, child_path in zip(read.get(read.target), _padded(read, path), strict=False):
+            if everything or isinstance(child, nn.Module | type) or _named(child, child_path, names):
+                yield child, child_path
+
+
+def _named(value: object, path: str, names: set[str]) -> bool:
+    name = path.rpartition(".")[2]
+    return name in names or _is_operator(name, value)
+
+
+def _padded(read: _Read, path: str) -> Iterator[str]:
+    """The names of the values of a read; those of a container are all called alike."""
+    yield from read.names
+    while True:
+        yield path
