@@ -38,6 +38,8 @@ def test_bars_stand_on_words_that_raise_the_score_and_hang_from_others() -> None
         "",
         "Log-odds of <good>: +2.00 (probability 88.1%); +0.50 (62.2%) if all inputs are zero vectors.",
     )
+    name = replace(TEXT, tokens=list("Ana"), words=list("Ana"))
+    assert next(iter(attribution_lines(name))).startswith("Which characters mattered for ")
     tagged = next(iter(attribution_lines(replace(TEXT, word="film", position=3))))
     assert tagged.startswith("Which words mattered for the label <good> of 'film', word 3 (")
 

@@ -64,7 +64,8 @@ def draw_attribution(attribution: Attribution, path: str | Path, *, title: str =
 
 
 def _question(attribution: Attribution) -> str:
-    inputs = "channels and time steps" if attribution.channel_values else "words"
+    units = "words" if any(len(word) > 1 for word in attribution.words) else "characters"
+    inputs = "channels and time steps" if attribution.channel_values else units
     if not attribution.word:
         return f"Which {inputs} mattered for {attribution.target}"
     element = "time step" if attribution.channel_values else f"{attribution.word!r}, word"
