@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_recorder": {"checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"},
     "workflow": {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_recorder"),
-        *("training_data", "loggers", "learning_monitor", "warm_start", "config", "seqloom"),
+        *("training_data", "loggers", "learning_monitor", "warm_start", "config", "layers", "seqloom"),
     },
     "comparison": {
         *(

@@ -12,10 +12,11 @@ from tests.contracts.tiny import CASES, build
 from tests.test_model import Mean
 
 from seqloom import workflow
+from seqloom.config import Document
 from seqloom.info import describe_run, print_run
 from seqloom.model import load
 from seqloom.run import Run, RunError
-from seqloom.run_config import load_config
+from seqloom.run_config import Config, load_config
 from seqloom.run_summary import (
     INTENDED_USE,
     RunSummary,
@@ -184,3 +185,17 @@ def test_a_run_without_a_summary_is_described(run: Run, tmp_path: Path) -> None:
     (tmp_path / "old" / "summary.json").write_text(json.dumps({"baseline": {"answer": 1}}))
     with pytest.raises(RunError, match=r"summary\.json: not a valid baseline"):
         load_baseline(old)
+
+
+def test_scores_on_data_of_the_training_set_come_with_a_warning(tmp_path: Path, summary: RunSummary) -> None:
+    assert summary.dev_in_train == 0
+    file = tmp_path / "train.tsv"
+    file.write_text("".join(f"{'ab'[number % 2]}\tword {'xy'[number % 2]}\n" for number in range(20)))
+    changes = ["task.name=classify", f"task.train={file}", f"task.dev={file}", "train.epochs=1"]
+    small = ["task.encoder.hidden_size=4", "task.embedding_size=4", "task.check_labels=false"]
+    config = Config.build(Document.empty([*changes, *small]))
+    repeated = workflow.train(config, output=tmp_path / "run", plots=False)
+    warning = "WARNING: all 20 development examples also occur in the training data, so the scores say nothing"
+    assert verdict(summarize(repeated, load_config(repeated))).startswith(warning)
+    assert warning in repeated.card()
+    assert any(line.startswith("warning: dev: all of its content also occurs in train") for line in repeated.warnings)

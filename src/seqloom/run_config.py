@@ -12,7 +12,7 @@ from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.data.readers.text_files import STANDARD_INPUT, resolve
-from seqloom.layers.custom import describe_error
+from seqloom.layers.layer_error import describe_error
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.run_document import check_task, find_data_files
@@ -141,6 +141,12 @@ def find_layer(name: str) -> LayerFactory | None:
         raise TypeError(f"{expected}, found {type(layer).__name__}")
     factory: LayerFactory = layer
     return factory
+
+
+def custom_layer(task: Task) -> str:
+    """The name of a task's custom layer or cell; empty: it has none."""
+    field = task.custom_layer_field
+    return str(getattr(task, field).custom_layer) if field else ""
 
 
 def load_config(run: Run, *, layer: LayerFactory | None = None) -> Config:

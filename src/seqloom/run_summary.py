@@ -41,6 +41,7 @@ class RunSummary:
     dev: str  # development file; empty: part of the training file
     dev_fraction: float
     examples: dict[str, int]  # train, dev
+    dev_in_train: int  # development examples, if all of them also occur in the training data
     parameters: int
     started: str  # date and time, ISO 8601; empty: not known
     seconds: float  # of training
@@ -93,6 +94,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         dev=task.dev,
         dev_fraction=1 / task.fold[1] if task.fold else task.dev_fraction,
         examples=facts.get("examples", {}),
+        dev_in_train=facts.get("dev_in_train", 0),
         parameters=facts.get("parameters", sum(tensor.numel() for tensor in best.model.values())),
         started=facts.get("started", ""),
         seconds=float(last.get("seconds", facts.get("seconds", 0.0))),
@@ -138,6 +140,16 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def verdict(summary: RunSummary) -> str:
+    """What the scores are worth: whether the data allow any, and how they compare; empty: nothing to say."""
+    if not summary.dev_in_train or not summary.metrics:
+        return _comparison(summary)
+    return (
+        f"WARNING: all {summary.dev_in_train:,} development examples also occur in the training data, so the scores "
+        f"say nothing about new data: set task.dev to data that the model has not seen. {_comparison(summary)}"
+    ).rstrip()
+
+
+def _comparison(summary: RunSummary) -> str:
     """Whether the model has learned something, is better than the baseline, and what to try; empty: nothing to say."""
     value, usual = summary.value, summary.baseline_scores.get(summary.metric)
     if not summary.metrics:

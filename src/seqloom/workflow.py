@@ -19,17 +19,18 @@ from torch import nn
 import seqloom
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.config import with_changes
-from seqloom.data.dataset_summary import DatasetSummary, findings
+from seqloom.data.dataset_summary import DatasetSummary, all_repeated, findings
 from seqloom.data.loading import BatchLoader
 from seqloom.data.split import Read
 from seqloom.evaluation import predict_all, score, split_details
 from seqloom.interrupt import Interrupted, interruptible
+from seqloom.layers.layer_error import LayerError, describe_error
 from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
 from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
-from seqloom.run_config import Config, load_config, resume_changes
+from seqloom.run_config import Config, custom_layer, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
 from seqloom.training import engine, schedules
 from seqloom.training.distributed import ProcessGroup, process_group
@@ -80,6 +81,7 @@ def train(
             listeners=listeners,
             group=group,
             targets=new.targets,
+            repeated=new.repeated,
             plots=plots,
         )
     return run
@@ -95,6 +97,7 @@ class NewTraining(NamedTuple):
     targets: TargetCounter  # of the training examples
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    repeated: int  # dev examples, if all of them also occur in the training data
 
 
 def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> NewTraining:
@@ -114,8 +117,10 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
         module = _init_model(config)
         notes = (*notes, *warm_start.load(config.task, module))
     _check_memory(config, module, longest, dev)
-    warnings = (*_findings(summary, dev, config), *config.task.warnings)
-    return NewTraining(config, module, readers, dev, targets, notes, warnings)
+    dev_summary = _summarize_dev(config, dev)
+    repeated = len(dev) if dev_summary is not None and all_repeated(summary, dev_summary) else 0
+    warnings = (*findings(summary, dev_summary), *config.task.warnings)
+    return NewTraining(config, module, readers, dev, targets, notes, warnings, repeated)
 
 
 def _warm_start(path: str | Path | None, layer: LayerFactory | None, vocabulary: VocabularySource) -> WarmStart | None:
@@ -146,14 +151,12 @@ def _summary(config: Config) -> DatasetSummary:
     return DatasetSummary(config.task.summarize_example, target_name=config.task.target_name, keep=1)
 
 
-def _findings(train: DatasetSummary, dev: Sequence[Any], config: Config) -> list[str]:
-    """What may be wrong with the data."""
-    if not dev:
-        return findings(train, None)
+def _summarize_dev(config: Config, dev: Sequence[Any]) -> DatasetSummary | None:
+    """What the development data hold; None if there are none."""
     summary = _summary(config)
     for example in dev:
         summary.add(example)
-    return findings(train, summary)
+    return summary if dev else None
 
 
 def resume(
@@ -266,6 +269,7 @@ def _run_training(
     listeners: Sequence[Listener],
     group: ProcessGroup,
     targets: TargetCounter | None,  # of a new run
+    repeated: int = 0,  # dev examples, if all of them also occur in the training data
     plots: bool = True,
 ) -> int:
     """Train to the end; the number of events, which is 0 if the training had already finished."""
@@ -277,7 +281,7 @@ def _run_training(
             raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
         config.task.check_targets(dev)
         if targets is not None and group.is_main:
-            run.write_summary(_facts(config, module, targets, dev))
+            run.write_summary(_facts(config, module, targets, dev) | {"dev_in_train": repeated})
         batches = batch_loader(config, readers.train, group)
         rule = engine.update_rule(module, batches, config.task.loss, config.train, group=group)
         group = rule.group  # not every model is trained by all processes
@@ -313,6 +317,10 @@ def _run_training(
         except Diverged as error:
             if group.is_main:
                 _keep_diverged(run, error)
+            raise
+        except RuntimeError as error:  # such as a gradient that torch cannot compute
+            if name := custom_layer(config.task):
+                raise LayerError(f"the training of the layer {name} failed: {describe_error(error)}") from error
             raise
     return events_seen
 

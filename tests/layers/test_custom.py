@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from seqloom.cells import Cell, Elman
 from seqloom.cells.cell import projection, recurrence
-from seqloom.layers.custom import CustomLayer, LayerError, check_cell_class
+from seqloom.layers.custom import CustomLayer, check_cell_class
+from seqloom.layers.layer_error import LayerError
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 
 class RunningSum(nn.Module):
@@ -179,3 +181,21 @@ def test_unsuitable_cells_are_refused(sizes: tuple[int, int], options: Any, mess
     assert torch.equal(torch.random.get_rng_state(), random)
     with pytest.raises(LayerError, match=re.escape(message)):
         check_cell_class(Plain, *sizes, **options)
+
+
+class FailsOnLargeBatches(Elman):
+    def step(self, projected: Tensor, state: Any) -> Any:
+        if len(projected) > 2:
+            projected = projected.view(1, 1)
+        return super().step(projected, state)
+
+
+def test_a_cell_that_fails_on_a_real_batch_names_its_line() -> None:
+    check_cell_class(FailsOnLargeBatches, 3, 4)
+    layer = Recurrent(FailsOnLargeBatches(3, 4))
+    layer.fused = False  # a kernel runs what the step did with a small batch
+    layer(noise(2, 5, 3, dtype=torch.float32))
+    line = inspect.getsourcelines(FailsOnLargeBatches)[1] + 3
+    message = "the cell FailsOnLargeBatches failed on x (3, 5, 3): RuntimeError: shape '[1, 1]' is invalid"
+    with pytest.raises(LayerError, match=re.escape(message) + rf".* \(test_custom\.py:{line}\)$"):
+        layer(noise(3, 5, 3, dtype=torch.float32))

@@ -1,9 +1,7 @@
 """A user's ``nn.Module`` or cell as a layer; errors say what it got, what it returned and what is expected."""
 
 import inspect
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,14 +9,8 @@ from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
 from seqloom.layers.layer import Layer, check_input
+from seqloom.layers.layer_error import LayerError, describe_error, layer_name
 from seqloom.layers.recurrent.recurrent import take_step
-
-LIBRARIES = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
-"""Folders whose code is not the user's."""
-
-
-class LayerError(ValueError):
-    """A custom layer or cell does not do what is expected of it."""
 
 
 class CustomLayer(Layer):
@@ -64,20 +56,6 @@ class CustomLayer(Layer):
         if mask is not None:
             y = y.masked_fill(~mask.unsqueeze(-1), 0)
         return y, state
-
-
-def layer_name(layer: object) -> str:
-    """The name of a custom layer, for messages."""
-    return str(getattr(layer, "__qualname__", type(layer).__qualname__)).rpartition("<locals>.")[2]
-
-
-def describe_error(error: BaseException) -> str:
-    """The kind of an error, the first line of its message, and the last line of the user's code that led to it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, "<"))]
-    place = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
-    message = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
 
 
 def check_cell_class(make_cell: Callable[..., Cell], input_size: int, hidden_size: int, **options: Any) -> None:

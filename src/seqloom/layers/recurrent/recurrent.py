@@ -20,6 +20,7 @@ from seqloom.kernels.runtime.staleness import (
     hook_tables,
 )
 from seqloom.layers.layer import Layer, check_input, untraced
+from seqloom.layers.layer_error import LayerError, describe_error, layer_name, user_place
 
 MAX_KERNELS = 8
 """Compiled kernels kept per layer: one per dtype and mode, and a few more while its cell is being modified."""
@@ -50,6 +51,18 @@ class Recurrent(Layer):
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
+        try:
+            return self._run(x, mask, state)
+        except LayerError:
+            raise
+        except Exception as error:
+            if not _is_custom(self.cell) or not user_place(error):
+                raise
+            raise LayerError(
+                f"the cell {layer_name(type(self.cell))} failed on x {tuple(x.shape)}: {describe_error(error)}"
+            ) from error
+
+    def _run(self, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         state = self.cell.start(x.shape[0]) if state is None else check_state(state, self.cell.State, self._sizes, x)
         compiled = self._compiled(x)
         if isinstance(compiled, _CompiledCell) and compiled.kernel.plan.linear:
@@ -188,6 +201,11 @@ class _CompiledCell:
         paths = {name: name.rpartition(".") for name, _ in cell.named_parameters()}
         self.owners = {name: (cell.get_submodule(path), attribute) for name, (path, _, attribute) in paths.items()}
         self.hooks = tuple(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS))
+
+
+def _is_custom(cell: Cell) -> bool:
+    """Whether a cell, or a part of it, is a user's code."""
+    return any(type(part).__module__.partition(".")[0] not in ("seqloom", "torch") for part in cell.modules())
 
 
 class _StepAfterProduct(nn.Module):
