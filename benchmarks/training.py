@@ -15,7 +15,8 @@ from seqloom.data.readers.text_files import Location
 from seqloom.models.character_encoder import CharacterConfig
 from seqloom.models.encoder import DecoderConfig
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.tasks.tag import Tag, TaggingEncoder, WordEmbeddingConfig
+from seqloom.tasks.tag import Tag
+from seqloom.tasks.tag.settings import TaggingEncoder, WordEmbeddingConfig
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
 from seqloom.training.engine import train

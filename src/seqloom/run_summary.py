@@ -18,7 +18,7 @@ from seqloom.models.baseline import Baseline
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 
-PICTURES = ("results.png", "confusion.png", "forecast.png")
+PICTURES = ("results.png", "confusion.png", "forecast.png", "predicted.png")
 LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epoch|update|token|minute)s? ")  # that has ended a training
 INTENDED_USE = (
     "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "

@@ -183,6 +183,8 @@ TRAINED = [
     "language_model, bidirectional",
     "tag, contextual vectors",
     "tag, unidirectional",
+    "tag, regression",
+    "classify, regression",
     "language_model, window",
     "forecast, every_step",
 ]

@@ -64,6 +64,29 @@ def _numbers(seed: int, count: int) -> str:
     return "".join(lines)
 
 
+def _rated(seed: int, count: int) -> str:
+    """Texts with a number each."""
+    draw = random.Random(seed)  # noqa: S311
+    lines = ["score,text\n"]
+    for _ in range(count):
+        words = draw.choices(["good", "bad", "it", "is"], k=draw.randint(1, 7))
+        lines.append(f"{words.count('good') - words.count('bad') + draw.gauss(0, 0.1):.3f},{' '.join(words)}\n")
+    return "".join(lines)
+
+
+def _responses(seed: int, count: int) -> str:
+    """A long table: a signal, and two responses to it at each time step."""
+    draw = random.Random(seed)  # noqa: S311
+    rows = ["id,time,signal,position,speed\n"]
+    for number in range(count):
+        position = 0.0
+        for step in range(draw.randint(2, 9)):
+            signal = draw.gauss(0, 1)
+            before, position = position, 0.8 * position + signal
+            rows.append(f"{number},{step},{signal:.4f},{1000 + position:.4f},{position - before:.4f}\n")
+    return "".join(rows)
+
+
 def _text(seed: int, count: int) -> str:
     draw = random.Random(seed)  # noqa: S311
     lines = (" ".join(draw.choices(["a", "b", "cd", "é", "eff"], k=draw.randint(0, 9))) for _ in range(count))
@@ -305,6 +328,28 @@ CASES: dict[str, Case] = {
         _numbers(2, 11),
         {"format": "numbers", "channels": 2, "encoder": RECURRENCE},
         [[[0.0, 0.2], [0.4, 0.6]], [[1.0, 0.0]]],
+    ),
+    "classify, regression": Case(
+        "classify",
+        "t.csv",
+        _rated(1, 18),
+        _rated(2, 11),
+        {"target_type": "number", "label_column": "score", "embedding_size": 5, "encoder": RECURRENCE},
+        ["it is good", "bad", "what"],
+    ),
+    "tag, regression": Case(
+        "tag",
+        "t.csv",
+        _responses(1, 14),
+        _responses(2, 11),
+        {
+            "target_type": "number",
+            "label_column": ["position", "speed"],
+            "group_column": "id",
+            "time_column": "time",
+            "encoder": RECURRENCE,
+        },
+        [[[0.2], [0.4]], [[1.0]]],
     ),
     "language_model": _model(),
     "language_model, characters": _model(text={"unit": "characters"}, tie_embeddings=False),

@@ -42,6 +42,7 @@ class ExampleSummary(NamedTuple):
     lengths: Sequence[tuple[str, int]] = ()  # pairs: name and length of each side, such as source and target
     values: NDArray[Any] | None = None  # (T, D), the numbers whose range is reported; the same array counts once
     columns: Sequence[str] = ()  # their names; empty: numbered
+    targets: NDArray[np.float64] | None = None  # (N, K), numbers to predict
     is_view: bool = False  # the values belong to an array that examples share
     padded_size: int = 0  # elements in a batch; 0: the length of the example
 

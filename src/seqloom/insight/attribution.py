@@ -36,15 +36,16 @@ class Attribution:
     """How much each word, or each channel at each time step, raises or lowers the score of a label."""
 
     method: str  # one of METHODS
-    target: str  # the label
+    target: str  # the label, or the name of the number
     tokens: list[str]  # as the model reads them, or numbers of time steps
     values: list[float]  # one for each token
     words: list[str]  # the same as words: characters and subwords are merged
     word_values: list[float]
-    score: float  # log-odds ln p / (1 - p) of the target
+    score: float  # log-odds ln p / (1 - p) of the target, or its value
     baseline_score: float  # the same if all inputs are zero vectors
     word: str = ""  # whose label is explained; empty: the label of the whole input
     position: int = 0  # of that word, from 1; 0: none
+    is_number: bool = False  # the target is a number, not a label
     steps: int = 0  # points on the path of integrated gradients
     gap: float = 0.0  # integrated gradients: score - baseline_score - sum of the values
     window: int = 0  # occlusion of channels: time steps that are occluded at once
@@ -92,6 +93,7 @@ def attribute(
     signal: NDArray[Any] | None = None,  # (T, D): the vectors are channels, of which each has its own value
     word: str = "",
     position: int = 0,
+    is_number: bool = False,  # the score is the value of a number, not the log-odds of a label
 ) -> Attribution:
     """Attribute a score to the inputs."""
     check_method(method)
@@ -133,6 +135,7 @@ def attribute(
         baseline_score=float(ends[0]),
         word=word,
         position=position,
+        is_number=is_number,
         steps=steps,
         gap=gap,
         window=window,

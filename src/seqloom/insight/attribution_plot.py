@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom import html
-from seqloom.formats import format_percent
+from seqloom.formats import format_number, format_percent
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.heatmap_text import draw_heatmap_text, signed_heatmap_lines
 from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, save_figure
@@ -46,14 +46,15 @@ def attribution_html(attribution: Attribution) -> Iterator[str]:
         words = [show_whitespace(word) for word in attribution.words]
         marked = attribution.position - 1 if len(words) == len(attribution.tokens) else -1
         yield html.coloured_words(words, attribution.word_values, marked=marked)
-    yield html.sign_legend(f"for {attribution.target}", f"against {attribution.target}")
+    more, less = ("raises", "lowers") if attribution.is_number else ("for", "against")
+    yield html.sign_legend(f"{more} {attribution.target}", f"{less} {attribution.target}")
     for remark in _remarks(attribution):
         yield html.remark(remark)
 
 
 def draw_attribution(attribution: Attribution, path: str | Path, *, title: str = "") -> None:
     """Draw the tokens on coloured backgrounds, or the channels over time as a heat map."""
-    label = f"contribution to the log-odds of {attribution.target}"
+    label = f"contribution to {'' if attribution.is_number else 'the log-odds of '}{attribution.target}"
     about = f" of {attribution.word}" if attribution.word else ""
     subject = f"{attribution.target}{about}" if about else ""
     heading = ", ".join(part for part in (": ".join(filter(None, (title, subject))), _method(attribution)) if part)
@@ -69,7 +70,8 @@ def _question(attribution: Attribution) -> str:
     if not attribution.word:
         return f"Which {inputs} mattered for {attribution.target}"
     element = "time step" if attribution.channel_values else f"{attribution.word!r}, word"
-    return f"Which {inputs} mattered for the label {attribution.target} of {element} {attribution.position}"
+    target = attribution.target if attribution.is_number else f"the label {attribution.target}"
+    return f"Which {inputs} mattered for {target} of {element} {attribution.position}"
 
 
 def _method(attribution: Attribution) -> str:
@@ -82,10 +84,11 @@ def _method(attribution: Attribution) -> str:
 def _remarks(attribution: Attribution) -> Iterator[str]:
     """The scores between which the values lie, and how far the values are from adding up to their difference."""
     score, baseline = attribution.score, attribution.baseline_score
-    yield (
-        f"Log-odds of {attribution.target}: {_signed(score)} (probability {_probability(score)}); "
-        f"{_signed(baseline)} ({_probability(baseline)}) if all inputs are zero vectors."
-    )
+    if attribution.is_number:
+        value, zero = (format_number(number) for number in (score, baseline))
+        yield f"{attribution.target}: {value}; {zero} if all inputs are zero vectors."
+    else:
+        yield _log_odds(attribution)
     if not attribution.is_complete:
         yield (
             f"Completeness gap: the values add up to {_signed(math.fsum(attribution.values))}, the scores differ by "
@@ -94,8 +97,18 @@ def _remarks(attribution: Attribution) -> Iterator[str]:
         )
 
 
+def _log_odds(attribution: Attribution) -> str:
+    score, baseline = attribution.score, attribution.baseline_score
+    return (
+        f"Log-odds of {attribution.target}: {_signed(score)} (probability {_probability(score)}); "
+        f"{_signed(baseline)} ({_probability(baseline)}) if all inputs are zero vectors."
+    )
+
+
 def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+    """A contribution with its sign and two decimals; small numbers keep two significant digits."""
+    text = f"{value:+.2f}" if abs(value) >= 0.1 or not value else f"{value:+.2g}"
+    return text.replace("-", "−")
 
 
 def _probability(log_odds: float) -> str:

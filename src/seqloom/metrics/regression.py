@@ -1,12 +1,16 @@
 """Metrics of numeric predictions: forecast errors, correlations, and the likelihood of binary frames."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from seqloom.metrics.confidence import MetricSums
+
 SMALLEST_PROBABILITY = 1e-12
 """Lower bound of a probability, so that one certain but wrong prediction does not make the sum infinite."""
+CONSTANT = 1e-12
+"""Variance relative to the mean square, up to which rounding errors make it meaningless."""
 
 
 def mse(truth: ArrayLike, forecast: ArrayLike) -> float:
@@ -19,6 +23,40 @@ def mae(truth: ArrayLike, forecast: ArrayLike) -> float:
     """The mean absolute error."""
     target, predicted = _pair(truth, forecast)
     return float(np.abs(predicted - target).mean())
+
+
+def r2(truth: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:  # (N, K) each → (K,)
+    """The coefficient of determination of each column: 1 is perfect, 0 is as good as the mean of the truth.
+
+    A constant column has 1 if all its predictions are right, otherwise 0, as in scikit-learn.
+    """
+    target, forecast = _pair(truth, predicted)
+    errors = ((forecast - target) ** 2).sum(axis=0)
+    spread = ((target - target.mean(axis=0)) ** 2).sum(axis=0)
+    return _explained(errors, spread, np.ptp(target, axis=0) > 0)
+
+
+def r2_sums(pairs: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> MetricSums:
+    """The mean R² over columns from the sums of each example, its truth and its prediction (N, K)."""
+    columns = pairs[0][0].shape[1] if pairs else 1
+
+    def row(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = [((predicted - truth) ** 2).sum(axis=0), truth.sum(axis=0), (truth**2).sum(axis=0)]
+        return np.concatenate([[len(truth)], *sums])
+
+    def value(sums: NDArray[np.float64]) -> float:
+        errors, totals, squares = sums[1:].reshape(3, columns)
+        spread = squares - totals**2 / max(sums[0], 1)
+        return float(_explained(errors, spread, spread > CONSTANT * squares).mean())
+
+    return MetricSums(np.array([row(*pair) for pair in pairs]).reshape(-1, 1 + 3 * columns), value)
+
+
+def _explained(
+    errors: NDArray[np.float64], spread: NDArray[np.float64], moving: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = 1 - errors / np.where(moving, spread, 1)
+    return np.where(moving, shares, errors == 0)
 
 
 def naive_error(series: ArrayLike, *, season: int = 1) -> NDArray[np.float64]:  # (T, K) → (K,)

@@ -19,6 +19,9 @@ class Baseline(ConfigSection):
     answer: str = Field("", description="The answer to every input.")
     answers: dict[str, str] = Field(default_factory=dict, description="Other answers, by word.")
     probabilities: dict[str, float] = Field(default_factory=dict, description="Probability of each label or token.")
+    means: dict[str, list[float]] = Field(
+        default_factory=dict, description="Numbers: the mean of each word; of all others under the empty word."
+    )
     copies: bool = Field(default=False, description="The answer is the input itself.")
     lag: int = Field(0, description="Forecasts: the value this many steps before (0: not used).")
 
@@ -40,7 +43,9 @@ class TargetCounter:
                 if target in self.counts:
                     self.counts[target] += 1
                 elif self._characters < MAX_CHARACTERS:
-                    self._characters += sum(map(len, target)) if isinstance(target, tuple) else len(str(target))
+                    self._characters += (
+                        sum(map(len, map(str, target))) if isinstance(target, tuple) else len(str(target))
+                    )
                     self.counts[target] = 1
             yield example
 

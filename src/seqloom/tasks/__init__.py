@@ -1,4 +1,4 @@
-"""Tasks, one per file; the file name is the name in the configuration (``task.name``)."""
+"""Tasks, one per file or folder, whose name is the name in the configuration (``task.name``)."""
 
 import importlib
 import pkgutil
@@ -7,10 +7,13 @@ import typing
 if typing.TYPE_CHECKING:
     from seqloom.tasks.task import Task
 
+SHARED = ("task", "targets")
+"""Modules that are not tasks."""
+
 
 def names() -> list[str]:
     """The names of all tasks."""
-    return sorted(entry.name for entry in pkgutil.iter_modules(__path__) if entry.name != "task")
+    return sorted(entry.name for entry in pkgutil.iter_modules(__path__) if entry.name not in SHARED)
 
 
 def check_name(name: object) -> None:

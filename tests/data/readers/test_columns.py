@@ -4,7 +4,7 @@ import pytest
 
 from seqloom.data.readers import column_names
 from seqloom.data.readers.columns import Columns, Role, find_columns, resolve_columns
-from seqloom.data.readers.labelled import LABEL, TEXT
+from seqloom.data.readers.labelled_formats import LABEL, TEXT
 from seqloom.data.readers.parallel import SOURCE, TARGET
 from seqloom.data.readers.tables import Table, read_table
 from seqloom.data.readers.text_files import DataError, Location

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom.data.readers.labelled import LabelledReader, detect
+from seqloom.data.readers.labelled import LabelledReader
+from seqloom.data.readers.labelled_formats import detect
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import write_npz
 
@@ -138,9 +139,9 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
         ("x.jsonl", ['{"label": "a", "text": null}'], {}, r"x\.jsonl:1: 'text': expected a string, found no value"),
         (
             "x.jsonl",
-            ['{"text": "a", "label": [1]}'],
+            ['{"text": "a", "label": ["b"]}'],
             {},
-            r"x\.jsonl:1: 'label': expected a string or an integer, found list",
+            r"x\.jsonl:1: 'label': expected a number, found 'b'",
         ),
         (
             "x.csv",
@@ -161,7 +162,7 @@ def test_errors_name_file_and_line(tmp_path: Path, name: str, lines: list[str], 
     ("value", "message"),
     [
         (object(), "input:1: expected a string or numbers .*, found object"),
-        (("a", [3]), "input:1: .label.: expected a string or an integer, found list"),
+        (("a", [3, "b"]), "input:1: .label.: expected a number, found 'b'"),
         (np.zeros((1, 2, 3)), r"input:1: expected numbers \(T, D\), found shape \(1, 2, 3\)"),
         (np.array([[np.nan]]), "input:1: element 1 of channel 1 is missing"),
     ],

@@ -14,11 +14,11 @@ from seqloom.data.readers.tagged import (
     invalid_transitions,
     read_conll,
     read_conllu,
-    read_frames,
     read_items,
     read_lines,
     read_parallel,
 )
+from seqloom.data.readers.tagged_frames import read_frames
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import VectorSequence
 
@@ -219,7 +219,7 @@ def test_columns_of_words_are_named(tmp_path: Path) -> None:
     [
         ("id,word,tag\n1,a,X\n2,b,Y\n1,c,X\n", "x.csv:4: the rows of sentence '1' are not consecutive"),
         ("word,tag\na,X\nb,Y\n", "x.csv:1: cannot tell which column holds the number of the sentence"),
-        ("id,word,tag\n1,a,X\n1,b,\n", "x.csv:2: the label of a word is missing"),
+        ("id,word,tag\n1,a,X\n1,b,\n", "x.csv:3: the label of a word is missing"),
     ],
 )
 def test_errors_in_tables_of_words(tmp_path: Path, text: str, message: str) -> None:

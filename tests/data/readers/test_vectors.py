@@ -54,7 +54,11 @@ def test_hold_repeats_missing_values() -> None:
         ([*HEADER, "1,1e39:3,4:a"], "input:7: element 2 of channel 1 is infinite"),
         (["@classLabel false", "@data", "(0,1),(1,2)"], "input:3: time stamps are not supported"),
         (["@timeStamps true"], "input:1: time stamps are not supported"),
-        (["@targetLabel true"], "input:1: numeric targets are not supported"),
+        (["@targetLabel true", "@data", "1,2:x"], "input:3: 'target': expected a number, found 'x'"),
+        (
+            ["@targetLabel true", "@data", "1,2:inf"],
+            "input:3: 'target': expected a finite number as the target, found inf",
+        ),
         (["@dimensions many"], "input:1: @dimensions: expected a positive integer, found 'many'"),
         (["1,2:a"], "input:1: expected a header (@name value) before @data, found '1,2:a'"),
         (["@problemName x"], "input: no line @data"),
@@ -182,7 +186,11 @@ def test_npz_with_sequences_of_equal_length(tmp_path: Path, order: Any) -> None:
             "lengths: expected non-negative integers .*, found int64",
         ),
         ({"x": np.zeros((2, 3)), "y": np.array(["a"])}, "expected 2 labels .* or 6 .*, found 1"),
-        ({"x": np.zeros((1, 3)), "y": np.array([0.5])}, "labels: expected strings or integers, found float64"),
+        (
+            {"x": np.zeros((1, 3)), "y": np.array([np.nan])},
+            ":1: element 1: expected a finite number as the target, found nan",
+        ),
+        ({"x": np.zeros((1, 3)), "y": np.array([["a"]])}, "labels: expected strings or numbers, found <U1"),
         ({"x": np.array([[1.0, np.nan]])}, "1: element 2 of channel 1 is missing"),
     ],
 )

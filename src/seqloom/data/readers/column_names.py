@@ -13,8 +13,9 @@ LABEL = (
 WORD = ("word", "words", "token", "tokens", "form")
 WORD_LABEL = (
     *("tag", "label", "ner", "pos", "upos", "chunk", "tags", "labels", "ner_tag", "ner_tags", "pos_tag", "pos_tags"),
-    "chunk_tags",
+    *("chunk_tags", "target", "targets", "y"),
 )
+VALUES = ("values", "vectors", "frames", "features", "signal", "inputs", "x")
 SOURCE = ("source", "src", "input", "question", "prompt", "query", "context", "word", "text", "sentence", "article")
 TARGET = (
     *("target", "tgt", "trg", "output", "answer", "response", "reply", "translation", "pronunciation", "summary"),

@@ -11,8 +11,11 @@ from seqloom.data.readers.table_values import as_number, as_text, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import DataError, Location, no_such_column
 
-Chosen = Mapping[str, int | str | None]  # columns by configuration key; empty or None: not configured
+LabelColumn = int | str | tuple[int | str, ...]
+"""The column with the labels, or several columns with numbers: indices or names."""
+Chosen = Mapping[str, LabelColumn | None]  # columns by configuration key; empty or None: not configured
 
+LABEL_COLUMN = "label_column"
 LONGEST_LABEL = 60  # characters
 SHOWN_VALUES = 3  # of each column, in errors
 
@@ -37,6 +40,7 @@ class Columns:
     names: tuple[str, ...]  # of all columns; empty: no header
     width: int
     quotes: bool = False  # quotes around fields are a part of the text
+    targets: tuple[int | str, ...] = ()  # several label columns, which are joined to one
 
     def value(self, location: Location, fields: Sequence[Any], key: str) -> Any:
         """The value of a role in a record; None if no column has that role."""
@@ -57,7 +61,10 @@ class Columns:
 
     def settings(self) -> dict[str, int | str]:
         """The configuration that names these columns."""
-        return {key: self.names[index] if self.names else index for key, index in self.indices.items()}
+        settings = {key: self.names[index] if self.names else index for key, index in self.indices.items()}
+        if self.targets:
+            settings.pop(LABEL_COLUMN, None)
+        return settings
 
     def describe(self) -> str:
         """``text from column 1 'text', label from column 2 'label'``."""
@@ -66,6 +73,8 @@ class Columns:
 
     def _describe(self, role: Role) -> str:
         index = self.indices[role.key] % max(self.width, 1)
+        if self.targets and role.key == LABEL_COLUMN:
+            return f"targets from columns {', '.join(map(repr, self.targets))}"
         if self.names:
             return f"{role.noun} from column {index + 1} {self.names[index]!r}"
         return f"{role.noun} from column {index + 1} (task.{role.key} = {index})"
@@ -76,10 +85,14 @@ def find_columns(
 ) -> tuple[Table, Columns]:
     """A table and the columns of the roles in it."""
     table = tables.read_table(source, separator=separator, encoding=encoding)
+    required = not any(role.optional for role in roles if role.key == LABEL_COLUMN)
+    targets = chosen.get(LABEL_COLUMN)
+    table, chosen = with_joined_labels(table, chosen, required=required)
     configured = [column for role in roles if isinstance(column := chosen.get(role.key), str) and column]
     if not table.names and table.head and set(configured) & {str(value).strip() for value in table.head[0][1]}:
         table = with_header(table)
-    return table, resolve_columns(table, roles, chosen)
+    columns = resolve_columns(table, roles, chosen)
+    return table, replace(columns, targets=targets) if isinstance(targets, tuple) else columns
 
 
 def texts(source: Any, column: str = "") -> list[str]:
@@ -97,6 +110,51 @@ def texts(source: Any, column: str = "") -> list[str]:
         raise
     name = columns.name("text")
     return [as_text(at, columns.value(at, fields, "text"), name=name) for at, fields in table.records]
+
+
+def join_columns(table: Table, columns: tuple[int | str, ...], *, required: bool = True) -> tuple[Table, str]:
+    """A table in which several columns of targets are one column of lists, the last, and its name.
+
+    Not ``required``: without these columns the table stays as it is.
+    """
+    places = []
+    for column in columns:
+        if isinstance(column, int) and -table.width <= column < table.width:
+            places.append(column % table.width)
+        elif isinstance(column, str) and column in table.names:
+            places.append(table.names.index(column))
+        elif not required:
+            return table, ""
+        elif isinstance(column, str):
+            raise DataError(
+                table.location, f"label_column: no column {column!r}; the header has {', '.join(table.names)[:200]}"
+            )
+        else:
+            raise no_such_column(table.location, column, table.width, key=LABEL_COLUMN)
+    if len(set(places)) < len(places):
+        raise DataError(table.location, "label_column: expected different columns")
+    kept = [index for index in range(table.width) if index not in places]
+
+    def joined(record: tables.Record) -> tables.Record:
+        location, fields = record
+        if len(fields) < table.width:
+            raise DataError(location, f"expected {table.width} columns, found {len(fields)}")
+        return location, [*(fields[index] for index in kept), [fields[index] for index in places]]
+
+    name = ", ".join(str(column) for column in columns)
+    names = (*(table.names[index] for index in kept), name) if table.names else ()
+    head = tuple(map(joined, table.head))
+    return replace(table, names=names, head=head, records=map(joined, table.records)), name
+
+
+def with_joined_labels(table: Table, chosen: Chosen, *, required: bool = True) -> tuple[Table, Chosen]:
+    """A table and its configured columns, with several label columns as one."""
+    columns: Any = chosen.get(LABEL_COLUMN)
+    if not isinstance(columns, tuple):
+        return table, chosen
+    table, name = join_columns(table, columns, required=required)
+    last: int | str = name if table.names else table.width - 1
+    return table, {**chosen, LABEL_COLUMN: last if name else "\0"}  # no column has this name
 
 
 def with_header(table: Table) -> Table:
@@ -160,9 +218,9 @@ def _main(roles: Sequence[Role]) -> Role:
     return next((role for role in roles if role.holds != "label"), roles[0])
 
 
-def _chosen(table: Table, role: Role, column: int | str | None) -> int | None:
+def _chosen(table: Table, role: Role, column: LabelColumn | None) -> int | None:
     """The index of a configured column."""
-    if column is None or column == "" or not table.width:
+    if column is None or column == "" or isinstance(column, tuple) or not table.width:
         return None
     if isinstance(column, int):
         if table.width == 1:

@@ -9,22 +9,27 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
-from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns
+from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns
+from seqloom.data.readers.labelled_formats import (
+    DETECTION_LINES,
+    FILE,
+    LABEL,
+    TEXT,
+    Format,
+    detect,
+    list_folder,
+)
 from seqloom.data.readers.long_tables import Layout
-from seqloom.data.readers.table_values import as_label, as_text, is_missing, is_numeric, is_prose
+from seqloom.data.readers.numeric_targets import Numbers, Target, TargetType, as_target, to_number
+from seqloom.data.readers.table_values import as_text, is_missing, is_numeric
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, Values, VectorSequence
 
-Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "long", "ts", "npz"]
-Rows = Iterator[tuple[Location, str | Values, str | None]]  # content and label
+Rows = Iterator[tuple[Location, str | Values, Target | None]]  # content and label
 LabelType = Literal["text", "integer", "boolean"]
-TEXT = Role("text_column", "text", column_names.TEXT, "text")
-LABEL = Role("label_column", "label", column_names.LABEL, "label")
-FILE = Role("text_column", "file", column_names.FILE)
 IDENTIFIERS = ("", "id", "index", "uuid", "unnamed:_0")
 """Names of columns that number the rows."""
-DETECTION_LINES = 20  # lines that decide whether a file has labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,9 @@ class LabelledSequence:
 
     location: Location
     content: str | Values  # a text, or vectors (T, D)
-    label: str | None  # None: unknown
+    label: str | None  # None: unknown, or numbers
     length: int  # approximate number of elements, for bucketing
+    target: Numbers | None = None  # (K,), numbers to predict
 
     def __len__(self) -> int:
         return self.length
@@ -43,20 +49,23 @@ class LabelledSequence:
 class NumberColumns(NamedTuple):
     """The columns of rows of numbers: one sequence per row."""
 
-    label: int | None  # index; None: there are no labels
+    label: int | tuple[int, ...] | None  # index; several: numbers; None: there are no labels
     names: Sequence[str] = ()  # of all columns; empty: no header
     skipped: tuple[int, ...] = ()  # columns that number the rows
 
     @property
     def setting(self) -> int | str:
         """The configuration of the label column."""
-        if self.label is None:
+        if not isinstance(self.label, int):
             return ""
         inside = -len(self.names) <= self.label < len(self.names)
         return self.names[self.label] or self.label if inside else self.label
 
     def describe(self) -> str:
         label = self.setting
+        if isinstance(self.label, tuple):
+            columns = ", ".join(repr(self.names[index]) if self.names else str(index) for index in self.label)
+            return f"one row per sequence: targets from columns {columns}, the other columns are its values"
         places = {-1: "the last column", 0: "the first column"}
         where = f"column {label!r}" if isinstance(label, str) else places.get(label, f"column {label}")
         ignored = f"; ignored: {', '.join(self.names[index] or 'row numbers' for index in self.skipped)}"
@@ -70,11 +79,12 @@ class LabelledReader:
 
     format: Format = "auto"
     separator: str = ""
-    label_column: int | str = ""
+    label_column: LabelColumn = ""
     text_column: int | str = ""
     group_column: int | str = ""
     time_column: int | str = ""
     label_separator: str = ""
+    target_type: TargetType = "auto"
     channels: int = 1
     missing: Missing = "error"
     encoding: str = "utf-8"  # encoding of text files
@@ -85,11 +95,21 @@ class LabelledReader:
     def read(self, source: Source) -> Iterator[LabelledSequence]:
         for location, content, label in self._rows(source):
             length = self.measure(content) if isinstance(content, str) else len(content)
-            yield LabelledSequence(location, content, self._first_label(label) if label else None, length)
+            if label is None or (isinstance(label, str) and not label):
+                yield LabelledSequence(location, content, None, length)
+            elif isinstance(label, str) and self.target_type != "number":
+                yield LabelledSequence(location, content, self._first_label(label), length)
+            elif self.target_type == "class":
+                raise DataError(location, 'expected a class, found numbers; task.target_type is "class"')
+            else:
+                yield LabelledSequence(location, content, None, length, to_number(location, label))
 
     def detect(self, source: Source) -> Format:
         """The configured format, or else the one that the name and the first lines of a file show."""
         if self.format == "auto":
+            named = isinstance(self.text_column, str) and self.text_column
+            if named and isinstance(source, Path) and tables.suffix(source) in tables.SUFFIXES:
+                return "columns"
             return detect(source, self.separator, numeric=self.numeric, encoding=self.encoding)
         return self.format
 
@@ -176,13 +196,14 @@ class LabelledReader:
                 yield location, as_text(location, fields[0], name=text), None
                 continue
             content = as_text(location, columns.value(location, fields, TEXT.key), name=text)
-            yield location, content, as_label(location, columns.value(location, fields, LABEL.key), name=label)
+            yield location, content, as_target(location, columns.value(location, fields, LABEL.key), name=label)
 
     def _layout(self, source: Source) -> Layout:
         return long_tables.find_layout(source, self._chosen, separator=self.separator, encoding=self.encoding)
 
     def _long(self, source: Source) -> Rows:
-        for sequence in long_tables.read_sequences(self._layout(source), missing=self.missing):
+        numbers = self.target_type == "number"
+        for sequence in long_tables.read_sequences(self._layout(source), missing=self.missing, numbers=numbers):
             yield sequence.location, sequence.values, long_tables.one_label(sequence)
 
     def _number_columns(self, source: Path, separator: str) -> NumberColumns:
@@ -199,6 +220,8 @@ class LabelledReader:
         names = names if header else []
         skipped = tuple(index for index, name in enumerate(names) if column_names.normalize(name) in IDENTIFIERS)
         column = self.label_column
+        if isinstance(column, tuple):
+            return NumberColumns(self._several(source, column, names), names, skipped)
         if isinstance(column, int):
             return NumberColumns(column, names, skipped)
         if column and column in names:
@@ -213,6 +236,16 @@ class LabelledReader:
         start, end = (vectors.is_number(first[-1][index]) for index in (0, -1))
         return NumberColumns(0 if end and not start else -1, names, skipped)
 
+    def _several(self, source: Path, columns: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...] | None:
+        """The indices of several label columns; None: a file to predict, which does not have them."""
+        missing = [name for name in columns if isinstance(name, str) and name not in names]
+        if missing and self.known is not None:
+            return None
+        if missing:
+            problem = f"the header has {', '.join(names)[:200]}" if names else "the first row is not a header"
+            raise DataError(str(source), f"label_column: no column {missing[0]!r}; {problem}")
+        return tuple(names.index(name) if isinstance(name, str) else name for name in columns)
+
     def _number_separator(self, source: Path) -> str:
         if self.separator or source == STANDARD_INPUT:
             return self.separator or ","
@@ -223,7 +256,7 @@ class LabelledReader:
         if not isinstance(source, Path) or tables.is_binary(source):
             return {}, ""
         columns = self._number_columns(source, self._number_separator(source))
-        return {LABEL.key: columns.setting}, columns.describe()
+        return {} if isinstance(columns.label, tuple) else {LABEL.key: columns.setting}, columns.describe()
 
     def _numbers(self, source: Path) -> Iterator[VectorSequence]:
         options: dict[str, Any] = {"channels": self.channels, "missing": self.missing}
@@ -249,14 +282,14 @@ class LabelledReader:
         skipped = [column for column, name in enumerate(table.names) if column_names.normalize(name) in IDENTIFIERS]
         for location, fields in table.records:
             values = [str(value) for column, value in enumerate(fields) if column != index and column not in skipped]
-            label = None if index is None else as_label(location, fields[index], name=columns.name(LABEL.key))
+            label = None if index is None else as_target(location, fields[index], name=columns.name(LABEL.key))
             numbers = vectors.parse_numbers(location, values)
             if not len(numbers) or len(numbers) % self.channels:
                 raise DataError(
                     location, f"expected a positive multiple of {self.channels} values, found {len(numbers)}"
                 )
             filled = vectors.fill_missing(location, numbers.reshape(-1, self.channels), self.missing)
-            yield VectorSequence(location, filled, label)
+            yield vectors.labelled(VectorSequence(location, filled), label)
 
     # Text lines and folders.
 
@@ -287,7 +320,7 @@ class LabelledReader:
         if not source.is_dir():
             yield from self._texts(source)
             return
-        content = _list_folder(source)
+        content = list_folder(source)
         if content.folders:
             for folder in content.folders:
                 for file in sorted(file for file in folder.rglob("*") if file.is_file()):
@@ -303,7 +336,7 @@ class LabelledReader:
                 yield from self._file(file, None)
 
     def _describe_folder(self, source: Path) -> str:
-        content = _list_folder(source)
+        content = list_folder(source)
         if content.folders or content.texts:
             noun = "folder" if content.folders else "file"
             count = text_files.pluralize(len(content.folders or content.texts), noun)
@@ -311,7 +344,7 @@ class LabelledReader:
         label = f"label from {content.labels[0].name}" if content.labels else "label from a column of each file"
         return f"{text_files.pluralize(len(content.recordings), 'recording')}, one per file; {label}"
 
-    def _file(self, file: Path, label: str | None) -> Rows:
+    def _file(self, file: Path, label: Target | None) -> Rows:
         """The text or the recording that a file holds."""
         if tables.suffix(file) == ".txt":
             lines = [line.strip() for _, line in text_files.lines(file, encoding=self.encoding)]
@@ -319,9 +352,14 @@ class LabelledReader:
         elif tables.suffix(file) in tables.SUFFIXES:
             chosen = self._chosen if label is None else {**self._chosen, "label_column": ""}
             sequence = long_tables.recording(
-                file, chosen, separator=self.separator, encoding=self.encoding, missing=self.missing
+                file,
+                chosen,
+                separator=self.separator,
+                encoding=self.encoding,
+                missing=self.missing,
+                numbers=self.target_type == "number",
             )
-            yield sequence.location, sequence.values, label or long_tables.one_label(sequence)
+            yield sequence.location, sequence.values, long_tables.one_label(sequence) if label is None else label
         elif not file.name.startswith((".", "README", "LICENSE")):
             raise DataError(str(file), f"expected a .txt file or a table ({', '.join(tables.SUFFIXES)})")
 
@@ -342,7 +380,7 @@ class LabelledReader:
         table, columns = self._find(source, FILE)
         for location, fields in table.records:
             name = as_text(location, columns.value(location, fields, FILE.key), name=columns.name(FILE.key))
-            label = as_label(location, columns.value(location, fields, LABEL.key), name=columns.name(LABEL.key))
+            label = as_target(location, columns.value(location, fields, LABEL.key), name=columns.name(LABEL.key))
             path = source.parent / name
             matches = [path, *(Path(f"{path}{suffix}") for suffix in tables.SUFFIXES)]
             file = next((match for match in matches if match.is_file()), None)
@@ -360,94 +398,6 @@ class LabelledReader:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
 
 
-class FolderContent(NamedTuple):
-    """What a folder of labelled data consists of; one of the first three is not empty."""
-
-    folders: list[Path]  # named after labels
-    texts: list[Path]  # named after labels
-    recordings: list[Path]  # one sequence each
-    labels: list[Path]  # tables with the labels of the recordings
-
-
-def _list_folder(folder: Path) -> FolderContent:
-    paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    texts = [path for path in paths if path.is_file() and tables.suffix(path) == ".txt"]
-    folders = [path for path in paths if path.is_dir() and (not texts or any(path.glob("*.txt")))]
-    if folders and texts:
-        shown = f"files such as {texts[0].name} and folders such as {folders[0].name}"
-        raise DataError(str(folder), f"found {shown}; expected either a .txt file or a folder for each label")
-    files = [path for path in paths if path.is_file() and tables.suffix(path) in tables.SUFFIXES]
-    labels = [path for path in files if path.name.partition(".")[0].lower() in LABEL_FILES]
-    recordings = [path for path in files if path not in labels]
-    if not (texts or folders or recordings):
-        raise DataError(
-            str(folder), "no .txt file in the folder; expected one for each label, or a folder for each label"
-        )
-    return FolderContent(folders, texts, recordings, labels)
-
-
-LABEL_FILES = ("labels", "label", "classes", "annotations", "metadata")
-"""Names of the table with the labels of a folder of recordings."""
-
-
-def detect(source: Source, separator: str = "", *, numeric: bool = False, encoding: str = "utf-8") -> Format:
-    """The format of a source, by its name or else by its first lines."""
-    if not isinstance(source, Path):
-        return _table_format(source, separator, encoding)
-    if source == STANDARD_INPUT:
-        return "numbers" if numeric else "lines"
-    if source.is_dir():
-        return "folder"
-    suffix = tables.suffix(source)
-    if suffix in (".ts", ".npz"):
-        return "ts" if suffix == ".ts" else "npz"
-    if tables.is_binary(source):
-        return _table_format(source, separator, encoding)
-    first = [line for _, line in islice(text_files.lines(source, encoding=encoding), DETECTION_LINES) if line.strip()]
-    if not first:
-        return "columns" if suffix in tables.SUFFIXES else "lines"
-    if first[0].lstrip().startswith(("{", "[{", "[[")) or suffix in tables.JSON_SUFFIXES:
-        return _table_format(source, separator, encoding)
-    used = separator or tables.sniff_separator(first, default="," if suffix in (".csv", "") else "\t")
-    if _are_numbers(first[1 if len(first) > 1 else 0].split(used)):
-        named = not any(map(vectors.is_number, first[0].split(used)))
-        return "long" if named and _table_format(source, used, encoding) == "long" else "numbers"
-    if suffix in tables.SUFFIXES or _is_separated(first, used):
-        return _table_format(source, separator, encoding)
-    return "lines"
-
-
-def _are_numbers(fields: Sequence[str]) -> bool:
-    """Whether a row has at least two numbers, and only its first or its last field may be something else."""
-    inner = all(vectors.is_number(field) for field in fields[1:-1])
-    return len(fields) > 2 and inner and any(vectors.is_number(field) for field in (fields[0], fields[-1]))
-
-
-def _is_separated(lines: Sequence[str], separator: str) -> bool:
-    """Whether lines have columns where the suffix does not say so: all have a tab, or the first one is a header."""
-    if any(line.startswith("__label__") for line in lines):
-        return False
-    if separator == "\t":
-        return all("\t" in line for line in lines)
-    names = [column_names.normalize(name) for name in lines[0].split(separator)]
-    return len(names) > 1 and any(name in TEXT.names for name in names) and any(name in LABEL.names for name in names)
-
-
-def _table_format(source: Source, separator: str, encoding: str) -> Format:
-    """Whether a table holds texts, sequences of numbers in its rows, or one element of a sequence per row."""
-    table = tables.read_table(source, separator=separator, encoding=encoding)
-    if not table.names or not table.head:
-        return "columns"
-    columns = [table.column(index) for index in range(table.width)]
-    if any(TEXT.names[0] == column_names.normalize(name) for name in table.names) or any(map(is_prose, columns)):
-        return "columns"
-    layout = long_tables.layout_of(table, {})
-    if long_tables.is_long(layout):
-        return "long"
-    numbers = sum(map(is_numeric, columns))
-    return "numbers" if numbers >= 2 and numbers >= table.width - 1 else "columns"
-
-
 def _is_header_line(label: str, text: str) -> bool:
     """Whether a line is ``label text`` itself, or the like."""
     return label.casefold() in LABEL.names and text.casefold() in TEXT.names
@@ -455,9 +405,10 @@ def _is_header_line(label: str, text: str) -> bool:
 
 def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:
     for sequence in sequences:
-        if sequence.labels is not None and sequence.label is None:
+        per_element = sequence.target is not None and sequence.target.ndim > 1
+        if per_element or (sequence.labels is not None and sequence.label is None):
             raise DataError(sequence.location, "expected one label for the sequence, found one for each element")
-        yield sequence.location, sequence.values, sequence.label
+        yield sequence.location, sequence.values, sequence.label if sequence.target is None else sequence.target
 
 
 def _python_values(values: Sequence[Any]) -> Rows:
@@ -467,7 +418,7 @@ def _python_values(values: Sequence[Any]) -> Rows:
     for number, value in enumerate(values, start=1):
         location = Location("input", number)
         content, label = _pair(value)
-        label = as_label(location, label, name="label")
+        label = as_target(location, label, name="label")
         if isinstance(content, str):
             text_files.check_text(location, content)
             yield location, content.strip(), label

@@ -12,15 +12,16 @@ import numpy as np
 
 from seqloom.data.readers import column_names
 from seqloom.data.readers.column_names import normalize
-from seqloom.data.readers.columns import Chosen, Columns, Role, unclear
+from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, unclear, with_joined_labels
+from seqloom.data.readers.numeric_targets import Target, as_target, to_number
 from seqloom.data.readers.table_values import as_label, as_number, is_numeric
 from seqloom.data.readers.tables import Table, read_table
 from seqloom.data.readers.text_files import DataError, Location, pluralize
-from seqloom.data.readers.vectors import Missing, VectorSequence, fill_missing
+from seqloom.data.readers.vectors import Missing, VectorSequence, fill_missing, with_targets
 
 GROUP = Role("group_column", "sequence", column_names.GROUP, optional=True)
 TIME = Role("time_column", "time", column_names.TIME, optional=True)
-LABEL = Role("label_column", "label", column_names.LABEL, "label", optional=True)
+LABEL = Role("label_column", "label", (*column_names.LABEL, "targets", "response"), "label", optional=True)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def find_layout(source: Any, chosen: Chosen, *, separator: str = "", encoding: s
 
 def layout_of(table: Table, chosen: Chosen) -> Layout:
     """The layout of a table with named columns."""
+    targets = chosen.get(LABEL.key)
+    table, chosen = with_joined_labels(table, chosen, required=False)
     indices: dict[str, int] = {}
     for role, fits in ((GROUP, _recurs), (TIME, _is_time), (LABEL, bool)):
         index = _find(table, role, chosen.get(role.key), fits, used=set(indices.values()))
@@ -62,11 +65,12 @@ def layout_of(table: Table, chosen: Chosen) -> Layout:
     others = [index for index in free if index not in values]
     if LABEL.key not in indices and len(others) == 1 and chosen.get(LABEL.key) in ("", None):
         indices[LABEL.key] = others.pop()
-    columns = Columns((GROUP, TIME, LABEL), indices, table.names, table.width)
+    joined = targets if isinstance(targets, tuple) and LABEL.key in indices else ()
+    columns = Columns((GROUP, TIME, LABEL), indices, table.names, table.width, targets=joined)
     return Layout(table, columns, tuple(values), tuple(others))
 
 
-def _find(table: Table, role: Role, column: int | str | None, fits: Any, *, used: set[int]) -> int | None:
+def _find(table: Table, role: Role, column: LabelColumn | None, fits: Any, *, used: set[int]) -> int | None:
     if column not in ("", None):
         if isinstance(column, str) and column in table.names:
             index = table.names.index(column)
@@ -128,12 +132,18 @@ class _Rows:
     location: Location
     values: "array[float]" = field(default_factory=lambda: array("d"))
     times: list[float] = field(default_factory=list)
-    labels: list[str | None] = field(default_factory=list)
+    labels: list[Target | None] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
 
 
-def read_sequences(layout: Layout, *, missing: Missing = "error", whole: bool = False) -> Iterator[VectorSequence]:
-    """The sequences of a long table, each in the order of time; ``whole``: all rows are one sequence."""
+def read_sequences(
+    layout: Layout,
+    *,
+    missing: Missing = "error",
+    whole: bool = False,  # all rows are one sequence
+    numbers: bool = False,  # labels are numbers
+) -> Iterator[VectorSequence]:
+    """The sequences of a long table, each in the order of time."""
     columns, groups = layout.columns, dict[str, _Rows]()
     if layout.table.head and not layout.values:
         raise DataError(layout.table.location, "no column of numbers")
@@ -160,7 +170,8 @@ def read_sequences(layout: Layout, *, missing: Missing = "error", whole: bool = 
                     f"column {layout.table.names[index]!r}: expected a number, found {str(fields[index])[:40]!r}",
                 )
             rows.values.append(value)
-        rows.labels.append(as_label(location, columns.value(location, fields, LABEL.key), name="label"))
+        label = as_target(location, columns.value(location, fields, LABEL.key), name="label")
+        rows.labels.append(to_number(location, label) if numbers and label is not None else label)
         rows.lines.append(location.line)
         rows.times.append(time)
     for rows in groups.values():
@@ -185,31 +196,46 @@ def _vectors(rows: _Rows, width: int, missing: Missing) -> VectorSequence:
         at = location._replace(line=rows.lines[unknown[0]])
         raise DataError(at, "the label is missing, but other rows of this sequence have one")
     values = fill_missing(location, values, missing)
-    names = None if unknown else tuple(label for label in labels if label is not None)
-    return VectorSequence(location, values, labels=names)
+    return with_targets(VectorSequence(location, values), labels)
 
 
-def one_label(sequence: VectorSequence) -> str | None:
-    """The label that all elements of a sequence have."""
+def one_label(sequence: VectorSequence) -> Target | None:
+    """The label, or the numbers, that all elements of a sequence have."""
+    if sequence.target is not None:
+        changes = np.flatnonzero((sequence.target != sequence.target[0]).any(axis=1))
+        if len(changes):
+            before, after = (", ".join(map(str, sequence.target[row].tolist())) for row in (0, changes[0]))
+            raise _changing(sequence.location, before, after)
+        return np.asarray(sequence.target[0])
     if not sequence.labels:
         return sequence.label
     first = sequence.labels[0]
     other = next((label for label in sequence.labels if label != first), None)
     if other is not None:
-        raise DataError(
-            sequence.location,
-            f"the label changes from {first!r} to {other!r} within the sequence that begins here; for a label per row "
-            "use the task tag, or set task.group_column to the column that names a sequence",
-        )
+        raise _changing(sequence.location, repr(first), repr(other))
     return first
 
 
+def _changing(location: Location, first: str, other: str) -> DataError:
+    return DataError(
+        location,
+        f"the label changes from {first} to {other} within the sequence that begins here; for a label per row "
+        "use the task tag, or set task.group_column to the column that names a sequence",
+    )
+
+
 def recording(
-    path: Path, chosen: Chosen, *, separator: str = "", encoding: str = "utf-8", missing: Missing = "error"
+    path: Path,
+    chosen: Chosen,
+    *,
+    separator: str = "",
+    encoding: str = "utf-8",
+    missing: Missing = "error",
+    numbers: bool = False,
 ) -> VectorSequence:
     """The sequence of a file that holds one recording; the time and the label columns are not part of the vectors."""
     layout = find_layout(path, chosen, separator=separator, encoding=encoding)
-    sequence = next(read_sequences(layout, missing=missing, whole=True), None)
+    sequence = next(read_sequences(layout, missing=missing, whole=True, numbers=numbers), None)
     if sequence is None:
         raise DataError(str(path), "no rows")
     return sequence

@@ -4,16 +4,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import column_names, long_tables, tables
-from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns, unclear
+from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
+from seqloom.data.readers.numeric_targets import Numbers, TargetType, as_target, finite, label_columns, to_number
 from seqloom.data.readers.table_values import as_label, as_text
 from seqloom.data.readers.tables import Table
+from seqloom.data.readers.tagged_frames import read_frames
 from seqloom.data.readers.text_files import (
     STANDARD_INPUT,
     DataError,
@@ -24,12 +26,12 @@ from seqloom.data.readers.text_files import (
     parallel,
     pluralize,
 )
-from seqloom.data.readers.vectors import VectorSequence, frames, npz
+from seqloom.data.readers.vectors import VectorSequence
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 Column = int | str
 """The index of a column from 0 (negative: from the end), or its name in a header or in CoNLL-U."""
-WORD = Role("word_column", "word", column_names.WORD)
+WORD = Role("word_column", "word", (*column_names.WORD, *column_names.VALUES))
 LABEL = Role("label_column", "label", column_names.WORD_LABEL, optional=True)
 HEADER = (set(column_names.WORD), set(column_names.WORD_LABEL))
 """First and last name in the header of a CoNLL file."""
@@ -43,6 +45,7 @@ class Sentence:
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
     lines: Sequence[int] = ()  # line of each word; empty if all are on one line
+    target: Numbers | None = None  # (T, K), numbers in place of the labels
 
     def __len__(self) -> int:
         return len(self.words)
@@ -52,28 +55,7 @@ class Sentence:
 
 
 TaggedSequence = Sentence | VectorSequence
-CONTINUED = ("I-", "E-")  # prefixes of labels inside a span
-
-
-def cut_sequence(sequence: TaggedSequence, length: int) -> Iterator[TaggedSequence]:
-    """The parts of a sequence, of at most ``length`` elements each; no span is cut that fits into one of them."""
-    inside = [str(label).startswith(CONTINUED) for label in sequence.labels or ()]
-    start = 0
-    while start < len(sequence):
-        end = start + length
-        borders = range(end, start, -1)  # the last one at which no span continues, if there is one
-        stop = next((border for border in borders if not any(inside[border : border + 1])), end)
-        yield _slice(sequence, start, stop)
-        start = stop
-
-
-def _slice(sequence: TaggedSequence, start: int, stop: int) -> TaggedSequence:
-    labels = None if sequence.labels is None else sequence.labels[start:stop]
-    if isinstance(sequence, Sentence):
-        lines = sequence.lines[start:stop]
-        return Sentence(sequence.at(start), sequence.words[start:stop], labels, lines)
-    return replace(sequence, values=sequence.values[start:stop], labels=labels)
-
+Tagged = TypeVar("Tagged", Sentence, VectorSequence)
 
 DETECTION_LINES = 500  # lines in which an empty one shows that empty lines separate sequences
 Format = Literal["auto", "conll", "conllu", "lines", "table", "long", "vectors"]
@@ -86,13 +68,25 @@ class TaggedReader:
     format: Format = "auto"
     encoding: str = "utf-8"
     words: Column | None = None
-    labels: Column | None = None
+    labels: LabelColumn | None = None
+    target_type: TargetType = "auto"
     group: Column | None = None
     time: Column | None = None
     parallel: tuple[str, str] | None = None  # parts of the file names of words and labels
-    frames: bool = False  # read vectors if the file name does not show the format
+    frames: int = 0  # features of the vectors that the model reads; 0: not trained yet, or words
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
+        for sequence in self._read(source):
+            yield to_numbers(sequence) if self.target_type == "number" else self._classes(sequence)
+
+    def _classes(self, sequence: TaggedSequence) -> TaggedSequence:
+        if self.target_type == "class" and sequence.target is not None:
+            raise DataError(
+                sequence.location, 'expected a class for each element, found numbers; task.target_type is "class"'
+            )
+        return sequence
+
+    def _read(self, source: Source) -> Iterator[TaggedSequence]:
         if not isinstance(source, Path) and not tables.is_table(source):
             return read_items(source)
         kind = self.detect(source)
@@ -104,7 +98,7 @@ class TaggedReader:
         if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
             return read_parallel(source, self.parallel, encoding=self.encoding)
         if kind == "vectors":
-            return read_frames(source, labels=self.labels)
+            return read_frames(source, labels=self.labels, features=self.frames, numbers=self.target_type == "number")
         if kind == "lines":
             return read_lines(source, encoding=self.encoding)
         if kind == "conllu":
@@ -132,12 +126,12 @@ class TaggedReader:
         if self.format != "auto":
             return self.format
         if isinstance(source, Path):
-            named = detect(source, frames=self.frames)
+            named = detect(source, frames=bool(self.frames))
             if source.is_dir():
                 return "long"
             if source == STANDARD_INPUT or self.parallel is not None:
                 return named
-            if named in ("conllu", "lines") or source.name.lower().endswith(".npz"):
+            if named in ("conllu", "lines") or tables.suffix(source) in (".npz", ".ts"):
                 return named
             return _table_format(source, self._chosen, encoding=self.encoding) or named
         return (
@@ -158,10 +152,12 @@ class TaggedReader:
     def _long(self, source: Source) -> Iterator[VectorSequence]:
         if isinstance(source, Path) and source.is_dir():
             for file in _recordings(source):
-                yield long_tables.recording(file, self._chosen, encoding=self.encoding)
+                yield long_tables.recording(
+                    file, self._chosen, encoding=self.encoding, numbers=self.target_type == "number"
+                )
             return
         layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
-        yield from long_tables.read_sequences(layout)
+        yield from long_tables.read_sequences(layout, numbers=self.target_type == "number")
 
 
 def _recordings(folder: Path) -> list[Path]:
@@ -175,7 +171,7 @@ def _recordings(folder: Path) -> list[Path]:
 def detect(path: Path, *, frames: bool) -> Format:
     """The format of a file by its name; ``frames``: read vectors if the name does not show it."""
     suffix = tables.suffix(path)
-    names: dict[str, Format] = {".conllu": "conllu", ".csv": "vectors", ".npz": "vectors"}
+    names: dict[str, Format] = {".conllu": "conllu", ".csv": "vectors", ".npz": "vectors", ".ts": "vectors"}
     return names.get(suffix, "vectors" if frames else "lines" if path == STANDARD_INPUT else "conll")
 
 
@@ -190,7 +186,8 @@ def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | 
         first = []
     if first and not first[0].startswith(("{", "[")):
         names = [column_names.normalize(name) for name in _cells(first[0])]
-        usual = {*column_names.WORD, *column_names.GROUP, *column_names.TIME, *map(str, chosen.values())}
+        configured = [str(name) for column in chosen.values() for name in label_columns(column)]
+        usual = {*column_names.WORD, *column_names.GROUP, *column_names.TIME, *configured}
         if usual.isdisjoint(names) or len(names) < 2:
             return None
     table = tables.read_table(source, encoding=encoding)
@@ -199,8 +196,8 @@ def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | 
     names = [column_names.normalize(name) for name in table.names]
     words = chosen.get("word_column")
     has_words = words in table.names if words else not set(column_names.WORD).isdisjoint(names)
-    if has_words:
-        lists = any(isinstance(value, list) for index in range(table.width) for value in table.column(index)[:1])
+    lists = any(isinstance(value, list) for index in range(table.width) for value in table.column(index)[:1])
+    if has_words or (lists and not set(column_names.VALUES).isdisjoint(names)):
         return "table" if lists or _group(table, chosen) is not None or "" not in first else "conll"
     layout = long_tables.layout_of(table, chosen)
     grouped = long_tables.GROUP.key in layout.columns.indices or "" not in first
@@ -220,7 +217,7 @@ def read_conll(
     source: Source,
     *,
     words: Column | None = None,
-    labels: Column | None = None,
+    labels: LabelColumn | None = None,
     separator: str | None = None,  # None: tabs, or else spaces
     encoding: str = "utf-8",
 ) -> Iterator[Sentence]:
@@ -228,21 +225,24 @@ def read_conll(
     for block in _without_header(conll(source, separator=separator, encoding=encoding)):
         width = len(block.rows[0])
         first = _column(block.location, 0 if words is None else words, width, key="word_column")
-        label_column = -1 if labels is None else labels
-        second = None if width == 1 else _column(block.location, label_column, width, key="label_column")
+        columns = label_columns(labels) or (-1,)
+        second = [_column(block.location, column, width, key="label_column") for column in columns if width > 1]
         yield _sentence(block, first, second)
 
 
 def read_conllu(
-    source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
+    source: Source, *, words: Column | None = None, labels: LabelColumn | None = None, encoding: str = "utf-8"
 ) -> Iterator[Sentence]:
     """CoNLL-U; a sentence whose labels are all ``_`` has none."""
     for block in conllu(source, encoding=encoding):
-        word_column, label_column = "form" if words is None else words, "upos" if labels is None else labels
+        word_column = "form" if words is None else words
         first = _column(block.location, word_column, len(CONLLU), key="word_column", names=CONLLU)
-        second = _column(block.location, label_column, len(CONLLU), key="label_column", names=CONLLU)
-        known = any(row[second] != "_" for row in block.rows)
-        yield _sentence(block, first, second if known else None)
+        second = [
+            _column(block.location, column, len(CONLLU), key="label_column", names=CONLLU)
+            for column in label_columns(labels) or ("upos",)
+        ]
+        known = any(row[column] != "_" for row in block.rows for column in second)
+        yield _sentence(block, first, second if known else [])
 
 
 def _is_header(row: Sequence[str]) -> bool:
@@ -282,13 +282,13 @@ def _group(table: Table, chosen: Chosen) -> int | None:
     if column not in ("", None):
         if isinstance(column, str):
             return table.names.index(column) if column in table.names else None
-        return column
+        return column if isinstance(column, int) else None
     names = [(column_names.normalize(name), name.strip().casefold()) for name in table.names]
     usual = (index for name in column_names.GROUP for index, both in enumerate(names) if name in both)
     return next(usual, None)
 
 
-def read_sentences(source: Source, chosen: Chosen, *, encoding: str = "utf-8") -> Iterator[Sentence]:
+def read_sentences(source: Source, chosen: Chosen, *, encoding: str = "utf-8") -> Iterator[TaggedSequence]:
     """A table with a word per row and a column that names its sentence, or with lists of words and labels."""
     table, columns = _find_sentences(source, chosen, encoding=encoding)
     if long_tables.GROUP.key not in columns.indices:
@@ -315,28 +315,39 @@ def read_sentences(source: Source, chosen: Chosen, *, encoding: str = "utf-8") -
             as_text(location, columns.value(location, fields, WORD.key), name=columns.name(WORD.key))
             for location, fields in rows
         )
-        labels = _labels(rows[0][0], [columns.value(location, fields, LABEL.key) for location, fields in rows])
-        yield Sentence(rows[0][0], words, labels, tuple(location.line for location, _ in rows))
+        labels = [(location, columns.value(location, fields, LABEL.key)) for location, fields in rows]
+        sentence = Sentence(rows[0][0], words, None, tuple(location.line for location, _ in rows))
+        yield _with_labels(sentence, labels)
 
 
-def _listed_sentence(location: Location, fields: list[Any], columns: Columns) -> Sentence:
+def _listed_sentence(location: Location, fields: list[Any], columns: Columns) -> TaggedSequence:
+    """The words, or the vectors, in a record of lists, with their labels."""
     words, labels = (columns.value(location, fields, key) for key in (WORD.key, LABEL.key))
     if not isinstance(words, list | tuple | np.ndarray):
         raise DataError(location, f"{columns.name(WORD.key)!r}: expected a list of words, found {type(words).__name__}")
     name = columns.name(WORD.key)
-    names = _labels(location, list(labels)) if isinstance(labels, list | tuple | np.ndarray) else None
-    if names is not None and len(names) != len(words):
-        raise DataError(location, f"found {len(words)} words, but {len(names)} labels")
-    return Sentence(location, tuple(as_text(location, word, name=name) for word in words), names)
+    listed = list(labels) if isinstance(labels, list | tuple | np.ndarray) else []
+    if listed and len(listed) != len(words):
+        raise DataError(location, f"found {len(words)} words, but {len(listed)} labels")
+    if len(words) and not isinstance(words[0], str):
+        vectors = VectorSequence(location, _array(location, [np.atleast_1d(word) for word in words]))
+        return _with_labels(vectors, [(location, label) for label in listed])
+    sentence = Sentence(location, tuple(as_text(location, word, name=name) for word in words))
+    return _with_labels(sentence, [(location, label) for label in listed])
 
 
-def _labels(location: Location, values: Sequence[Any]) -> tuple[str, ...] | None:
-    """The labels of a sentence; None if it has none."""
-    names = [as_label(location, value, name="label") for value in values]
-    known = tuple(name for name in names if name is not None)
-    if known and len(known) < len(names):
+def _with_labels(sentence: Tagged, labels: Sequence[tuple[Location, Any]]) -> Tagged:
+    """A sentence with the labels, or the numbers, of its words, if they have any."""
+    targets = [as_target(location, value, name="label") for location, value in labels]
+    known = [target for target in targets if target is not None]
+    if known and len(known) < len(targets):
+        location = labels[[target is None for target in targets].index(True)][0]
         raise DataError(location, "the label of a word is missing, but others of this sentence have one")
-    return known or None
+    if not known:
+        return sentence
+    if all(isinstance(target, str) for target in known):
+        return replace(sentence, labels=tuple(map(str, known)))
+    return replace(sentence, target=np.stack([to_number(sentence.location, target) for target in known]))
 
 
 def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-8") -> Iterator[Sentence]:
@@ -364,20 +375,6 @@ def read_lines(source: Source, *, encoding: str = "utf-8") -> Iterator[Sentence]
         yield Sentence(location, tuple(text.split()))
 
 
-def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[VectorSequence]:
-    """Labelled vectors: rows of a CSV file with empty lines between sequences, or a .npz file."""
-    if source.name.lower().endswith(".npz"):
-        yield from npz(source)
-        return
-    if isinstance(labels, str):
-        first = next((line for _, line in lines(source)), "")
-        names = [name.strip().strip('"') for name in first.split(",")]
-        if labels not in names:
-            raise DataError(str(source), f"no column {labels!r}; the first row is {first[:80]!r}")
-        labels = names.index(labels)
-    yield from frames(source, label=-1 if labels is None else labels)
-
-
 def read_items(items: Sequence[Any]) -> Iterator[TaggedSequence]:
     """Python values: lines of text, lists of words, or arrays (T, D), each alone or as a pair with its labels."""
     if isinstance(items, str):
@@ -399,6 +396,13 @@ def read_items(items: Sequence[Any]) -> Iterator[TaggedSequence]:
 def _labelled(location: Location, item: Any, labels: Any) -> TaggedSequence:
     """Words or vectors with a label for each."""
     words = tuple(item.split()) if isinstance(item, str) else item
+    if np.ndim(labels) == 2:
+        target = finite(location, labels)
+        if len(words) != len(target):
+            raise DataError(location, f"expected numbers for each of {len(words)} elements, found {len(target)}")
+        if all(isinstance(word, str) for word in words):
+            return Sentence(location, tuple(words), target=target)
+        return VectorSequence(location, _array(location, item), target=target)
     names = [as_label(location, label, name="labels") for label in labels]
     if len(words) != len(names):
         raise DataError(location, f"expected a label for each of {len(words)} elements, found {len(names)}")
@@ -433,15 +437,33 @@ def _column(location: Location, column: Column, width: int, *, key: str, names: 
     return column % width
 
 
-def _sentence(block: Block, words: int, labels: int | None) -> Sentence:
+def _sentence(block: Block, words: int, labels: Sequence[int]) -> Sentence:
     numbers = [block.at(row).line for row in range(len(block.rows))]
     consecutive = range(numbers[0], numbers[0] + len(numbers))
-    return Sentence(
+    sentence = Sentence(
         block.location,
         tuple(row[words] for row in block.rows),
-        None if labels is None else tuple(row[labels] for row in block.rows),
+        tuple(row[labels[0]] for row in block.rows) if len(labels) == 1 else None,
         consecutive if numbers == list(consecutive) else tuple(numbers),
     )
+    if len(labels) < 2:
+        return sentence
+    rows = [(block.at(number), [row[label] for label in labels]) for number, row in enumerate(block.rows)]
+    return _with_labels(sentence, rows)
+
+
+def to_numbers(sequence: TaggedSequence) -> TaggedSequence:
+    """A sequence whose labels are taken as numbers."""
+    if sequence.labels is None:
+        return sequence
+    places = (
+        [sequence.at(index) for index in range(len(sequence))]
+        if isinstance(sequence, Sentence)
+        else [sequence.location] * len(sequence)
+    )
+    numbers = [to_number(place, label) for place, label in zip(places, sequence.labels, strict=True)]
+    target = np.stack(numbers) if numbers else np.zeros((0, 1))
+    return replace(sequence, labels=None, target=target)
 
 
 def are_spans(labels: Iterable[str]) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.readers.npz import read_arrays
+from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
 
 Values = NDArray[np.float32]
@@ -20,12 +21,13 @@ UNKNOWN = ("", "?")  # an unknown label or a missing value
 
 @dataclass(frozen=True, slots=True)
 class VectorSequence:
-    """A sequence of vectors with one label, or with one for each element."""
+    """A sequence of vectors with one label, or with one for each element; numbers take the place of labels."""
 
     location: Location
     values: Values  # (T, D)
     label: str | None = None  # label of the whole sequence
     labels: tuple[str, ...] | None = None  # label of each element
+    target: Numbers | None = None  # (K,), numbers of the whole sequence, or (T, K), of each element
 
     def __len__(self) -> int:
         return len(self.values)
@@ -61,8 +63,6 @@ def _check_header(location: Location, name: str, words: list[str]) -> None:
     first = words[0].lower() if words else ""
     if name.lower() == "timestamps" and first == "true":
         raise DataError(location, "time stamps are not supported; expected values at equal steps (@timeStamps false)")
-    if name.lower() == "targetlabel" and first == "true":
-        raise DataError(location, "numeric targets are not supported; expected a class (@classLabel true …)")
     if name.lower() in ("dimensions", "dimension") and not (first.isdecimal() and int(first)):
         raise DataError(location, f"@{name}: expected a positive integer, found {first[:20]!r}")
 
@@ -70,8 +70,10 @@ def _check_header(location: Location, name: str, words: list[str]) -> None:
 def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], missing: Missing) -> VectorSequence:
     channels = line.split(":")
     classes = header.get("classlabel", [])
-    label = None
-    if classes and classes[0].lower() == "true":
+    label, target = None, None
+    if _is_true(header, "targetlabel"):
+        target = as_numbers(location, [channels.pop().strip()])
+    elif _is_true(header, "classlabel"):
         label = known_label(channels.pop().strip())
         if label is not None and classes[1:] and label not in classes[1:]:
             raise DataError(location, f"the label {label[:40]!r} is not in @classLabel {' '.join(classes[1:])[:80]}")
@@ -86,14 +88,19 @@ def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], mi
             if lengths
             else "no channels",
         )
-    return VectorSequence(location, fill_missing(location, np.stack(columns, axis=1), missing), label)
+    values = fill_missing(location, np.stack(columns, axis=1), missing)
+    return VectorSequence(location, values, label, target=target)
+
+
+def _is_true(header: dict[str, list[str]], name: str) -> bool:
+    return header.get(name, [""])[:1] in (["true"], ["True"], ["TRUE"])
 
 
 def csv(
     source: Source,
     *,
     channels: int = 1,  # values per element
-    label: int | None = -1,  # index of the label column, negative from the end; None: no labels
+    label: int | Sequence[int] | None = -1,  # label column, negative from the end; several: numbers; None: no labels
     skip: Sequence[int] = (),  # indices of columns that are not read
     header: bool | None = None,  # whether the first row is a header; None: if it has no numbers
     separator: str = ",",
@@ -104,36 +111,59 @@ def csv(
     Rows may differ in length. With two or more channels, a row whose number of fields is a multiple of the channels
     has no label.
     """
-    if skip and label is not None and label >= 0:
-        label -= sum(column < label for column in skip)
+    labels = _without_skipped(label, skip)
     for position, (location, cells) in enumerate(_records(source, separator)):
         fields = [field for column, field in enumerate(cells) if column not in skip] if skip else cells
-        if not fields or (position == 0 and (_is_header(fields, label) if header is None else header)):
+        if not fields or (position == 0 and (_is_header(fields, *labels) if header is None else header)):
             continue
-        name = None
-        if label is not None and (channels == 1 or len(fields) % channels):
-            name = known_label(fields.pop(_column(location, label, fields)))
+        target = None
+        if labels and (channels == 1 or len(fields) % channels or len(labels) % channels == 0):
+            target, fields = _take_target(location, labels, fields)
         values = parse_numbers(location, fields)
         if not len(values) or len(values) % channels:
             raise DataError(
                 location,
                 f"expected a positive multiple of {channels} values (channels = {channels}), found {len(values)}",
             )
-        yield VectorSequence(location, fill_missing(location, values.reshape(-1, channels), missing), name)
+        yield labelled(VectorSequence(location, fill_missing(location, values.reshape(-1, channels), missing)), target)
+
+
+def _without_skipped(label: int | Sequence[int] | None, skip: Sequence[int]) -> list[int]:
+    """The label columns, counted without the columns that are not read."""
+    columns = [] if label is None else [label] if isinstance(label, int) else list(label)
+    return [column - sum(other < column for other in skip) if column >= 0 else column for column in columns]
+
+
+def _take_target(location: Location, columns: Sequence[int], fields: Sequence[str]) -> tuple[Target | None, list[str]]:
+    """The label of a row, or its numbers if there are several columns of them, and the other fields."""
+    places = [_column(location, column, fields) for column in columns]
+    rest = [field for place, field in enumerate(fields) if place not in places]
+    if len(places) == 1:
+        return known_label(fields[places[0]]), rest
+    return as_numbers(location, [fields[place] for place in places]) if places else None, rest
+
+
+def labelled(sequence: VectorSequence, target: Target | None) -> VectorSequence:
+    """A sequence with a label, or with numbers."""
+    if target is None or isinstance(target, str):
+        return replace(sequence, label=target)
+    return replace(sequence, target=target)
 
 
 def frames(
     source: Source,
     *,
-    label: int | None = -1,  # column of each element's label; None: no labels
+    label: int | Sequence[int] | None = -1,  # column of each element's label; several: numbers; None: no labels
     identity: int | None = None,  # column of the sequence's id; None: sequences are separated by empty lines
     separator: str = ",",
     missing: Missing = "error",
+    numbers: bool = False,  # labels are numbers
 ) -> Iterator[VectorSequence]:
     """One element per row, its values and its label; a first row without numbers is a header."""
+    labels = _without_skipped(label, ())
     rows = _records(source, separator)
     header = next(rows, None)
-    if header is not None and not (header[1] and _is_header(header[1], label, identity)):
+    if header is not None and not (header[1] and _is_header(header[1], *labels, identity)):
         rows, header = chain([header], rows), None
     width = 0
     number = 0
@@ -150,30 +180,42 @@ def frames(
         if key is None:
             continue
         empty = False
-        elements = [_element(location, fields, label, identity) for location, fields in group]
+        elements = [_element(location, fields, labels, identity, numbers=numbers) for location, fields in group]
         for location, values, name in elements:
             if len(values) != (width := width or len(values)):
                 raise DataError(location, f"expected {width} values as in the rows above, found {len(values)}")
             if (name is None) != (elements[0][2] is None):
                 raise DataError(location, "the label is missing, but other elements of this sequence have one")
         location = elements[0][0]
-        names = tuple(name for _, _, name in elements if name is not None) or None
         values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, step=1)
-        yield VectorSequence(location, values, labels=names)
+        yield with_targets(VectorSequence(location, values), [target for _, _, target in elements])
     if empty and header is not None:
         shown = ",".join(header[1])[:40]
         raise DataError(header[0], f"expected rows of numbers, found only {shown!r}")
 
 
+def with_targets(sequence: VectorSequence, targets: Sequence[Target | None]) -> VectorSequence:
+    """A sequence with a label, or with numbers, for each element; if one is missing, all are."""
+    if any(target is None for target in targets):
+        return sequence
+    if all(isinstance(target, str) for target in targets):
+        return replace(sequence, labels=tuple(map(str, targets)) or None)
+    return replace(sequence, target=np.stack([np.asarray(target, np.float64) for target in targets]))
+
+
 def _element(
-    location: Location, fields: list[str], label: int | None, identity: int | None
-) -> tuple[Location, Values, str | None]:
-    special = {_column(location, column, fields): column == label for column in (identity, label) if column is not None}
-    name = next((known_label(fields[column]) for column, is_label in special.items() if is_label), None)
-    values = parse_numbers(location, [field for column, field in enumerate(fields) if column not in special])
+    location: Location, fields: list[str], labels: Sequence[int], identity: int | None, *, numbers: bool
+) -> tuple[Location, Values, Target | None]:
+    if identity is not None:
+        place = _column(location, identity, fields)
+        labels = [_column(location, label, fields) for label in labels]
+        labels = [label - (label > place) for label in labels if label != place]
+        fields = [field for column, field in enumerate(fields) if column != place]
+    target, rest = _take_target(location, labels, fields)
+    values = parse_numbers(location, rest)
     if not len(values):
         raise DataError(location, "no values")
-    return location, values, name
+    return location, values, to_number(location, target) if numbers and target is not None else target
 
 
 def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]:
@@ -181,15 +223,15 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]
 
     ``values`` (total, D) and ``lengths`` (N,): concatenated sequences; ``labels`` is (N,), one per sequence, or
     (total,), one per element. Or ``x`` (N, T, D), sequences of equal length, with ``y`` (N,) or (N, T). Labels are
-    optional strings or integers; without a last dimension, D is 1. Arrays of objects are rejected. The line of a
-    location is the number of the sequence.
+    optional: strings, integers, or real numbers, of which there may be several, (…, K). Without a last dimension, D is
+    1. Arrays of objects are rejected. The line of a location is the number of the sequence.
     """
     file = str(source)
     arrays = read_arrays(source, ("values", "lengths", "labels", "x", "y"))
     if "x" in arrays:
         x = _numeric(file, "x", arrays["x"], 3)
         values, lengths = x.reshape(-1, x.shape[2]), np.full(len(x), x.shape[1])
-        labels = arrays["y"].reshape(-1) if "y" in arrays else None
+        labels = _flat_labels(arrays["y"], x.shape[1]) if "y" in arrays else None
     elif {"values", "lengths"} <= arrays.keys():
         values, lengths = _numeric(file, "values", arrays["values"], 2), arrays["lengths"]
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
@@ -199,7 +241,10 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]
         raise DataError(file, f"expected the arrays values and lengths, or x, found {', '.join(arrays) or 'neither'}")
     if int(lengths.sum()) != len(values):
         raise DataError(file, f"lengths add up to {int(lengths.sum())}, but values has {len(values)} rows")
-    names = None if labels is None else _names(file, labels)
+    numeric = labels is not None and (labels.dtype.kind == "f" or (labels.dtype.kind in "iu" and labels.ndim == 2))
+    if labels is not None and labels.ndim > 2:
+        raise DataError(file, f"labels: expected (N,), (N, K) or one row per element, found {_describe(labels)}")
+    names = None if labels is None else labels if numeric else _names(file, labels)
     if names is not None and len(names) not in (len(lengths), len(values)):
         raise DataError(
             file, f"expected {len(lengths)} labels (sequences) or {len(values)} (elements), found {len(names)}"
@@ -208,9 +253,13 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]
     for number, length in enumerate(lengths.tolist()):
         span, location = slice(start, start + length), Location(file, number + 1)
         sequence = VectorSequence(location, fill_missing(location, values[span].astype(np.float32), missing))
-        if names is not None and len(names) == len(lengths):
+        if names is not None and numeric:
+            part = names[number : number + 1] if len(names) == len(lengths) else names[span]
+            target = finite(location, np.reshape(part, (len(part), -1)))
+            sequence = replace(sequence, target=target[0] if len(names) == len(lengths) else target)
+        elif names is not None and len(names) == len(lengths):
             sequence = replace(sequence, label=known_label(names[number]))
-        if names is not None and len(names) == len(values):
+        elif names is not None:
             sequence = replace(sequence, labels=tuple(names[span]))
         yield sequence
         start += length
@@ -295,7 +344,7 @@ def _is_header(fields: list[str], *special: int | None) -> bool:
     return not any(is_number(field) for column, field in enumerate(fields) if column not in columns)
 
 
-def _column(location: Location, column: int, fields: list[str]) -> int:
+def _column(location: Location, column: int, fields: Sequence[str]) -> int:
     if not -len(fields) <= column < len(fields):
         raise no_such_column(location, column, len(fields), key="label_column")
     return column % len(fields)
@@ -310,9 +359,15 @@ def _numeric(file: str, name: str, array: NDArray[Any], dimensions: int) -> NDAr
     return array
 
 
+def _flat_labels(labels: NDArray[Any], length: int) -> NDArray[Any]:  # (N,), (N, K), (N, T) or (N, T, K)
+    """One row per sequence or per element."""
+    per_element = labels.ndim > 1 and labels.shape[1] == length
+    return labels.reshape(-1, *labels.shape[2:]) if per_element else labels
+
+
 def _names(file: str, labels: NDArray[Any]) -> list[str]:
     if labels.ndim != 1 or labels.dtype.kind not in "iuUSb":
-        raise DataError(file, f"labels: expected strings or integers, found {_describe(labels)}")
+        raise DataError(file, f"labels: expected strings or numbers, found {_describe(labels)}")
     try:
         return [name.decode() if isinstance(name, bytes) else str(name) for name in labels.tolist()]
     except UnicodeDecodeError as error:

@@ -17,7 +17,8 @@ from seqloom.data.readers.labelled import LabelledSequence
 from seqloom.data.readers.text_files import DataError
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
-from seqloom.tasks.classify import Classification, Classify, LabelProbabilities, Learned
+from seqloom.tasks.classify import Classify, Learned
+from seqloom.tasks.targets.classes import Classification, LabelProbabilities
 
 SMALL = {"encoder": {"hidden_size": 6, "bidirectional": True}, "embedding_size": 5}
 TEXTS = [("a b c", "x"), ("b a", "y"), ("c", "x"), ("c c a b", "z"), ("b b", "y"), ("a", "x")]

@@ -18,7 +18,8 @@ from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import VectorSequence
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
-from seqloom.tasks.tag import Learned, Tag, TagPrediction
+from seqloom.tasks.tag import Learned, Tag
+from seqloom.tasks.targets.tags import TagPrediction
 
 SMALL = {
     "words": {"embedding_size": 6},

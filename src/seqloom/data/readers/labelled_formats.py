@@ -1,0 +1,106 @@
+"""The formats of labelled sequences, by file names, first lines and folders."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
+from seqloom.data.readers.columns import Role
+from seqloom.data.readers.table_values import is_numeric, is_prose
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Source
+
+Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "long", "ts", "npz"]
+TEXT = Role("text_column", "text", column_names.TEXT, "text")
+LABEL = Role("label_column", "label", column_names.LABEL, "label")
+FILE = Role("text_column", "file", column_names.FILE)
+DETECTION_LINES = 20  # lines that decide whether a file has labels
+
+
+class FolderContent(NamedTuple):
+    """What a folder of labelled data consists of; one of the first three is not empty."""
+
+    folders: list[Path]  # named after labels
+    texts: list[Path]  # named after labels
+    recordings: list[Path]  # one sequence each
+    labels: list[Path]  # tables with the labels of the recordings
+
+
+def list_folder(folder: Path) -> FolderContent:
+    paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    texts = [path for path in paths if path.is_file() and tables.suffix(path) == ".txt"]
+    folders = [path for path in paths if path.is_dir() and (not texts or any(path.glob("*.txt")))]
+    if folders and texts:
+        shown = f"files such as {texts[0].name} and folders such as {folders[0].name}"
+        raise DataError(str(folder), f"found {shown}; expected either a .txt file or a folder for each label")
+    files = [path for path in paths if path.is_file() and tables.suffix(path) in tables.SUFFIXES]
+    labels = [path for path in files if path.name.partition(".")[0].lower() in LABEL_FILES]
+    recordings = [path for path in files if path not in labels]
+    if not (texts or folders or recordings):
+        raise DataError(
+            str(folder), "no .txt file in the folder; expected one for each label, or a folder for each label"
+        )
+    return FolderContent(folders, texts, recordings, labels)
+
+
+LABEL_FILES = ("labels", "label", "classes", "annotations", "metadata")
+"""Names of the table with the labels of a folder of recordings."""
+
+
+def detect(source: Source, separator: str = "", *, numeric: bool = False, encoding: str = "utf-8") -> Format:
+    """The format of a source, by its name or else by its first lines."""
+    if not isinstance(source, Path):
+        return _table_format(source, separator, encoding)
+    if source == STANDARD_INPUT:
+        return "numbers" if numeric else "lines"
+    if source.is_dir():
+        return "folder"
+    suffix = tables.suffix(source)
+    if suffix in (".ts", ".npz"):
+        return "ts" if suffix == ".ts" else "npz"
+    if tables.is_binary(source):
+        return _table_format(source, separator, encoding)
+    first = [line for _, line in islice(text_files.lines(source, encoding=encoding), DETECTION_LINES) if line.strip()]
+    if not first:
+        return "columns" if suffix in tables.SUFFIXES else "lines"
+    if first[0].lstrip().startswith(("{", "[{", "[[")) or suffix in tables.JSON_SUFFIXES:
+        return _table_format(source, separator, encoding)
+    used = separator or tables.sniff_separator(first, default="," if suffix in (".csv", "") else "\t")
+    texts = {column_names.normalize(name) for name in first[0].split(used)} & set(TEXT.names[:-2])
+    if _are_numbers(first[1 if len(first) > 1 else 0].split(used)) and not texts:
+        named = not any(map(vectors.is_number, first[0].split(used)))
+        return "long" if named and _table_format(source, used, encoding) == "long" else "numbers"
+    if suffix in tables.SUFFIXES or _is_separated(first, used):
+        return _table_format(source, separator, encoding)
+    return "lines"
+
+
+def _are_numbers(fields: Sequence[str]) -> bool:
+    """Whether a row has at least two numbers, and only its first or its last field may be something else."""
+    inner = all(vectors.is_number(field) for field in fields[1:-1])
+    return len(fields) > 2 and inner and any(vectors.is_number(field) for field in (fields[0], fields[-1]))
+
+
+def _is_separated(lines: Sequence[str], separator: str) -> bool:
+    """Whether lines have columns where the suffix does not say so: all have a tab, or the first one is a header."""
+    if any(line.startswith("__label__") for line in lines):
+        return False
+    if separator == "\t":
+        return all("\t" in line for line in lines)
+    names = [column_names.normalize(name) for name in lines[0].split(separator)]
+    return len(names) > 1 and any(name in TEXT.names for name in names) and any(name in LABEL.names for name in names)
+
+
+def _table_format(source: Source, separator: str, encoding: str) -> Format:
+    """Whether a table holds texts, sequences of numbers in its rows, or one element of a sequence per row."""
+    table = tables.read_table(source, separator=separator, encoding=encoding)
+    if not table.names or not table.head:
+        return "columns"
+    columns = [table.column(index) for index in range(table.width)]
+    if any(TEXT.names[0] == column_names.normalize(name) for name in table.names) or any(map(is_prose, columns)):
+        return "columns"
+    layout = long_tables.layout_of(table, {})
+    if long_tables.is_long(layout):
+        return "long"
+    numbers = sum(map(is_numeric, columns))
+    return "numbers" if numbers >= 2 and numbers >= table.width - 1 else "columns"

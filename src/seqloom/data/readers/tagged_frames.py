@@ -1,0 +1,59 @@
+"""Vectors with a label, or with numbers, for each of them: CSV, .npz and .ts files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from seqloom.data.readers import tables
+from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.numeric_targets import label_columns
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, lines, pluralize
+from seqloom.data.readers.vectors import VectorSequence, frames, npz, ts
+
+
+def read_frames(
+    source: Path,
+    *,
+    labels: LabelColumn | None = None,
+    features: int = 0,  # of the trained model: vectors with as many numbers have no labels
+    numbers: bool = False,  # labels are numbers
+) -> Iterator[VectorSequence]:
+    """Labelled vectors: rows of a CSV file with empty lines between sequences, a .npz file, or a .ts file."""
+    if tables.suffix(source) == ".npz":
+        yield from npz(source)
+        return
+    columns = label_columns(labels) or (-1,)
+    if tables.suffix(source) == ".ts":
+        for sequence in ts(source):
+            yield _channels_as_target(sequence, columns, features)
+        return
+    first = next((line for _, line in lines(source)), "") if source != STANDARD_INPUT else ""
+    names = [name.strip().strip('"') for name in first.split(",")]
+    missing = [name for name in columns if isinstance(name, str) and name not in names]
+    if missing and not features:
+        raise DataError(str(source), f"no column {missing[0]!r}; the first row is {first[:80]!r}")
+    if missing or (features and len(names) == features):
+        yield from frames(source, label=None)
+        return
+    places = [names.index(name) if isinstance(name, str) else name for name in columns]
+    yield from frames(source, label=places, numbers=numbers)
+
+
+def _channels_as_target(sequence: VectorSequence, columns: Sequence[int | str], features: int) -> VectorSequence:
+    """A sequence of a .ts file: some of its channels, by default the last, are the numbers to predict at each step."""
+    width = sequence.values.shape[1]
+    values = replace(sequence, label=None, target=None)
+    if features and width == features:
+        return values
+    places = [column % width for column in columns if isinstance(column, int) and -width <= column < width]
+    if len(places) < len(columns):
+        raise DataError(
+            sequence.location, f"label_column: expected the indices of channels, 0 to {width - 1}, found {columns}"
+        )
+    if len(places) >= width:
+        channels = pluralize(width, "channel")
+        raise DataError(sequence.location, f"expected a channel besides the target, found {channels}")
+    rest = [channel for channel in range(width) if channel not in places]
+    return replace(values, values=sequence.values[:, rest], target=sequence.values[:, places].astype(np.float64))

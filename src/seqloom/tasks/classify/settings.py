@@ -1,0 +1,172 @@
+"""The configuration of the task classify, and what it learns from the training data."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from seqloom.config import ConfigSection, Document
+from seqloom.data.length_limit import TooLong
+from seqloom.data.preview import DataPreview
+from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.labelled import LabelType
+from seqloom.data.readers.labelled_formats import Format
+from seqloom.data.readers.numeric_targets import TargetType
+from seqloom.data.readers.vectors import Missing
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.target_scale import TargetScale
+from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import Labels
+from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
+from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
+from seqloom.tasks.targets.classes import (
+    ClassWeights,
+)
+from seqloom.tasks.targets.numbers import LossFunction
+from seqloom.tasks.task import Task, TextEncoding
+
+
+class Learned(ConfigSection):
+    """Labels, and the vocabulary or the scales of the training data."""
+
+    labels: Labels  # none if the targets are numbers
+    weights: tuple[float, ...]  # weight of each label in the loss
+    scale: TargetScale | None = None  # None: the targets are classes
+    text: Tokenizer | None = None  # None: the inputs are vectors
+    vectors: PretrainedInputs | None = None
+    means: tuple[float, ...] = ()  # one per channel of the vectors
+    deviations: tuple[float, ...] = ()
+
+
+class ClassifySettings(Task):
+    """The keys of [task]."""
+
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        "task.text.unit": "characters if the texts are single words such as names, otherwise words",
+        "task.text.split": SPLIT_DEFAULT,
+        "task.embedding_size": "128, for characters 64",
+        "task.input_dropout": "0.3, for characters 0.1, for vectors 0",
+        "task.word_dropout": "0.1 for words, otherwise 0",
+        "task.noise": "0.1 for vectors, 0 for texts",
+        "task.prenet.layers": "1 for vectors, 0 for texts",
+        "task.prenet.size": "64 for vectors",
+        "task.prenet.window": "5 for vectors",
+        "task.encoder.dropout": "0.4, for numbers 0.1",
+    }
+    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
+    too_long: ClassVar[tuple[TooLong, ...]] = ("truncate", "skip")
+
+    name: Literal["classify"] = "classify"
+    format: Format = Field(
+        default="auto",
+        description="File format: lines (label, whitespace, text; also fastText), columns (CSV, TSV, Excel, Parquet), "
+        "jsonl, folder (one .txt file or one folder per label), numbers (a sequence per row), long (a time step per "
+        "row), ts, npz; auto: by suffix and first lines.",
+    )
+    encoding: TextEncoding = Field(
+        default="utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252."
+    )
+    separator: str = Field(
+        default="", description="Column separator (empty: comma, semicolon, tab or |, as the first lines show)."
+    )
+    text_column: int | str = Field(
+        default="",
+        description="Column with the texts: name, or index from 0, negative from the end (empty: by name and content).",
+    )
+    label_column: LabelColumn = Field(
+        default="",
+        description="Column with the labels: name or index (empty: by name and content); a list: several columns with "
+        "numbers.",
+    )
+    target_type: TargetType = Field(
+        default="auto",
+        description="class: labels are classes; number: labels are numbers, predicted as such (regression); auto: "
+        "number if the labels have fractions, or are whole numbers that hardly recur.",
+    )
+    group_column: int | str = Field(
+        default="", description="long format: column that names the sequence of each row (empty: by name)."
+    )
+    time_column: int | str = Field(
+        default="", description="long format: column with the time, which is not part of the vectors (empty: by name)."
+    )
+    label_separator: str = Field(
+        default="",
+        description='Cut labels at the first occurrence of this: ":" turns DESC:manner into DESC (empty: keep all).',
+    )
+    channels: int = Field(default=1, ge=1, description="numbers format: values per time step in a row.")
+    missing: Missing = Field(
+        default="error", description="Missing values: error stops, hold repeats the previous value."
+    )
+    label_type: LabelType = Field(
+        default="text", description="Type of the labels that Python gets; detected if the labels are Python values."
+    )
+    check_labels: bool = Field(
+        default=True,
+        description="Refuse training data with a single label, or in which most examples have a label of their own.",
+    )
+    text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation.")
+    embedding_size: int = Field(default=128, ge=1, description="Size of the token embeddings.")
+    pretrained: PretrainedConfig = Field(
+        default_factory=PretrainedConfig, description="Pretrained vectors, in addition to the learned embedding."
+    )
+    word_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="Fraction of tokens replaced by <unk> in training."
+    )
+    input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the input vectors.")
+    normalize: bool = Field(
+        default=True, description="Scale each channel to mean 0 and standard deviation 1 over the training data."
+    )
+    noise: float = Field(
+        default=0.0, ge=0, description="Standard deviation of Gaussian noise added to the channels in training."
+    )
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
+    )
+    encoder: BidirectionalEncoder = Field(
+        default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
+    )
+    pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
+        default="max",
+        description="How the vectors of all time steps become one; ends: the final states of both directions.",
+    )
+    class_weights: ClassWeights = Field(
+        default="none",
+        description="Weights of the labels in the loss; balanced: inversely proportional to their frequency; a table: "
+        "{ label = weight, … }, 1 for labels that are not listed.",
+    )
+    label_smoothing: float = Field(
+        default=0.0, ge=0, lt=1, description="Probability mass spread over all labels (0 disables label smoothing)."
+    )
+    loss_function: LossFunction = Field(default="mse", description="Loss function for numbers.")
+
+    learned: Learned | None = Field(default=None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        values: dict[str, Any] = {"task.encoder.dropout": 0.4}
+        content = data.head[0].content if data and data.head else ""
+        if isinstance(content, str):
+            texts = TextSample.of(str(example.content) for example in data.head) if data else None
+            unit = document.get("task.text.unit") or ("characters" if texts and texts.single_words else "words")
+            if unit == "words" and texts:
+                values["task.text.split"] = texts.split
+            values |= {"task.text.unit": unit, "task.input_dropout": 0.1 if unit == "characters" else 0.3}
+            if unit == "characters":
+                values["task.embedding_size"] = 64
+            else:
+                values["task.word_dropout"] = 0.1
+        else:
+            values |= {"task.noise": 0.1, "task.prenet.layers": 1, "task.prenet.size": 64, "task.prenet.window": 5}
+        if data and data.head and data.head[0].target is not None:
+            values |= {"task.encoder.dropout": 0.1, "task.input_dropout": 0.1, "task.noise": 0.0}
+        return values | training_defaults(document, data.examples if data else None)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        custom = self.encoder.custom_layer or self.encoder.layer_factory
+        if self.pooling == "ends" and not self.encoder.bidirectional and not custom:
+            raise ValueError('pooling "ends" needs encoder.bidirectional = true; use "last" for one direction')
+        if isinstance(self.label_column, tuple) and self.target_type == "class":
+            raise ValueError('several label columns hold numbers, but target_type is "class"')
+        return self

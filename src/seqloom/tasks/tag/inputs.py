@@ -1,0 +1,105 @@
+"""Words and frames as the inputs of a tagger."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqloom.data.batch import Padded, pad
+from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.text_files import DataError
+from seqloom.data.text.vocabulary import build_vocabulary, vocabulary_from_counts
+from seqloom.models.character_encoder import (
+    MAX_CHARACTERS,
+    CharacterEncoder,
+    CharacterInput,
+    to_characters,
+)
+from seqloom.models.hmm import RARE, HMMInput, suffixes
+from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.tagger import FrameEmbedding, WordEmbedding
+from seqloom.tasks.tag.settings import Learned, TagSettings
+
+
+def lookup_form(settings: TagSettings, word: str) -> str:
+    """The form in which a word is looked up in the vocabulary."""
+    return word.lower() if settings.words.lowercase and settings.model == "neural" else word
+
+
+def fit_words(settings: TagSettings, common: dict[str, Any], surface: Counter[str]) -> Learned:
+    """The vocabularies of the words of the training data, given with their counts."""
+    words: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
+    for word, times in surface.items():
+        words[lookup_form(settings, word)] += times
+        characters.update(dict.fromkeys(word, times))
+    vocabulary = vocabulary_from_counts(words, min_count=settings.words.min_count)
+    rare = (suffix for word, times in surface.items() if times <= RARE for suffix in suffixes(word))
+    return Learned(
+        **common,
+        words=vocabulary,
+        counts=tuple(words[token] for token in vocabulary.tokens),
+        characters=vocabulary_from_counts(characters, size=1 << 15),
+        suffixes=build_vocabulary(rare, min_count=2) if settings.model == "hmm" else None,
+        size=settings.words.embedding_size,
+        vectors=settings.pretrained.load(surface, settings.pretrained.language("words")),
+    )
+
+
+def collate_words(
+    settings: TagSettings, learned: Learned, examples: Sequence[TaggedSequence]
+) -> CharacterInput | HMMInput | CombinedInput:
+    """Sentences as ids of words, characters or suffixes, with pretrained vectors if there are any."""
+    sentences = [example for example in examples if isinstance(example, Sentence)]
+    if len(sentences) < len(examples):
+        raise DataError(examples[0].location, "found vectors; the model was trained on words")
+    assert learned.words is not None  # noqa: S101  fitted to words
+    assert learned.characters is not None  # noqa: S101
+    rows = [learned.words.encode(lookup_form(settings, word) for word in sentence.words) for sentence in sentences]
+    words, mask = pad(rows, dtype=np.int64)
+    flat = [word for sentence in sentences for word in sentence.words]
+    if learned.suffixes is not None:
+        ids, known = torch.zeros_like(words), learned.suffixes.ids
+        longest = {
+            word: next((known[suffix] for suffix in suffixes(word) if known.get(suffix)), 1) for word in set(flat)
+        }
+        ids[mask] = torch.tensor([longest[word] for word in flat], dtype=torch.long)
+        return HMMInput(words, ids, mask)
+    characters = torch.zeros(*words.shape, MAX_CHARACTERS if settings.characters.layers else 0, dtype=torch.int16)
+    if settings.characters.layers:
+        characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.tokens))
+    inputs = CharacterInput(words, characters, mask)
+    if learned.vectors is None:
+        return inputs
+    return CombinedInput(inputs, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
+
+
+def collate_frames(learned: Learned, examples: Sequence[TaggedSequence]) -> Padded:
+    """Standardised vectors."""
+    rows = []
+    for example in examples:
+        if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
+            actual = "words" if isinstance(example, Sentence) else f"{example.values.shape[1]} features"
+            raise DataError(example.location, f"expected frames of {learned.size} features, found {actual}")
+        rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
+    return pad(rows, dtype=np.float32)
+
+
+def build_embedding(settings: TagSettings, learned: Learned) -> tuple[nn.Module, int]:
+    """The input layer and the width of its output."""
+    if learned.words is None:
+        return FrameEmbedding(learned.size, dropout=settings.input_dropout), learned.size
+    with_characters = settings.characters.layers and learned.characters is not None
+    embedding = WordEmbedding(
+        torch.tensor(learned.counts),
+        0 if settings.pretrained.replace_embeddings else learned.size,
+        characters=CharacterEncoder(len(learned.characters or ()), settings.characters) if with_characters else None,
+        unknown=settings.words.unknown_dropout,
+        dropout=settings.input_dropout,
+    )
+    return settings.pretrained.build_embedding(
+        learned.vectors, embedding if embedding.size else None, size=embedding.size
+    )

@@ -1,0 +1,174 @@
+"""The configuration of the task tag, and what it learns from the training data."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from seqloom.config import ConfigSection, Document
+from seqloom.data.length_limit import TooLong
+from seqloom.data.preview import DataPreview
+from seqloom.data.readers import tagged
+from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.numeric_targets import TargetType
+from seqloom.data.readers.tagged import Column
+from seqloom.data.readers.vectors import VectorSequence
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.target_scale import TargetScale
+from seqloom.data.text.vocabulary import Labels, Vocabulary
+from seqloom.models.character_encoder import (
+    CharacterConfig,
+)
+from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
+from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
+from seqloom.tasks.targets.numbers import LossFunction
+from seqloom.tasks.task import Task, TextEncoding
+
+
+class WordEmbeddingConfig(ConfigSection):
+    """Word embedding."""
+
+    embedding_size: int = Field(100, ge=1, description="Size of the word embeddings.")
+    lowercase: bool = Field(
+        default=True, description="Look up words in lowercase; the character encoder always sees the original case."
+    )
+    min_count: int = Field(1, ge=1, description="Words that occur less often than this become <unk>.")
+    unknown_dropout: float = Field(
+        0.25,
+        ge=0,
+        description="In training, replace a word that occurs n times by <unk> with probability a / (a + n), where a "
+        "is this value (0: never).",
+    )
+
+
+class TaggingEncoder(BidirectionalEncoder):
+    """Encoder; bidirectional by default, because a label may depend on the words that follow."""
+
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout between layers and on the output.")
+
+
+class Learned(ConfigSection):
+    """Labels, vocabularies and scales of the training data."""
+
+    labels: Labels  # none if the targets are numbers
+    scale: TargetScale | None = None  # None: the targets are labels
+    pairs: tuple[tuple[str, str], ...]  # span labels: all neighbours that occur; "" stands for the start and the end
+    words: Vocabulary | None = None  # None: the inputs are frames
+    counts: tuple[int, ...] = ()  # occurrences of each word of the vocabulary
+    characters: Vocabulary | None = None
+    suffixes: Vocabulary | None = None  # of words, for the HMM
+    size: int  # width of a word embedding or of a frame
+    mean: tuple[float, ...] = ()  # one per feature of a frame
+    deviation: tuple[float, ...] = ()
+    vectors: PretrainedInputs | None = None
+
+
+class TagSettings(Task):
+    """The keys of [task]."""
+
+    input_name: ClassVar[str] = "word or frame"
+    example_files: ClassVar[tuple[str, str]] = ("train.conllu", "dev.conllu")
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        "task.output": "crf if the labels are spans (B-, I-), otherwise linear",
+        "task.input_dropout": "0.3, for numbers at each vector 0",
+        "task.encoder.dropout": "0.3, for numbers at each vector 0",
+    }
+    too_long: ClassVar[tuple[TooLong, ...]] = ("split", "truncate", "skip")
+    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
+
+    name: Literal["tag"] = "tag"
+    format: tagged.Format = Field(
+        "auto",
+        description="File format: conll (a word and its label per line), conllu, lines (a sentence per line, to "
+        "predict), table (words in a CSV, JSON, Excel or Parquet file), vectors (frames in .csv, .npz or .ts), long "
+        "(frames with a column that names their sequence); auto: by suffix and first lines, otherwise conll.",
+    )
+    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
+    label_column: LabelColumn | None = Field(
+        None,
+        description="Column with the labels: index from 0 (-1: last) or name. Default: the last; upos in CoNLL-U. A "
+        "list: several columns with numbers.",
+    )
+    target_type: TargetType = Field(
+        "auto",
+        description="class: labels are classes; number: labels are numbers, predicted as such (regression); auto: "
+        "number if the labels have fractions, or are whole numbers that hardly recur.",
+    )
+    word_column: Column | None = Field(
+        None,
+        description="Column with the words: index from 0 or name. Default: the first; form in CoNLL-U.",
+    )
+    group_column: Column | None = Field(
+        None, description="table and long: column that names the sentence or sequence of each row. Default: by name."
+    )
+    time_column: Column | None = Field(
+        None, description="long: column with the time, which is not part of the vectors. Default: by name."
+    )
+    check_labels: bool = Field(
+        default=True,
+        description="Refuse training data with a single label, or in which most labels occur only once.",
+    )
+    parallel: tuple[str, str] | None = Field(
+        None,
+        description='For labels in a separate file: the parts in which the two file names differ, such as ["seq.in", '
+        '"seq.out"].',
+    )
+    model: Literal["neural", "hmm"] = Field(
+        "neural",
+        description="neural: recurrent or Transformer layers; hmm: a hidden Markov model, a fast baseline.",
+    )
+    words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Word embedding.")
+    characters: CharacterConfig = Field(
+        default_factory=CharacterConfig,
+        description="Character-level word vectors, from a recurrent layer over the characters of each word.",
+    )
+    pretrained: PretrainedConfig = Field(
+        default_factory=PretrainedConfig, description="Pretrained vectors, in addition to the word embedding."
+    )
+    input_dropout: float = Field(
+        0.3, ge=0, lt=1, description="Dropout on the input vectors (pretrained vectors have their own dropout)."
+    )
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
+    )
+    encoder: TaggingEncoder = Field(
+        default_factory=TaggingEncoder, description="Encoder: recurrent or Transformer layers."
+    )
+    output: Literal["linear", "crf"] = Field(
+        "linear", description="linear: choose each label on its own; crf: choose all labels of a sequence jointly."
+    )
+    crf_constraints: Literal["never", "prediction", "always"] = Field(
+        "prediction",
+        description="CRF only: when to exclude malformed spans, such as I-x after O; always: in training, too.",
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Linear output only: probability mass spread over all labels (0 disables it)."
+    )
+    loss_function: LossFunction = Field("mse", description="Loss function for numbers.")
+    learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        if document.get("task.model") == "hmm":
+            return {}
+        values: dict[str, Any] = {}
+        if data:
+            spans = tagged.are_spans(label for example in data.head for label in example.labels or ())
+            values["task.output"] = "crf" if spans else "linear"
+            first = data.head[0] if data.head else None
+            if isinstance(first, VectorSequence) and first.target is not None:
+                values |= {"task.input_dropout": 0.0, "task.encoder.dropout": 0.0}
+        return values | training_defaults(document, data.examples if data else None)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.model == "hmm" and self.pretrained:
+            raise ValueError('model is "hmm", which cannot use pretrained vectors: remove task.pretrained')
+        if isinstance(self.label_column, tuple) and self.target_type == "class":
+            raise ValueError('several label columns hold numbers, but target_type is "class"')
+        for key, only in (("model", "neural"), ("output", "linear")):
+            if self.target_type == "number" and getattr(self, key) != only:
+                raise ValueError(
+                    f'{key} is "{getattr(self, key)}", which predicts classes, but target_type is "number"'
+                )
+        return self

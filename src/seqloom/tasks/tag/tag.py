@@ -1,0 +1,497 @@
+"""Tagging: a label, or numbers, for each word of a sentence, or for each frame of a sequence of vectors."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from torch import Tensor, nn
+
+from seqloom.data.batch import Batch, pad
+from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.feature_statistics import RunningSums
+from seqloom.data.length_limit import TooLong
+from seqloom.data.readers import tagged
+from seqloom.data.readers.numeric_targets import detect
+from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.tagged_parts import cut_sequence
+from seqloom.data.readers.text_files import DataError
+from seqloom.data.target_scale import TargetStatistics
+from seqloom.data.text.vocabulary import Labels, labels_problem
+from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
+from seqloom.insight.attribution import Attribution, attribute
+from seqloom.insight.explanation import Explanation, LabelChoice
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.metrics.labels import compare_spans, f1
+from seqloom.metrics.learning import constant_answer
+from seqloom.models.baseline import Baseline
+from seqloom.models.crf import CRF, allowed_transitions, is_allowed
+from seqloom.models.encoder import Encoder, build_stack
+from seqloom.models.hmm import HMM, shorten
+from seqloom.models.step_regressor import StepRegressor
+from seqloom.models.tagger import SoftmaxOutput, Tagger
+from seqloom.tasks.tag.inputs import build_embedding, collate_frames, collate_words, fit_words, lookup_form
+from seqloom.tasks.tag.settings import Learned, TagSettings
+from seqloom.tasks.targets import numbers
+from seqloom.tasks.targets.numbers import NumberTargets, StepRegression
+from seqloom.tasks.targets.tags import TagPrediction, known_and_unknown, score_tags, tag_baseline
+from seqloom.tasks.task import Loss, Predictions, require_fitted
+
+HEAD = 1000  # examples whose labels show whether they are classes or numbers
+PLOTTED = 100  # development examples of which the longest is plotted
+NO_LABEL = -1  # padding, and sequences without a loss
+CONSTANT = 1e-6  # relative standard deviation up to which a feature counts as constant
+
+
+class Tag(TagSettings):
+    """Assign a label, or numbers, to each word or frame of a sequence."""
+
+    @property
+    def no_bptt_reason(self) -> str:
+        return "the language model of task.pretrained.run reads whole sentences" if self.pretrained.run else ""
+
+    @property
+    def is_counting_model(self) -> bool:
+        return self.model == "hmm"
+
+    @property
+    def main_metric(self) -> str:
+        if self._numbers is not None:
+            return numbers.MAIN_METRIC
+        return "span_f1" if self.learned is not None and self._has_spans else "accuracy"
+
+    @property
+    def _numbers(self) -> NumberTargets | None:
+        """What is done with numbers; None: the targets are labels."""
+        scale = None if self.learned is None else self.learned.scale
+        return None if scale is None else NumberTargets(scale, self.loss_function)
+
+    @property
+    def fitted(self) -> Learned:
+        return require_fitted(self.learned)
+
+    @property
+    def _has_spans(self) -> bool:
+        return tagged.are_spans(self.fitted.labels.names)
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[TaggedSequence]:
+        return self._reader().read(source)
+
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        settings, note = self._reader().inspect(source)
+        task, notes = self.model_copy(update=settings), [note]
+        if task.target_type == "auto":
+            targets = (
+                target
+                for example in islice(task.read(source), HEAD)
+                for target in (example.labels or () if example.target is None else [example.target])
+            )
+            kind, note = detect(targets)
+            task, notes = task.model_copy(update={"target_type": kind}), [*notes, note]
+        return task, tuple(filter(None, notes))
+
+    def _reader(self) -> tagged.TaggedReader:
+        return tagged.TaggedReader(
+            format=self.format,
+            encoding=self.encoding,
+            words=self.word_column,
+            labels=self.label_column,
+            target_type=self.target_type,
+            group=self.group_column,
+            time=self.time_column,
+            parallel=self.parallel,
+            frames=self.learned.size if self.learned is not None and self.learned.words is None else 0,
+        )
+
+    def fit(self, examples: Iterable[TaggedSequence]) -> Self:
+        pairs: Counter[tuple[str, str]] = Counter()
+        words: Counter[str] = Counter()
+        statistics, targets = RunningSums(), TargetStatistics()
+        for example in examples:
+            if example.labels is None and example.target is None:
+                raise self._missing_target(example, "training")
+            if pairs if example.target is not None else targets.moments.count:
+                raise DataError(example.location, "found both labels and numbers; set task.target_type")
+            if example.target is not None:
+                targets.add(example.location, example.target)
+            elif "" in (example.labels or ()):
+                raise DataError(example.location, "empty label")
+            else:
+                pairs.update(pairwise(("", *(example.labels or ()), "")))
+            if isinstance(example, Sentence):
+                words.update(example.words)
+            else:
+                size = example.values.shape[1]
+                if statistics.count and size != statistics.size:
+                    raise DataError(
+                        example.location,
+                        f"expected {statistics.size} features as in the first sequence, found {size}",
+                    )
+                statistics.add(example.values)
+        labels = Labels.of(label for pair in pairs for label in pair if label)
+        if not labels.names and not targets.moments.count:
+            raise self._no_examples()
+        counts = Counter({label: sum(pairs[pair] for pair in pairs if pair[1] == label) for label in labels.names})
+        if self.check_labels and (problem := labels_problem(counts, noun="word" if words else "frame")):
+            raise DataError(
+                self.train,
+                f"{problem}; is task.label_column right? task.check_labels = false trains nevertheless",
+            )
+        if words and statistics.count:
+            raise DataError(self.train, "found both words and vectors; expected one of them")
+        common: dict[str, Any] = {
+            "labels": labels,
+            "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
+        }
+        if targets.moments.count:
+            if self.model == "hmm":
+                raise DataError(self.train, 'the targets are numbers; task.model = "hmm" predicts labels')
+            common["scale"] = targets.checked_scale(self.label_column, file=self.train, check=self.check_labels)
+        if not words and self.pretrained:
+            raise DataError(self.train, "found vectors; task.pretrained works with words only")
+        if not words:
+            mean, deviation = statistics.means(), statistics.deviations(tolerance=CONSTANT)
+            learned = Learned(**common, size=statistics.size, mean=mean, deviation=deviation)
+        else:
+            learned = fit_words(self, common, words)
+        kind = "number" if learned.scale is not None else "class"
+        return self.model_copy(update={"learned": learned, "target_type": kind})
+
+    def summarize_example(self, example: TaggedSequence) -> ExampleSummary:
+        if example.target is not None:
+            return ExampleSummary(
+                content="\t".join(example.words).encode()
+                if isinstance(example, Sentence)
+                else example.values.tobytes(),
+                target=str(example.target.tolist()),
+                values=None if isinstance(example, Sentence) else example.values,
+                targets=example.target,
+            )
+        if isinstance(example, Sentence):
+            return ExampleSummary(
+                content="\t".join(example.words).encode(),
+                target="\t".join(example.labels or ()),
+                labelled=example.labels is not None,
+                labels=example.labels or (),
+                label_lines=example.lines,
+                invalid_labels=tagged.invalid_transitions([example]),
+            )
+        labels = (example.label,) if example.labels is None and example.label is not None else example.labels
+        return ExampleSummary(
+            content=example.values.tobytes(),
+            target="\t".join(labels or ()),
+            labelled=labels is not None,
+            labels=labels or (),
+            values=example.values,
+        )
+
+    def shorten(self, example: TaggedSequence, length: int, action: TooLong) -> Iterator[TaggedSequence]:
+        parts = cut_sequence(example, length)
+        return islice(parts, 1) if action == "truncate" else parts
+
+    def collate(self, examples: Sequence[TaggedSequence]) -> Batch:
+        learned = self.fitted
+        inputs = (
+            collate_words(self, learned, examples) if learned.words is not None else collate_frames(learned, examples)
+        )
+        target, items = None, 0
+        if self._numbers is not None:
+            rows = self._numbers.collate([example.target for example in examples])
+            target = None if rows is None else pad(rows, dtype=np.float32).values
+            return Batch(inputs, target, int(inputs.mask.sum()), examples=tuple(examples))
+        if all(example.labels is not None for example in examples):
+            ids = learned.labels.ids
+            known = [[ids.get(label, NO_LABEL) for label in example.labels or ()] for example in examples]
+            # A sequence with a label unseen in training counts in the scores but has no loss.
+            known = [[NO_LABEL] * len(row) if NO_LABEL in row else row for row in known]
+            target = pad(known, fill=NO_LABEL, dtype=np.int64).values
+            items = int((target >= 0).sum())
+        return Batch(inputs, target, items, examples=tuple(examples))
+
+    def build_model(self) -> nn.Module:
+        learned, labels = self.fitted, len(self.fitted.labels)
+        if self.model == "hmm":
+            if learned.words is None or learned.suffixes is None:
+                raise ValueError('task.model is "hmm", which needs words, but the data are vectors')
+            shorter = [learned.suffixes.index(shorten(suffix)) for suffix in learned.suffixes.tokens]
+            return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
+        embed, size = build_embedding(self, learned)
+        layer = build_stack(self.prenet, self.encoder, size, causal=not self.encoder.bidirectional)
+        dropout, variational = self.encoder.dropout, self.encoder.variational_dropout
+        encoder = Encoder(embed, layer, dropout=dropout, variational=variational)
+        if learned.scale is not None:
+            return StepRegressor(encoder, len(learned.scale))
+        return Tagger(encoder, labels, self._output())
+
+    def _output(self) -> CRF | SoftmaxOutput:
+        names = self.fitted.labels.names
+        if self.output == "linear":
+            return SoftmaxOutput(smoothing=self.label_smoothing)
+        if self.crf_constraints == "never" or not self._has_spans:
+            return CRF(len(names))
+        allowed = allowed_transitions(names)
+        well_formed = is_allowed(allowed, names, self.fitted.pairs)
+        return CRF(len(names), allowed=allowed if well_formed else None, strict=self.crf_constraints == "always")
+
+    def loss(self, model: Any, batch: Batch) -> Loss:
+        if self._numbers is not None:
+            self._require_target(batch)
+            outputs, state = model(batch.inputs, batch.state)
+            mask = batch.inputs.mask
+            return Loss(self._numbers.loss(outputs[mask], batch.target[mask]), batch.items, self._carried(state))
+        emissions, state = model(batch.inputs, batch.state)
+        labelled = batch.inputs.mask & (batch.target >= 0)
+        return Loss(model.loss(emissions, labelled, batch.target), batch.items, self._carried(state))
+
+    def _carried(self, state: Any) -> Any:
+        """The state for a batch that continues this one; a bidirectional encoder has none."""
+        return None if self.encoder.bidirectional else state
+
+    def predict(self, model: Any, batch: Batch) -> Predictions:
+        mask = batch.inputs.mask
+        emissions, state = model(batch.inputs, batch.state)
+        if self._numbers is not None:
+            rows = zip(batch.examples, self._numbers.restore(emissions), mask.sum(dim=1).tolist(), strict=True)
+            steps = [self._numbers.step_answer(input_words(example), row[:length]) for example, row, length in rows]
+            return Predictions(steps, self._carried(state))
+        best = model.decode(emissions, mask)
+        probabilities = model.marginals(emissions, mask).gather(2, best.unsqueeze(2)).squeeze(2)
+        names = self.fitted.labels.names
+        lengths = mask.sum(dim=1).tolist()
+        words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
+        columns = zip(words or [[]] * len(lengths), best.tolist(), probabilities.tolist(), lengths, strict=True)
+        answers = [
+            TagPrediction(sentence, [names[label] for label in labels[:length]], values[:length])
+            for sentence, labels, values, length in columns
+        ]
+        return Predictions(answers, self._carried(state))
+
+    @property
+    def custom_layer_field(self) -> str:
+        return "encoder" if self.model == "neural" else ""
+
+    def score(self, predictions: Sequence[Any], examples: Sequence[TaggedSequence]) -> dict[str, Any]:
+        if self._numbers is not None:
+            pairs = self._pairs(predictions, examples)
+            scores = self._numbers.score(pairs) | {"elements": sum(len(truth) for truth, _ in pairs)}
+            last = numbers.last_value_r2(pairs)
+            return scores if math.isnan(last) else scores | {"last_value_r2": last}
+        for example, answer in zip(examples, predictions, strict=True):
+            if example.labels is None:
+                raise self._missing_target(example, "evaluation")
+            self._check_length(len(answer.labels), example)
+        reference = [example.labels or () for example in examples]
+        scores = score_tags(reference, [answer.labels for answer in predictions], spans=self._has_spans)
+        learned = self.fitted
+        details = {name: value for name, value in scores.items() if not isinstance(value, float)}
+        scores = {name: value for name, value in scores.items() if name not in details}
+        if learned.words is not None:
+            seen = {word for word, times in zip(learned.words.tokens, learned.counts, strict=True) if times}
+            known = [lookup_form(self, word) in seen for example in examples for word in getattr(example, "words", ())]
+            scores |= known_and_unknown(reference, [answer.labels for answer in predictions], known)
+        unseen = sum(label not in learned.labels for labels in reference for label in labels)
+        return {**scores, "elements": sum(map(len, reference)), "unseen_labels": unseen, **details}
+
+    def _check_length(self, length: int, example: TaggedSequence) -> None:
+        if length != len(example):
+            raise ValueError("the sequences were concatenated: tagging needs train.bptt_steps = 0")
+
+    def _pairs(
+        self, predictions: Sequence[StepRegression], examples: Sequence[TaggedSequence]
+    ) -> list[tuple[numbers.Numbers, numbers.Numbers]]:
+        """The true and the predicted numbers of each example, (T, K)."""
+        pairs = []
+        for answer, example in zip(predictions, examples, strict=True):
+            if example.target is None:
+                raise self._missing_target(example, "evaluation")
+            self._check_length(len(answer), example)
+            pairs.append((example.target, np.array(list(answer.values.values())).T))
+        return pairs
+
+    def degenerate_predictions(self, predictions: Sequence[Any], examples: Sequence[TaggedSequence]) -> str:
+        if self._numbers is not None:
+            return self._numbers.degenerate(self._pairs(predictions, examples))
+        label = constant_answer(
+            [label for answer in predictions for label in answer.labels],
+            [label for example in examples for label in example.labels or ()],
+        )
+        return "" if label is None else f"Every prediction is the label {label!r}"
+
+    def baseline_targets(self, example: TaggedSequence) -> Iterable[tuple[str, Any]]:
+        if example.target is not None:
+            return numbers.counted_targets(example.target, input_words(example))
+        words = example.words if isinstance(example, Sentence) else ("",) * len(example.labels or ())
+        return zip(words, example.labels or (), strict=False)
+
+    def fit_baseline(self, counts: Counter[Any], examples: Sequence[TaggedSequence]) -> Baseline | None:  # noqa: ARG002
+        if self._numbers is not None:
+            return self._numbers.fit_baseline(counts)
+        return tag_baseline(counts, words=self.fitted.words is not None)
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[TaggedSequence]) -> dict[str, float]:
+        if self._numbers is not None:
+            known = [example for example in examples if example.target is not None]
+            truths = [example.target for example in known if example.target is not None]
+            return self._numbers.score_baseline(baseline, truths, list(map(input_words, known)))
+        answers = []
+        for example in examples:
+            words = example.words if isinstance(example, Sentence) else ("",) * len(example.labels or ())
+            labels = [baseline.answers.get(word, baseline.answer) for word in words]
+            answers.append(TagPrediction([], labels, []))
+        scores = self.score(answers, examples)
+        return {name: scores[name] for name in (self.main_metric, "accuracy")}
+
+    def share_learned(self, other: Self) -> Self:
+        """The labels, or the scale of the numbers, are those of the new data."""
+        own = {name: getattr(self.fitted, name) for name in ("labels", "pairs", "scale")}
+        return self.model_copy(update={"learned": other.fitted.model_copy(update=own)})
+
+    def check_targets(self, examples: Sequence[TaggedSequence]) -> None:
+        self.fitted.labels.check_known(
+            [(example.location, label) for example in examples for label in example.labels or ()]
+        )
+
+    @property
+    def answers_each_line(self) -> bool:
+        return self.fitted.words is not None
+
+    def draw_predictions(
+        self, examples: Sequence[TaggedSequence], folder: Path, *, predict: Callable[[Sequence[Any]], list[Any]]
+    ) -> None:
+        """predicted.png: the true and the predicted numbers of a sequence of the development data, over time."""
+        if self._numbers is not None and examples:
+            longest = max(examples[:PLOTTED], key=len)
+            self._numbers.draw(self._pairs(predict([longest]), [longest]), folder, steps=True)
+
+    def metric_sums(self, predictions: Sequence[Any], examples: Sequence[TaggedSequence]) -> MetricSums:
+        if self._numbers is not None:
+            return self._numbers.metric_sums(self._pairs(predictions, examples))
+        reference = [example.labels or () for example in examples]
+        predicted = [answer.labels for answer in predictions]
+        if self._has_spans:
+            counts = np.stack(compare_spans(reference, predicted).sentences, axis=1)
+            return MetricSums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
+        correct = [sum(map(str.__eq__, *pair)) for pair in zip(reference, predicted, strict=True)]
+        return ratio_of_sums(correct, [len(labels) for labels in reference])
+
+    @property
+    def inputs_are_files(self) -> bool:
+        return self.fitted.words is None
+
+    def input_tokens(self, example: TaggedSequence) -> list[str]:
+        return list(example.words) if isinstance(example, Sentence) else []
+
+    def explain(self, model: Any, example: TaggedSequence, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+        """The probability of each label, the most probable alternative, and the self-attention of Transformers."""
+        batch = self.collate([example])
+        predictions, layers, _ = self_attention(model, lambda: self.predict(model, batch))
+        (prediction,) = predictions.answers
+        if isinstance(prediction, StepRegression):
+            return self._explain_numbers(prediction, layers, heads=heads)
+        words = prediction.words or [str(number) for number in range(1, len(prediction.labels) + 1)]
+        emissions, _ = model(batch.inputs, None)
+        marginals = model.marginals(emissions, batch.inputs.mask)[0].tolist()
+        choices = []
+        for word, label, probability, row in zip(
+            words, prediction.labels, prediction.probabilities, marginals, strict=False
+        ):
+            others = [(value, name) for name, value in zip(self.fitted.labels.names, row, strict=True) if name != label]
+            value, alternative = max(others, default=(0.0, ""))
+            choices.append(LabelChoice(word, label, probability, alternative, value))
+        return Explanation(
+            task=self.name,
+            source=" ".join(prediction.words),
+            prediction=prediction,
+            attention=mean_of_heads(layers, words, words),
+            heads=all_heads(layers, words, words) if heads else [],
+            label_choices=choices,
+        )
+
+    @property
+    def can_attribute(self) -> bool:
+        return self.model == "neural"
+
+    def attribute(
+        self,
+        model: Any,
+        example: TaggedSequence,
+        *,
+        prediction: TagPrediction | StepRegression,
+        method: str,
+        target: str = "",
+        word: str | int = "",
+    ) -> Attribution:
+        """How much each word raises or lowers the log-odds of the label of a word, by default the least certain.
+
+        Of numbers: how much it raises or lowers the number of a word, by default the one farthest from the mean.
+        """
+        if not self.can_attribute:
+            raise ValueError(f'which words mattered needs task.model = "neural", found "{self.model}"')
+        names = prediction.words or [str(number) for number in range(1, len(example) + 1)]
+        numbers = self._numbers
+        if isinstance(prediction, TagPrediction):
+            position = _position(names, word) if word != "" else int(np.argmin(prediction.probabilities))
+            label = target or prediction.labels[position]
+            index = self.fitted.labels.index(label, location="target")
+        else:
+            assert numbers is not None  # noqa: S101
+            index = numbers.column(target)
+            label = numbers.scale.names[index]
+            far = np.abs(np.array(prediction.values[label]) - numbers.scale.means[index])
+            position = _position(names, word) if word != "" else int(far.argmax())
+        inputs = self.collate([example]).inputs
+
+        def score(vectors: Tensor) -> Tensor:
+            mask = inputs.mask.expand(len(vectors), -1)
+            if numbers is not None:
+                return numbers.value(model.linear(model.encoder.encode(vectors, mask).values)[:, position], index)
+            emissions = model.emissions(model.encoder.encode(vectors, mask))
+            scores: Tensor = model.log_odds(emissions, mask, position=position, label=index)
+            return scores
+
+        return attribute(
+            score,
+            model.encoder.embed(inputs)[0],
+            method=method,
+            target=label,
+            tokens=names,
+            signal=None if isinstance(example, Sentence) else example.values,
+            word=names[position],
+            position=position + 1,
+            is_number=numbers is not None,
+        )
+
+    def _explain_numbers(self, prediction: StepRegression, layers: Any, *, heads: bool) -> Explanation:
+        """The numbers, and the self-attention of Transformers."""
+        words = prediction.words or [str(number) for number in range(1, len(prediction) + 1)]
+        return Explanation(
+            task=self.name,
+            source=" ".join(prediction.words),
+            prediction=prediction,
+            headline=str(prediction).rstrip("\n"),
+            attention=mean_of_heads(layers, words, words),
+            heads=all_heads(layers, words, words) if heads else [],
+        )
+
+
+def _position(words: Sequence[str], chosen: str | int) -> int:
+    """The index of a word that is given as text, or by its position from 1."""
+    if isinstance(chosen, str):
+        matches = [index for index, word in enumerate(words) if word == chosen]
+        matches = matches or [index for index, word in enumerate(words) if word.lower() == chosen.lower()]
+        if len(matches) > 1:
+            places = ", ".join(str(index + 1) for index in matches)
+            raise ValueError(f"word: {chosen!r} occurs {len(matches)} times; give one of its positions: {places}")
+        if matches:
+            return matches[0]
+    if str(chosen).isdecimal() and 1 <= int(chosen) <= len(words):
+        return int(chosen) - 1
+    raise ValueError(f"word: {chosen!r} is neither a word of the input nor a position from 1 to {len(words)}")
+
+
+def input_words(example: TaggedSequence) -> tuple[str, ...]:
+    """The words of a sentence; none for vectors."""
+    return example.words if isinstance(example, Sentence) else ()

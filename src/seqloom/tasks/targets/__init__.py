@@ -1,0 +1,1 @@
+"""What the tasks classify and tag predict, classes or numbers: predictions, losses, scores and baselines."""

@@ -1,0 +1,78 @@
+"""A label for each element of a sequence: predictions, scores and the baseline."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqloom import html
+from seqloom.metrics.confidence import bootstrap_f1, wilson_interval
+from seqloom.metrics.labels import accuracy, compare_spans, confusions, per_label, per_type
+from seqloom.models.baseline import Baseline, most_frequent
+
+
+@dataclass(frozen=True, slots=True)
+class TagPrediction:
+    """The predicted labels of a sequence."""
+
+    words: list[str]  # empty for frames
+    labels: list[str]
+    probabilities: list[float]  # probability of each predicted label
+
+    def __str__(self) -> str:
+        columns = zip(self.words, self.labels, strict=True) if self.words else zip(self.labels, strict=True)
+        return "".join("\t".join(row) + "\n" for row in columns)
+
+    def _repr_html_(self) -> str:
+        words = self.words or [str(number) for number in range(1, len(self.labels) + 1)]
+        return html.labelled_words(words, self.labels)
+
+
+def score_tags(
+    reference: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], *, spans: bool
+) -> dict[str, Any]:
+    """Metrics by name, those of spans first; tables come last."""
+    truth = [label for labels in reference for label in labels]
+    guesses = [label for labels in predicted for label in labels]
+    correct = sum(left == right for left, right in zip(truth, guesses, strict=True))
+    scores: dict[str, Any] = {"accuracy": accuracy(truth, guesses)}
+    details: dict[str, Any] = {"accuracy_interval": list(wilson_interval(correct, len(truth)))}
+    if spans:
+        compared = compare_spans(reference, predicted)
+        scores = {"span_f1": compared.sentences.f1, **scores}
+        interval = list(bootstrap_f1(*compared.sentences))
+        details = {"span_f1_interval": interval, **details, "per_type": per_type(compared)}
+    else:
+        details["per_label"] = per_label(truth, guesses)
+    return {**scores, **details, "confusions": confusions(truth, guesses)}
+
+
+def known_and_unknown(
+    reference: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    known: Sequence[bool],  # of each element: whether its word occurs in the training data
+) -> dict[str, float]:
+    """The accuracy on words of the training data and on all others."""
+    truth = [label for labels in reference for label in labels]
+    guesses = [label for labels in predicted for label in labels]
+    scores = {}
+    for name, group in (("known_accuracy", True), ("unknown_accuracy", False)):
+        indices = [index for index, is_known in enumerate(known) if is_known is group]
+        scores[name] = accuracy([truth[index] for index in indices], [guesses[index] for index in indices])
+    return {**scores, "unknown_words": list(known).count(False)}
+
+
+def tag_baseline(counts: Counter[tuple[str, str]], *, words: bool) -> Baseline | None:
+    """The most frequent label of each word; None if there are no labels."""
+    labels: Counter[str] = Counter()
+    by_word: dict[str, Counter[str]] = defaultdict(Counter)
+    for (word, label), times in counts.items():
+        labels[label] += times
+        by_word[word][label] += times
+    if not labels:
+        return None
+    usual = most_frequent(labels)
+    answers = {word: most_frequent(each) for word, each in by_word.items()}
+    answers = {word: label for word, label in answers.items() if label != usual}
+    name = f"most frequent label{' of each word' if words else ''}"
+    return Baseline(name=f"{name}, {usual!r} for {'others' if answers else 'all'}", answer=usual, answers=answers)
