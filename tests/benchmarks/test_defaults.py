@@ -56,7 +56,7 @@ def test_a_result_is_kept_beside_the_others(tmp_path: Path, monkeypatch: pytest.
     before, table, after = defaults.PAGE.read_text().split("\n\n")
     assert (before, after) == ("before", "after\n")
     rows = table.splitlines()[2:]
-    assert [row.split(" | ")[1] for row in rows] == ["trec", "sst, two classes"]
+    assert [row.split(" | ")[1] for row in rows] == ["trec, fine labels", "sst, two classes"]
 
 
 def test_an_unknown_row_is_refused() -> None:
