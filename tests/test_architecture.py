@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run": {"checkpoint", "html"},
     "cells": {"state"},
     "layers": {"cells", "kernels", "state"},
-    "data": {"config", "state", "kernels"},
+    "data": {"cache", "config", "state", "kernels"},
     "training": {"config", "state", "data", "checkpoint"},
     "decoding": {"config", "state", "kernels"},
     "models": {"config", "run", "state", "kernels", "data", "cells", "layers", "decoding", "training"},

@@ -10,6 +10,7 @@ from seqloom import workflow
 from seqloom.checkpoint import RunError
 from seqloom.interrupt import Interrupted
 from seqloom.model import load
+from seqloom.run import Run
 from seqloom.training_data import data_readers
 
 
@@ -37,6 +38,17 @@ def test_a_run_is_resumed_with_the_same_data_only(tmp_path: Path) -> None:
         workflow.resume(tmp_path / "run")
     train.write_bytes(before)
     assert workflow.resume(tmp_path / "run").saved("best")
+
+
+def test_another_number_of_threads_is_reported(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with pytest.raises(Interrupted):
+        workflow.train(config, output=tmp_path / "run", listeners=[at(3, lambda: send(signal.SIGINT))])
+    before = int(Run.open(tmp_path / "run").environment["threads"])
+    *_, note = workflow.resume(tmp_path / "run", [f"train.threads={before + 1}"]).notes
+    assert note.startswith(f"resumed with {before + 1} threads, started with {before}: results may differ")
+    assert note in (tmp_path / "run" / "train.log").read_text()
+    assert workflow.resume(tmp_path / "run").notes == ()
 
 
 def test_no_held_out_examples_are_an_error(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.checkpoint import RunError
+from seqloom.data.fingerprint import fingerprint, fingerprint_files
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.readers.memory import IN_MEMORY, digest
-from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, resolve
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -90,10 +91,20 @@ def fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any
     """Fingerprints of all data that training reads."""
     task = config.task
     prints = {name: fingerprint(name) for name in task.files if name != IN_MEMORY}
+    for source, files in _listed_files(config).items():
+        prints[f"{source} (listed files)"] = fingerprint_files(files)
     in_memory = {"train": sources.train, "dev": sources.dev}
     return prints | {
         f"{name} {IN_MEMORY}": digest(task.read(source)) for name, source in in_memory.items() if source is not None
     }
+
+
+def _listed_files(config: Config) -> dict[str, list[Path]]:
+    """The files that the data files name, such as images and recordings."""
+    task = config.task
+    sources = [name for name in (task.train, task.dev) if name and name not in (IN_MEMORY, str(STANDARD_INPUT))]
+    listed = {name: task.listed_files(resolve(name)) for name in sources}
+    return {name: files for name, files in listed.items() if files}
 
 
 def check_unchanged(run: Run, config: Config, sources: Sources) -> None:
@@ -118,4 +129,11 @@ def check_unchanged(run: Run, config: Config, sources: Sources) -> None:
 def changed_file(run: Run, config: Config, sources: Sources = FILES_ONLY) -> str:
     """The first data file that has changed since a run was started; empty: none has."""
     before = run.environment.get("data", {})
-    return next((name for name, now in fingerprints(config, sources).items() if now != before.get(name, now)), "")
+    changed = next((name for name, now in fingerprints(config, sources).items() if now != before.get(name, now)), "")
+    source = changed.removesuffix(" (listed files)")
+    if source == changed:
+        return changed
+    started = (run.path / "env.json").stat().st_mtime
+    newer = [file for file in _listed_files(config).get(source, []) if file.stat().st_mtime >= started]
+    more = f" and {len(newer) - 1:,} more" if len(newer) > 1 else ""
+    return f"{newer[0]}{more}, listed in {source}" if newer else f"a file listed in {source}"

@@ -187,12 +187,13 @@ def resume(
             config = config._replace(task=config.task.fit(targets.watch(readers.train())))
         module = _init_model(config)
         before = run.summary()
-        if changes:
-            run = replace(run, notes=_changes_notes(config, changes, start))
-            if group.is_main:
+        notes = (*(_changes_notes(config, changes, start) if changes else ()), *_threads_notes(run))
+        run = replace(run, notes=notes)
+        if group.is_main:
+            if changes:
                 run.write_summary(before | {"train": before.get("train", {}) | changes})
-                for note in run.notes:
-                    run.log(note)
+            for note in notes:
+                run.log(note)
         events = _run_training(
             run, config, module, readers=readers, start=start, listeners=listeners, group=group, targets=targets
         )
@@ -203,6 +204,15 @@ def resume(
                 "train.epochs, which counts from the start of the run"
             )
     return run
+
+
+def _threads_notes(run: Run) -> tuple[str, ...]:
+    """A note if the number of threads is not that of the start: sums are added in another order."""
+    before, now = run.environment.get("threads"), torch.get_num_threads()
+    if before in (None, now):
+        return ()
+    note = f"resumed with {now} thread{'s' * (now != 1)}, started with {before}: results may differ in their last bits"
+    return (f"{note}; train.threads={before} keeps them identical",)
 
 
 def _changes_notes(config: Config, changes: Mapping[str, Any], start: Snapshot | None) -> tuple[str, ...]:

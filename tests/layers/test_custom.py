@@ -164,7 +164,7 @@ class Plain(Cell):
         (
             (3, 4),
             {"mistake": "row"},
-            "Plain got x (2, 3) and a state of (2, 4) and returned state.hidden (4,), expected (2, 4)",
+            "failed on x (2, 3) and a state of (2, 4): ValueError: Plain.step returned state.hidden of shape (4,)",
         ),
         (
             (3, 4),

@@ -303,6 +303,11 @@ def test_train_and_predict_with_a_list_of_images(tmp_path: Path, monkeypatch: py
     assert model.evaluate(str(tmp_path / "list.txt"))["captions"] == 24
     together = load(run.path, ensemble=[run.path]).predict([str(tmp_path / "images" / "3.png")])
     assert together[0].text == load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text
+    image = (tmp_path / "images" / "3.png").read_bytes()
+    (tmp_path / "images" / "3.png").write_bytes((tmp_path / "images" / "4.png").read_bytes())
+    with pytest.raises(RunError, match=r"3\.png, listed in .*list\.txt: has changed since"):
+        workflow.resume(run.path)
+    (tmp_path / "images" / "3.png").write_bytes(image)
     (tmp_path / "captions.txt").write_text("0.png\tx\n")
     with pytest.raises(RunError, match=r"captions\.txt: has changed since"):
         workflow.resume(run.path)

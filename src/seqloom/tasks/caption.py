@@ -227,6 +227,9 @@ class Caption(Task):
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
         return self._reader().read_inputs(source)
 
+    def listed_files(self, source: Path) -> list[Path]:
+        return self._reader().listed_files(source)
+
     def _reader(self) -> CaptionedImageReader:
         names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
         options = {name: getattr(self, name) for name in names}

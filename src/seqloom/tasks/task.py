@@ -193,6 +193,10 @@ class Task(ConfigSection, ABC):
         """The files that training reads; a run can be resumed only if they are unchanged."""
         return tuple(name for name in (self.train, self.dev) if name)
 
+    def listed_files(self, source: Path) -> list[Path]:  # noqa: ARG002
+        """The files that a data file names, such as images or recordings; they have to stay unchanged as well."""
+        return []
+
     @property
     def gap(self) -> int:
         """Sequential tasks: examples between training and held-out data that overlap with both and are skipped."""

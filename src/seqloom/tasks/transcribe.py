@@ -260,6 +260,9 @@ class Transcribe(Task):
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         return self._reader().read_inputs(source)
 
+    def listed_files(self, source: Path) -> list[Path]:
+        return self._reader().listed_files(source)
+
     def _reader(self) -> RecordingReader:
         names = ("format", "encoding", "separator", "file_column", "text_column")
         return RecordingReader(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from seqloom.data.fingerprint import fingerprint
 from seqloom.data.readers.parallel import Pair, PairReader
-from seqloom.data.readers.text_files import DataError, fingerprint, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 
 
 def pairs(source: Path | list[object], **options: object) -> list[tuple[str, str | None]]:

@@ -20,7 +20,6 @@ from seqloom.data.readers.text_files import (
     DataError,
     Location,
     delimited,
-    fingerprint,
     jsonl,
     labelled,
     lines,
@@ -394,24 +393,3 @@ def refused(name: str, path: Path, seed: int) -> bool:
 def test_damaged_files_are_read_or_rejected(tmp_path: Path, name: str) -> None:
     assert list(VALID[name][0](write_bytes(tmp_path, VALID[name][1].encode())))
     assert 10 < sum(refused(name, tmp_path / "fuzzed", seed) for seed in range(100)) < 100
-
-
-def test_fingerprint_changes_with_the_content(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    fingerprints = set()
-    for content in (b"", b"a", b"b", b"a" * 3_000_000, b"a" * 2_999_999 + b"b"):
-        path.write_bytes(content)
-        fingerprints.add(fingerprint(str(path)))
-        assert fingerprint(f"{path}[0:0.5]") == fingerprint(str(path))
-    assert len(fingerprints) == 5
-    folder = tmp_path / "classes"
-    folder.mkdir()
-    for name in ("one.txt", "two.txt"):
-        (folder / name).write_text(name)
-        fingerprints.add(fingerprint(str(folder)))
-    assert len(fingerprints) == 7
-    (folder / "positive").mkdir()
-    for text in ("a", "b"):
-        (folder / "positive" / "1.txt").write_text(text)
-        fingerprints.add(fingerprint(str(folder)))
-    assert len(fingerprints) == 9

@@ -90,10 +90,17 @@ class CaptionedImageReader:
             if line.strip():
                 yield from self.load([ImageReference(location, line.strip())], Path())
 
-    def _examples(self, source: Source, captions: Mapping[str, tuple[str, ...]]) -> Iterator[CaptionedImage]:
-        if not isinstance(source, Path):
-            yield from _python_values(source, self)
-            return
+    def listed_files(self, source: Source) -> list[Path]:
+        """The image files that a list names."""
+        vectors = self.images and resolve(self.images).suffix == ".npz"
+        if not isinstance(source, Path) or source == STANDARD_INPUT or vectors:
+            return []
+        references, folder = self._references(source)
+        names = [(reference.location, reference.name) for reference in references if reference.vector is None]
+        return file_lists.existing_files(file_lists.locate(names, folder=folder, files=self.images))
+
+    def _references(self, source: Path) -> tuple[list[ImageReference], Path]:
+        """The listed images, and the folder that their names are relative to."""
         if source.suffix.lower() in SUFFIXES:
             images = [ImageReference(Location(str(source), 1), source.name)]
         elif source.is_dir():
@@ -103,7 +110,13 @@ class CaptionedImageReader:
             images = [ImageReference(Location(str(source), number), name) for number, name in enumerate(names, start=1)]
         else:
             images = _merge_captions(self._rows(source))
-        folder = source if source.is_dir() else source.parent
+        return images, source if source.is_dir() else source.parent
+
+    def _examples(self, source: Source, captions: Mapping[str, tuple[str, ...]]) -> Iterator[CaptionedImage]:
+        if not isinstance(source, Path):
+            yield from _python_values(source, self)
+            return
+        images, folder = self._references(source)
         yield from self.load(
             [replace(image, captions=image.captions or captions.get(image.name, ())) for image in images], folder
         )

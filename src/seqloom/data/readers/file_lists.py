@@ -141,6 +141,34 @@ def _members(archive: Path, prefix: str, suffix: str) -> Iterator[tuple[str, IO[
         raise DataError(str(archive), f"not a tar archive, or damaged ({error})") from None
 
 
+def locate(
+    names: Sequence[tuple[Location, str]],
+    *,
+    folder: Path,
+    files: str = "",
+    suffixes: Sequence[str] = (),
+) -> list[tuple[Path, Path | None]]:
+    """Where each file is that ``load`` reads: its path, and the archive that it is in, if any."""
+    root = resolve(files) if files else folder
+    if files and not root.is_dir() and not root.is_file() and not enclosing_archive(root):
+        raise no_such_file(root)
+    located: list[tuple[Path, Path | None]] = []
+    for _, name in names:
+        places = (folder, root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
+        path = next(filter(None, (_existing_file(place / name, suffixes) for place in places)), None)
+        archives = (enclosing_archive(root / name), enclosing_archive(folder / name))
+        archive = next(filter(None, archives), None) if path is None else None
+        if archive is not None:
+            path = root / name if archive in (root / name).parents else folder / name
+        located.append((path or root / name, archive))
+    return located
+
+
+def existing_files(located: Sequence[tuple[Path, Path | None]]) -> list[Path]:
+    """The files, or the archives that they are in, each of them once; missing ones are skipped."""
+    return [path for path in dict.fromkeys(archive or path for path, archive in located) if path.is_file()]
+
+
 def load(
     names: Sequence[tuple[Location, str]],  # each with its location in the list
     decode: Decode[T],
@@ -151,22 +179,14 @@ def load(
     suffixes: Sequence[str] = (),  # suffixes that a name may omit
 ) -> Iterator[T]:
     """The decoded content of each file, in the order of the list."""
-    root = resolve(files) if files else folder
-    if files and not root.is_dir() and not root.is_file() and not enclosing_archive(root):
-        raise no_such_file(root)
     where = files or str(folder)
     readers: dict[Path, TarReader[T]] = {}
     sources: list[tuple[Path, TarReader[T] | None]] = []
-    for _, name in names:
-        places = (folder, root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
-        path = next(filter(None, (_existing_file(place / name, suffixes) for place in places)), None)
-        archives = (enclosing_archive(root / name), enclosing_archive(folder / name))
-        archive = next(filter(None, archives), None) if path is None else None
+    for path, archive in locate(names, folder=folder, files=files, suffixes=suffixes):
         if archive is not None:
-            path = root / name if archive in (root / name).parents else folder / name
             reader = readers.setdefault(archive, TarReader(archive, decode, suffixes=suffixes))
             reader.requested[_member_name(path, archive)] += 1
-        sources.append((path or root / name, readers[archive] if archive else None))
+        sources.append((path, readers[archive] if archive else None))
     with ExitStack() as stack:
         for reader in readers.values():
             stack.callback(reader.close)

@@ -98,6 +98,14 @@ class RecordingReader:
         references, folder = self._references(source)
         return DataPreview(tuple(self._load(references[:limit], folder)), len(references))
 
+    def listed_files(self, source: Source) -> list[Path]:
+        """The audio, feature or image files that a list names."""
+        if not isinstance(source, Path) or source == STANDARD_INPUT or self.detect(source) == "npz":
+            return []
+        references, folder = self._references(source)
+        names = [(reference.location, _file_name(reference)) for reference in references if reference.values is None]
+        return file_lists.existing_files(file_lists.locate(names, folder=folder, files=self.files, suffixes=SUFFIXES))
+
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         """The columns of a list, as configuration, and a sentence about them; both may be empty."""
         if isinstance(source, Path):

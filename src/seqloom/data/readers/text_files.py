@@ -7,7 +7,6 @@ like a folder: ``train.tar.gz/fr/train.tsv``.
 import csv
 import difflib
 import gzip
-import hashlib
 import io
 import itertools
 import json
@@ -27,7 +26,6 @@ from seqloom.config.hints import nearest_file
 from seqloom.data.readers.binary_formats import binary_format
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
-FINGERPRINT_BYTES = 1 << 20  # bytes at the start and at the end of a file that enter its fingerprint
 STANDARD_INPUT = Path("-")
 ZIP = b"PK\x03\x04"  # first bytes of a zip archive
 
@@ -88,22 +86,6 @@ def expand(path: Path) -> list[Path]:
     if braces := re.fullmatch(r"(.*)(?<!\$)\{([^{},]*),([^{},]*)\}(.*)", str(path)):
         return [Path(f"{braces[1]}{side}{braces[4]}") for side in (braces[2], braces[3])]
     return [path.with_name(re.sub(r"(?<=.)\[[^\[\]]*\]$", "", path.name))]
-
-
-def fingerprint(text: str) -> str:
-    """A hash of the files, or of the folder of files, that a text names; it changes when their content does."""
-    digest = hashlib.sha256()
-    for path in expand(resolve(text)):
-        whole = enclosing_archive(path) or path
-        for file in sorted(whole.rglob("*")) if whole.is_dir() else [whole]:
-            if file.is_file():
-                size = file.stat().st_size
-                digest.update(f"{file.relative_to(whole).as_posix() if whole.is_dir() else ''} {size} ".encode())
-                with file.open("rb") as stream:
-                    digest.update(stream.read(FINGERPRINT_BYTES))
-                    stream.seek(max(size - FINGERPRINT_BYTES, 0))
-                    digest.update(stream.read(FINGERPRINT_BYTES))
-    return digest.hexdigest()
 
 
 def no_such_file(path: Path) -> DataError:
