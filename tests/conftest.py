@@ -21,6 +21,24 @@ hypothesis.settings.load_profile("seqloom")
 
 DRAW = run_plots.draw
 
+LONG = {
+    "test_documentation.py",
+    "test_runner.py",
+    "test_sklearn.py",
+    "test_subprocess_trial.py",
+    "test_sweep.py",
+    "test_wheel.py",
+    "test_workflow.py",
+    "test_main.py",
+    "test_distributed_machines.py",
+}
+"""Modules that train much or start processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long modules come first: a worker takes whole modules, and would be the last one to end with one of these."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:

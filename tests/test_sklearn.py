@@ -38,7 +38,7 @@ def reasons(estimator: BaseEstimator) -> dict[str, str]:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [SequenceClassifier(hidden_size=8, epochs=12, learning_rate=0.05, settings={"train.threads": 1})],
+    [SequenceClassifier(hidden_size=8, epochs=12, batch_size=32, learning_rate=0.05, settings={"train.threads": 1})],
     expected_failed_checks=reasons,
     xfail_strict=False,  # the last bits may happen to be the same
 )

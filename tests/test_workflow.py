@@ -1,5 +1,6 @@
 """From a configuration to a run: reproducible, also if it is killed, interrupted or resumed; clear errors otherwise."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -275,41 +276,46 @@ def test_word_vectors_that_diverge_are_not_saved(tmp_path: Path) -> None:
 # The same seed (promise 19)
 
 PROGRAM = """
-import os
 import sys
 from pathlib import Path
 import torch
-from tests.contracts.tiny import CASES, build
-from seqloom import run_plots, workflow
+from tests.test_workflow import train_all
+from seqloom import run_plots
 torch.set_num_threads(1)
 run_plots.draw = lambda *_, **__: None  # what is drawn is not compared
-folder, workers = Path(sys.argv[1], sys.argv[3]), int(sys.argv[2])
-folder.mkdir()
-os.chdir(folder)  # scores name files
-for name in ("tag, crf", "classify", "language_model", "forecast", "translate", "caption", "transcribe", "embed"):
-    own = Path("data", name)
-    own.mkdir(parents=True)
-    chosen = build(CASES[name], own, updates=4, evaluate_every=3, workers=workers)
-    workflow.train(chosen, output=name.split(",")[0])
+train_all(Path(sys.argv[1]), workers=2)
 """
 
 
+def train_all(folder: Path, *, workers: int) -> None:
+    """A run of each task; file names are relative, since scores name files."""
+    folder.mkdir()
+    with contextlib.chdir(folder):
+        for name in (
+            "tag, crf",
+            "classify",
+            "language_model",
+            "forecast",
+            "translate",
+            "caption",
+            "transcribe",
+            "embed",
+        ):
+            own = Path("data", name)
+            own.mkdir(parents=True)
+            chosen = build(CASES[name], own, updates=4, evaluate_every=3, workers=workers)
+            workflow.train(chosen, output=name.split(",")[0])
+
+
 def test_the_same_seed_gives_the_same_run_in_any_process(tmp_path: Path) -> None:
-    """Two processes with other hash seeds and another number of workers."""
+    """This process and one with another hash seed and another number of workers."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    started = [
-        launch(
-            [sys.executable, "-c", PROGRAM, str(tmp_path), workers, seed],
-            tmp_path,
-            PYTHONHASHSEED=seed,
-            PYTHONPATH=paths,
-        )
-        for seed, workers in (("1", "0"), ("4321", "2"))
-    ]
-    for process in started:
-        finish(process)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "other")]
+    process = launch(command, tmp_path, PYTHONHASHSEED="4321", PYTHONPATH=paths)
+    train_all(tmp_path / "one", workers=0)
+    finish(process)
     for name in tasks.names():
-        one, other = (tmp_path / seed / name for seed in ("1", "4321"))
+        one, other = (tmp_path / folder / name for folder in ("one", "other"))
         assert differences(outcome(one), outcome(other)) == []
         assert (one / "learned.json").read_bytes() == (other / "learned.json").read_bytes()
 

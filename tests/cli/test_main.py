@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 import seqloom
 from seqloom import examples, tasks
 from seqloom.cli.main import app
+from seqloom.comparison import subprocess_trial, trial
 from seqloom.config import parse
 from seqloom.config.toml import one_of
 from seqloom.run_config import Config
@@ -120,6 +122,13 @@ def test_init_prints_and_lists_examples() -> None:
     assert call("init", "--example").stdout == examples.listing()
     result = call("init", "tga", "--example")
     assert (result.exit_code, result.stderr.startswith("seqloom: there is no example 'tga'")) == (1, True)
+
+
+def test_built_in_data_are_listed_and_written(tmp_path: Path) -> None:
+    assert "parentheses" in call("data").stdout
+    paths = call("data", "parentheses", tmp_path / "new").stdout.split()
+    assert paths == [str(path) for path in (tmp_path / "new" / f"{part}.txt" for part in ("train", "dev", "test"))]
+    assert all(Path(path).is_file() for path in paths)
 
 
 def test_info_as_text() -> None:
@@ -303,7 +312,11 @@ def test_unsupported_exports_are_refused(folder: Path, tagger: Path) -> None:
     assert "a model of the task tag cannot be exported" in result.stderr
 
 
-def test_variants_are_compared(folder: Path) -> None:
+def test_variants_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_here(config: Config, path: Path, **options: Any) -> dict[str, Any]:
+        return trial.run_trial(config, path, brief=options.get("brief", False))
+
+    monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", run_here)
     (folder / "small.toml").write_text(
         (folder / "tag.toml").read_text()
         + "encoder.hidden_size = 8\nwords.embedding_size = 8\ncharacters.layers = 0\n[train]\nepochs = 1\n"

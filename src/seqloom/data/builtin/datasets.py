@@ -127,6 +127,9 @@ def sunspots(folder: Path) -> Files:
 
 
 SIZES = (2000, 200, 500)  # sequences in train, dev and test of the generated data sets
+DATES = {"train": 12000, "dev": 500, "test": 1000}
+IMAGES = {"train": 1500, "dev": 150, "test": 300}  # of shapes
+LINES = {"train": 3000, "dev": 200, "test": 500}  # of handwriting
 
 
 def copy(folder: Path, *, delay: int = 20, seed: int = 1) -> Files:
@@ -204,26 +207,21 @@ def balanced(text: Sequence[str]) -> bool:
 def dates(folder: Path, *, seed: int = 1) -> Files:
     """Columns for translation: dates as people write them in seven languages, and in ISO 8601; dates are held out."""
     train, dev, test = (
-        [f"{written}\t{iso}" for written, iso in generate_pairs(size, name, seed=seed)]
-        for name, size in (("train", 12000), ("dev", 500), ("test", 1000))
+        [f"{written}\t{iso}" for written, iso in generate_pairs(size, name, seed=seed)] for name, size in DATES.items()
     )
     return write(folder, "tsv", train=train, dev=dev, test=test)
 
 
 def shapes(folder: Path, *, seed: int = 1) -> Files:
     """Images for captioning: two coloured shapes; pairs of shapes are held out."""
-    sizes = {"train": 1500, "dev": 150, "test": 300}
-    return write(
-        folder, "tsv", **{name: scenes.write_split(folder, size, name, seed=seed) for name, size in sizes.items()}
-    )
+    splits = {name: scenes.write_split(folder, size, name, seed=seed) for name, size in IMAGES.items()}
+    return write(folder, "tsv", **splits)
 
 
 def handwriting(folder: Path, *, seed: int = 1) -> Files:
     """Images for transcription: lines of 3 to 8 handwritten digits; the writers of the last digits are held out."""
-    sizes = {"train": 3000, "dev": 200, "test": 500}
-    return write(
-        folder, "tsv", **{name: digit_lines.write_split(folder, size, name, seed=seed) for name, size in sizes.items()}
-    )
+    splits = {name: digit_lines.write_split(folder, size, name, seed=seed) for name, size in LINES.items()}
+    return write(folder, "tsv", **splits)
 
 
 def analogies(folder: Path, *, seed: int = 1) -> Files:
