@@ -86,14 +86,6 @@ class Transcribe(Task):
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
         "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
-        "task.normalize": "utterance; global for pen strokes and images, and for models that can stream",
-        "task.image_encoder.layers": "2 for images of text lines",
-        "task.prenet.layers": "1 for audio and its features, otherwise 0",
-        "task.prenet.window": "5 for audio and its features",
-        "task.time_reduction.factor": "3 for audio and its features, otherwise 1",
-        "task.augment.freq_masks": "2 for audio and its features, otherwise 0",
-        "task.augment.freq_mask_width": "a fifth of the features, at most 8",
-        "task.augment.time_masks": "2 for audio and its features, otherwise 0",
         "task.encoder.hidden_size": "192, for fewer than 500 recordings 128",
     }
     option_fields: ClassVar[Mapping[str, str]] = {

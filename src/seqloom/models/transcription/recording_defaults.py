@@ -9,6 +9,18 @@ from seqloom.data.readers.recordings import Recording
 
 NARROW = 12  # features of a frame below which none of them is masked
 
+DEPENDS_ON_RECORDINGS = {
+    "task.normalize": "utterance; global for pen strokes and images, and for models that can stream",
+    "task.image_encoder.layers": "2 for images of text lines",
+    "task.prenet.layers": "1 for audio and its features, otherwise 0",
+    "task.prenet.window": "5 for audio and its features",
+    "task.time_reduction.factor": "3 for audio and its features, otherwise 1",
+    "task.augment.freq_masks": "2 for audio and its features, otherwise 0",
+    "task.augment.freq_mask_width": "a fifth of the features, at most 8",
+    "task.augment.time_masks": "2 for audio and its features, otherwise 0",
+}
+"""How these defaults depend on the recordings, by ``section.key``."""
+
 
 def recording_defaults(document: Document, first: Recording | None) -> dict[str, Any]:
     """Reduction, prenet, normalisation and augmentation for recordings like the first one; None: for audio."""
