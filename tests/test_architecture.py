@@ -22,7 +22,8 @@ PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "state": set(),
-    "cache": set(),
+    "files": set(),
+    "cache": {"files"},
     "kernels": {"cache"},
     "metrics": set(),
     "formats": set(),  # below all that shows something to people, so that one number looks the same everywhere
@@ -30,21 +31,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "html": set(),
     "answers": {"formats", "html"},
     "interrupt": set(),
-    "checkpoint": set(),
-    "run": {"checkpoint", "html"},
+    "checkpoint": {"files"},
+    "run": {"files", "checkpoint", "html"},
     "cells": {"state"},
     "layers": {"cells", "kernels", "state"},
-    "data": {"cache", "config", "state", "kernels"},
+    "data": {"cache", "files", "config", "state", "kernels"},
     "training": {"config", "state", "data", "checkpoint"},
-    "decoding": {"config", "state", "kernels"},
-    "models": {"config", "run", "state", "kernels", "data", "cells", "layers", "decoding", "training"},
-    "insight": {"formats", "terminal", "html", "data", "layers", "models", "decoding"},
+    "decoding": {"cache", "config", "state", "kernels"},
+    "models": {"files", "config", "run", "state", "kernels", "data", "cells", "layers", "decoding", "training"},
+    "insight": {"files", "formats", "terminal", "html", "data", "layers", "models", "decoding"},
     "tasks": {
         *("config", "formats", "html", "checkpoint", "run", "state", "data", "metrics", "layers", "models"),
         "decoding",
         "insight",
     },
-    "loggers": {"checkpoint", "run", "training"},
+    "loggers": {"files", "run", "training"},
     "run_document": {"config", "data", "tasks"},
     "run_config": {"config", "run", "run_document", "data", "layers", "training", "models", "tasks"},
     "training_data": {"checkpoint", "run", "data", "run_config"},
@@ -68,15 +69,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "evaluation",
     },
     "streaming": {"terminal", "data", "model"},
-    "explain": {"terminal", "insight", "model"},
+    "explain": {"files", "terminal", "insight", "model"},
     "run_plots": {"run", "insight", "run_config", "model"},
     "run_recorder": {"checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"},
     "workflow": {
-        *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_recorder"),
-        *("training_data", "loggers", "learning_monitor", "warm_start", "config", "layers", "seqloom"),
+        *("files", "checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation"),
+        *("run_recorder", "training_data", "loggers", "learning_monitor", "warm_start", "config", "layers", "seqloom"),
     },
     "comparison": {
         *(
+            "files",
             "config",
             "metrics",
             "terminal",
@@ -93,7 +95,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("run_config", "evaluation", "model", "training_data", "workflow", "seqloom"),
     },
     "tuning": {
-        *("config", "terminal", "interrupt", "run", "training", "insight", "tasks", "run_config", "training_data"),
+        *(
+            "files",
+            "config",
+            "terminal",
+            "interrupt",
+            "run",
+            "training",
+            "insight",
+            "tasks",
+            "run_config",
+            "training_data",
+        ),
         *("workflow", "comparison"),
     },
     "interactive": {
@@ -114,7 +127,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("workflow", "warm_start"),
     },
     "learning_rate_finder": {"formats", "terminal", "insight", "training", "run_config", "training_data", "workflow"},
-    "sklearn": {"answers", "data", "run", "model", "interactive"},
+    "sklearn": {"files", "answers", "data", "run", "model", "interactive"},
     "check": {"formats", "terminal", "data", "training", "tasks", "run_config", "training_data", "evaluation"},
     "lab": {"layers", "cells", "insight"},
     "examples": set(),
@@ -422,6 +435,54 @@ def test_nothing_runs_code_from_data(path: Path) -> None:
             assert str(node.module).split(".")[0] not in forbidden_modules
         elif isinstance(node, ast.Call):
             assert ast.unparse(node.func) not in forbidden_calls, f"{path}:{node.lineno}"
+
+
+WRITING_CALLS = {
+    "write_bytes",
+    "touch",
+    "NamedTemporaryFile",
+    "mkstemp",
+    "ftruncate",
+    "truncate",
+    "copyfile",
+    "savefig",
+}
+
+
+def writes(node: ast.Call) -> bool:
+    """Whether a call writes a file by itself: by a function for that, or by opening it for writing."""
+    name, arguments = called(node), [*node.args, *(keyword.value for keyword in node.keywords)]
+    texts = [value.value for value in arguments if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+    if owner in ("files", "checkpoint"):
+        return False
+    return (
+        name in WRITING_CALLS
+        or (name == "write_text" and bool(owner))
+        or (name == "open" and any(re.fullmatch(r"[rwaxbt+]*[wax+][bt+]*", text) for text in texts))
+        or (name == "open" and owner == "os" and "O_CREAT" in ast.unparse(node))
+    )
+
+
+ELSEWHERE = {
+    "run.py": ["ftruncate"],  # of the lock file
+    "journal.py": ["touch"],  # to read the clock of the file system
+    "plotting.py": ["savefig"],  # into a file that files.py has opened
+}
+
+
+@pytest.mark.parametrize("path", sources())
+def test_files_are_written_in_one_place(path: Path) -> None:
+    """``files.py`` writes completely or not at all, and follows no link."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    if path.name != "files.py":
+        assert [called(call) for call in calls if writes(call)] == ELSEWHERE.get(path.name, [])
+
+
+def test_writing_calls_are_found() -> None:
+    code = "a.write_text(b); p.open('wb'); open(p, 'a'); open(p, mode='r+'); os.open(p, os.O_CREAT); p.open('rb')"
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    assert sum(map(writes, calls)) == 5
 
 
 def test_no_machine_specific_paths() -> None:

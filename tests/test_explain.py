@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -304,6 +305,24 @@ def test_the_command_prints_text_and_plots(runs: dict[str, Path]) -> None:
     assert {"attention.png", "heads.png", "beam.png"} < plots
     assert sum(name.startswith("gates-") for name in plots) == 3  # two directions
     assert load(runs["translate"]).predict(["a cd b"])  # the run is as it was
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links of POSIX")
+@pytest.mark.parametrize("name", ["explain/labels.png", "explain/1"])
+def test_a_link_inside_a_run_is_not_written_through(name: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    shutil.copytree(runs["tag"], run)
+    (run / "explain").mkdir(exist_ok=True)
+    outside.mkdir()
+    precious = outside / "labels.png"
+    precious.write_text("precious")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(outside if name.endswith("1") else precious)
+    result = call(run, *["Anna sees Paris"] * (2 if name.endswith("1") else 1))
+    assert result.exit_code
+    assert f"{run / name}" in result.stderr
+    assert "found a link" in result.stderr
+    assert precious.read_text() == "precious"
 
 
 def test_the_command_prints_json(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from tests.test_checkpoint import child, contents, equal, manifest, replace_file, snapshot
 
-from seqloom import checkpoint, run
+from seqloom import checkpoint, files, run
 from seqloom.run import Run, RunError, Snapshot
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
@@ -278,7 +278,7 @@ def test_metrics_and_log_are_flushed_before_a_checkpoint(made: Run, monkeypatch:
     made.record({"step": 1})
     made.log("a line")
     flushed: list[str] = []
-    monkeypatch.setattr(checkpoint, "sync", lambda path: flushed.append(path.name))
+    monkeypatch.setattr(files, "sync", lambda path: flushed.append(path.name))
     made.save("last", snapshot(1))
     assert flushed[:2] == ["metrics.jsonl", "train.log"]
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,9 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from seqloom import files
+from seqloom.files import OPEN_FLAGS, os_error_message, sync
 
 FORMAT = 1
 """Version of the run format. Higher ones are refused; the checksum of a manifest is computed alike in all versions."""
@@ -34,9 +36,6 @@ LIMITS = {  # bytes; a file of untrusted origin must not fill the memory
     "dev.json": 1 << 26,
 }
 
-# Do not follow symbolic links, and do not block on pipes.
-OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-
 
 class RunError(ValueError):
     """A run, or one of its files, cannot be used; the message names the file and the problem."""
@@ -52,11 +51,6 @@ class Snapshot(NamedTuple):
     model: dict[str, Tensor]
     training: dict[str, Tensor]  # optimizer and random state
     facts: dict[str, Any]  # JSON values: position in the data, scores
-
-
-def os_error_message(error: OSError) -> str:
-    """What went wrong, without the file name."""
-    return error.strerror or str(error)
 
 
 @contextmanager
@@ -95,32 +89,10 @@ def parse_json(text: str | bytes, location: object) -> dict[str, Any]:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a file that does not exist yet."""
     data = text.encode()
     _check_size(path, len(data))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
-    try:
-        write_all(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all bytes; ``os.write`` may write fewer."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to the disk."""
-    if sys.platform == "win32" and path.is_dir():  # not supported there
-        return
-    descriptor = os.open(path, os.O_RDWR | OPEN_FLAGS if path.is_file() else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    files.create(path, data)
 
 
 def rename_all(renames: Sequence[tuple[Path, Path]]) -> None:
@@ -165,19 +137,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def write_manifest(folder: Path, names: Iterable[str]) -> None:
     """Write the manifest: size and checksum of each file, which readers verify."""
-    files = {}
+    entries = {}
     for name in names:
         with open_regular_file(folder / name) as file:
             size = os.fstat(file.fileno()).st_size
-            files[name] = {"size": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    write_text(folder / MANIFEST, _manifest_text({"format": FORMAT, "files": files}))
+            entries[name] = {"size": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    write_text(folder / MANIFEST, _manifest_text({"format": FORMAT, "files": entries}))
     sync(folder)
 
 
 def verify_files(folder: Path, names: Iterable[str]) -> None:
     """Raise a RunError that names the file unless every file exists and is byte for byte as in the manifest."""
-    files = _read_manifest(folder, set(names))
-    for name, (size, digest) in files.items():
+    for name, (size, digest) in _read_manifest(folder, set(names)).items():
         path = folder / name
         with open_regular_file(path) as file:
             actual_size = os.fstat(file.fileno()).st_size
@@ -332,15 +303,15 @@ def _read_manifest(folder: Path, names: set[str]) -> dict[str, tuple[int, str]]:
         raise RunError(f"{path}: too deeply nested") from error
     if not intact:
         raise RunError(f"{path}: damaged: its content does not match its SHA-256")
-    version, files = content.get("format"), content.get("files")
+    version, listed = content.get("format"), content.get("files")
     if type(version) is not int:
         raise RunError(f"{path}: format: expected an integer, found {version!r}")
     if version > FORMAT:
         raise NewerFormat(f"{path}: format {version} is newer than {FORMAT}, which this Seqloom supports: upgrade it")
-    if not isinstance(files, dict) or files.keys() != names:
+    if not isinstance(listed, dict) or listed.keys() != names:
         raise RunError(f"{path}: files: expected exactly {', '.join(sorted(names))}")
     entries = {}
-    for name, entry in files.items():
+    for name, entry in listed.items():
         match entry:
             case {"size": int(size), "sha256": str(digest)}:
                 entries[name] = (size, digest)

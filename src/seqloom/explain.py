@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from seqloom import terminal
+from seqloom import files, terminal
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.plotting import SUFFIXES, named_plots
@@ -52,6 +52,7 @@ def _explain_examples(
 ) -> None:
     for number, example in enumerate([] if model.task.explained_together else examples, start=1):
         subfolder = folder / str(number) if len(examples) > 1 else folder
+        files.refuse_linked_folders(subfolder / "plot", inside=folder)
         explanation = explain(model, example, **options)
         terminal.print_lines(*[""] * (number > 1 and not as_json))
         traced = traces(model, example) if gates else []

@@ -1,5 +1,6 @@
 """The run folder: configuration, checkpoints, metrics and log of one training run."""
 
+import errno
 import json
 import os
 import secrets
@@ -14,8 +15,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from seqloom import checkpoint, html
-from seqloom.checkpoint import OPEN_FLAGS, RunError, Snapshot
+from seqloom import checkpoint, files, html
+from seqloom.checkpoint import RunError, Snapshot
+from seqloom.files import os_error_message
 
 __all__ = ["Run", "RunError", "Snapshot"]
 
@@ -127,7 +129,7 @@ class Run:
                 if partial.exists():
                     shutil.rmtree(partial)
         except OSError as error:
-            raise RunError(f"{path}: cannot create the run: {checkpoint.os_error_message(error)}") from error
+            raise RunError(f"{path}: cannot create the run: {os_error_message(error)}") from error
         return cls(path, config, learned, json.loads(texts["env.json"]))
 
     @classmethod
@@ -148,9 +150,9 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Lock the run for training by this process; the system releases the lock if the process is killed."""
         try:
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
+            descriptor = files.open_own(self.path / ".lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise RunError(f"{self.path}: cannot lock: {checkpoint.os_error_message(error)}") from error
+            raise RunError(f"{self.path}: cannot lock: {os_error_message(error)}") from error
         if not _try_lock(descriptor):
             owner = os.read(descriptor, 20)
             os.close(descriptor)
@@ -171,9 +173,9 @@ class Run:
         for path in (self._metrics_path, self._log_path):
             if path.is_file():
                 try:
-                    checkpoint.sync(path)
+                    files.sync(path)
                 except OSError as error:
-                    raise RunError(f"{path}: {checkpoint.os_error_message(error)}") from error
+                    raise RunError(f"{path}: {os_error_message(error)}") from error
         with suppress(OSError):
             checkpoint.remove_leftovers(self._folder("last" if name == "best" else "best"))
         checkpoint.save(self._folder(name), snapshot)
@@ -204,7 +206,7 @@ class Run:
                 if os.path.lexists(folder):
                     shutil.rmtree(folder)
         except OSError as error:
-            raise RunError(f"{self.path}: {checkpoint.os_error_message(error)}") from error
+            raise RunError(f"{self.path}: {os_error_message(error)}") from error
 
     def saved(self, name: Name) -> bool:
         """Whether there is a checkpoint of this name."""
@@ -241,10 +243,9 @@ class Run:
         if not self._metrics_path.is_file():
             return
         try:
-            os.truncate(self._metrics_path, size)  # atomic
-            checkpoint.sync(self._metrics_path)
+            files.truncate(self._metrics_path, size)  # atomic
         except OSError as error:
-            raise RunError(f"{self._metrics_path}: {checkpoint.os_error_message(error)}") from error
+            raise RunError(f"{self._metrics_path}: {os_error_message(error)}") from error
 
     def write_details(self, details: Mapping[str, Any]) -> None:
         """Write what is too long for metrics.jsonl: the details of the best evaluation."""
@@ -282,17 +283,10 @@ class Run:
         """Replace a file of the run at once: it holds the old or the new text, never a part."""
         path = self.path / name
         try:
-            path.parent.mkdir(exist_ok=True)
-            if path.parent.is_symlink():
-                raise RunError(f"{path.parent}: expected a folder, found a link")
-            partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-            try:
-                checkpoint.write_text(partial, text)
-                partial.replace(path)
-            finally:
-                partial.unlink(missing_ok=True)
+            files.write(path, text, inside=self.path)
         except OSError as error:
-            raise RunError(f"{path}: {checkpoint.os_error_message(error)}") from error
+            refused = error.filename if error.errno == errno.ELOOP else path
+            raise RunError(f"{refused}: {os_error_message(error)}") from error
 
     @property
     def _log_path(self) -> Path:
@@ -311,18 +305,9 @@ class Run:
 def _append(path: Path, text: str) -> None:
     """Append a text completely; after an error the file is as before."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o666)
-        try:
-            size = os.fstat(descriptor).st_size
-            try:
-                checkpoint.write_all(descriptor, text.encode(errors="backslashreplace"))
-            except OSError:
-                os.ftruncate(descriptor, size)
-                raise
-        finally:
-            os.close(descriptor)
+        files.append(path, text.encode(errors="backslashreplace"))
     except OSError as error:
-        raise RunError(f"{path}: {checkpoint.os_error_message(error)}") from error
+        raise RunError(f"{path}: {os_error_message(error)}") from error
 
 
 def _size_of_lines(path: Path, count: int) -> tuple[int, int]:

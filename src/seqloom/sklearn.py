@@ -18,6 +18,7 @@ except ModuleNotFoundError:
         "seqloom.sklearn needs scikit-learn: pip install 'seqloom[sklearn]'", name="sklearn"
     ) from None
 
+from seqloom import files
 from seqloom.answers import Answers
 from seqloom.data.readers import memory, tables
 from seqloom.interactive.train import train
@@ -303,18 +304,17 @@ def _read_files(run: Run) -> dict[str, bytes]:
     """The files that a run needs to be used, by their paths."""
     folder = run.path
     checkpoint = "best" if run.saved("best") else "last"
-    files = [*folder.iterdir(), *(folder / checkpoint).iterdir()]
+    paths = [*folder.iterdir(), *(folder / checkpoint).iterdir()]
     needed = {"config.toml", "learned.json", "env.json", "manifest.json"}
     return {
         file.relative_to(folder).as_posix(): file.read_bytes()
-        for file in files
+        for file in paths
         if file.is_file() and (file.name in needed or file.parent != folder)
     }
 
 
-def _write_files(files: Mapping[str, bytes], path: Path) -> Run:
+def _write_files(contents: Mapping[str, bytes], path: Path) -> Run:
     path.mkdir(parents=True)
-    for name, content in files.items():
-        (path / name).parent.mkdir(exist_ok=True)
-        (path / name).write_bytes(content)
+    for name, content in contents.items():
+        files.write(path / name, content, inside=path)
     return Run.open(path)

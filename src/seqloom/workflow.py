@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import seqloom
+from seqloom import files
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.config import with_changes
 from seqloom.data.dataset_summary import DatasetSummary, all_repeated, findings
@@ -339,7 +340,8 @@ def _keep_diverged(run: Run, error: Diverged) -> None:
     """Write the batch at which a training diverged, and the reason."""
     if error.batch:
         batch = [(part.inputs, part.target) for part in error.batch]
-        write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
+        with files.replacement(run.path / "diverged.safetensors") as partial:
+            write_tensors(partial, flatten_state(batch, "batch"))
     run.log(str(error))
 
 

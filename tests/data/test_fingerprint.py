@@ -12,7 +12,7 @@ from seqloom.data.fingerprint import fingerprint, hash_files
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "file_hashes.json"
+    return tmp_path / "cache" / "hashes" / "files.json"
 
 
 def test_fingerprint_changes_with_the_content(tmp_path: Path) -> None:

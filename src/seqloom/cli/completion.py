@@ -14,7 +14,7 @@ import typer
 
 import seqloom
 from seqloom import tasks
-from seqloom.cache import cache_root
+from seqloom.cache import CacheFolder
 
 MAX_RUNS = 200  # folders that are offered at once
 Keys = Mapping[str, list[str]]
@@ -76,27 +76,23 @@ def _keys_of(ctx: typer.Context) -> Keys:
 
 def all_keys() -> dict[str, Keys]:
     """The keys of each task; read from a cache, because the tasks import torch, which takes seconds."""
-    path = _cache_path()
-    with suppress(OSError, ValueError):
-        cached: dict[str, Keys] = json.loads(path.read_text(encoding="utf-8"))
+    folder, entry = CacheFolder("completion", quiet=True), f"{_package_digest()}.json"
+    if content := folder.read(entry):
+        cached: dict[str, Keys] = json.loads(content)
         return cached
     keys: dict[str, Keys] = {name: dict(_find_keys(name)) for name in tasks.names()}
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob("*.json"):
-            old.unlink()
-        path.write_text(json.dumps(keys), encoding="utf-8")
+    folder.write(entry, json.dumps(keys).encode())
     return keys
 
 
-def _cache_path() -> Path:
-    """Another file after each change of the package."""
+def _package_digest() -> str:
+    """Another one after each change of the package."""
     package = Path(seqloom.__file__).parent
     digest = hashlib.sha256(seqloom.__version__.encode())
     for source in sorted(package.rglob("*.py")):
         status = source.stat()
         digest.update(f"{source} {status.st_mtime_ns} {status.st_size}\n".encode())
-    return cache_root() / "completion" / f"{digest.hexdigest()[:16]}.json"
+    return digest.hexdigest()[:16]
 
 
 def _find_keys(task: str) -> Iterator[tuple[str, list[str]]]:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from seqloom import files
 from seqloom.comparison import subprocess_trial
 from seqloom.comparison.matching import match_parameters as match_sizes
 from seqloom.comparison.result import Comparison
 from seqloom.comparison.table import summarize, trial_name
-from seqloom.comparison.trial import results_path, write_json, write_text
+from seqloom.comparison.trial import results_path, write_json
 from seqloom.comparison.variants import Budget, Variant, VariantLike, parse_variants
 from seqloom.data.readers.text_files import resolve
 from seqloom.insight.comparison_plot import draw_compared_curves
@@ -187,7 +188,7 @@ def _write_results(
     settings = {"task": first.name, "budget": budget._asdict(), "environment": machine}
     written = {**settings, "rows": comparison.rows, "trials": without_samples}
     write_json(comparison.path / "compare.json", json_value(written))
-    write_text(comparison.path / "compare.md", comparison.markdown())
+    files.write(comparison.path / "compare.md", comparison.markdown())
     return comparison
 
 

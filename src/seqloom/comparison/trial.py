@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from seqloom import files
 from seqloom.evaluation import predict_all
 from seqloom.metrics.confidence import bootstrap
 from seqloom.model import Model, load
@@ -151,12 +152,4 @@ def results_path(folder: Path) -> Path:
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON atomically."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically: it is complete, or as it was before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)
+    files.write(path, json.dumps(value, indent=2) + "\n")

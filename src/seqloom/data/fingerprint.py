@@ -5,15 +5,15 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
-from seqloom.cache import cache_root
+from seqloom.cache import CacheFolder
 from seqloom.data.readers.text_files import enclosing_archive, expand, resolve
 
 CACHED_BYTES = 1 << 18
 """Smaller files are hashed faster than they are looked up."""
 CACHE_ENTRIES = 50_000
+ENTRY = "files.json"
 SETTLED_SECONDS = 2.0
 """A file changed just now may change again within one tick of the clock of its folder, and is not remembered."""
 
@@ -61,25 +61,14 @@ def _hash(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _cache_file() -> Path:
-    return cache_root() / "file_hashes.json"
-
-
 def _read_cache() -> dict[str, str]:
-    """The remembered hashes; none if the file is missing or damaged."""
-    try:
-        checksum, _, text = _cache_file().read_bytes().partition(b"\n")
-        entries = json.loads(text) if hashlib.sha256(text).hexdigest().encode() == checksum else {}
-    except (OSError, ValueError):
-        return {}
+    """The remembered hashes; none if they are missing or damaged."""
+    entries = json.loads(_folder.read(ENTRY) or b"{}")
     return entries if isinstance(entries, dict) else {}
 
 
 def _write_cache(entries: dict[str, str]) -> None:
-    path = _cache_file()
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    text = json.dumps(entries).encode()
-    with suppress(OSError):  # without a cache, files are hashed again
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
-        partial.replace(path)
+    _folder.write(ENTRY, json.dumps(entries).encode())
+
+
+_folder = CacheFolder("hashes", quiet=True)  # without a cache, files are hashed again

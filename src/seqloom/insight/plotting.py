@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqloom import terminal
+from seqloom import files, terminal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,8 +65,7 @@ def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 150, title: st
     """Write a figure in the common style to a file (PNG, SVG or PDF by its suffix), creating its folder if needed."""
     from matplotlib import rc_context
 
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = Path(path) if Path(path).suffix else Path(f"{path}.png")
     if title:
         figure.suptitle(escape_dollars(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=BLACK)
     apply_style(figure)
@@ -74,9 +73,9 @@ def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 150, title: st
         {"Date": None} if target.suffix == ".svg" else {"CreationDate": None} if target.suffix == ".pdf" else None
     )
     options: Any = {"svg.hashsalt": "seqloom", "pdf.fonttype": 42}
-    with warnings.catch_warnings(record=True) as caught, rc_context(options):
+    with warnings.catch_warnings(record=True) as caught, rc_context(options), files.replacing(target) as file:
         warnings.simplefilter("always")
-        figure.savefig(target, dpi=dpi, metadata=metadata)
+        figure.savefig(file, format=target.suffix[1:], dpi=dpi, metadata=metadata)
     _report_missing(str(warning.message) for warning in caught)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from seqloom import terminal
+from seqloom import files, terminal
 from seqloom.formats import format_percent
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
 from seqloom.insight.attribution_plot import attribution_lines, draw_attribution
@@ -156,16 +156,20 @@ def draw_explanation(
         sys.stderr.write(f"No plots: {error.name} is not installed; run pip install 'seqloom[plots]'\n")
         return []
     except OSError as error:
-        raise ValueError(f"cannot write to {folder}: {error.strerror}; choose another folder with --output") from None
+        raise _cannot_write(folder, error) from None
     return plots
+
+
+def _cannot_write(folder: Path, error: OSError) -> ValueError:
+    reason = files.os_error_message(error)
+    return ValueError(f"cannot write to {error.filename or folder}: {reason}; choose another folder with --output")
 
 
 def _write_page(explanation: Explanation, folder: Path) -> str:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "explanation.html").write_text(explanation.to_html(), encoding="utf-8")
+        files.write(folder / "explanation.html", explanation.to_html())
     except OSError as error:
-        raise ValueError(f"cannot write to {folder}: {error.strerror}; choose another folder with --output") from None
+        raise _cannot_write(folder, error) from None
     return str(folder / "explanation.html")
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
-from seqloom.checkpoint import write_text
+from seqloom import files
 from seqloom.run import Run
 from seqloom.training.config import LoggerName
 from seqloom.training.progress import Progress
@@ -125,4 +125,4 @@ def stored_identifier(run: Run, name: LoggerName) -> str:
 
 def store_identifier(run: Run, name: LoggerName, identifier: str) -> None:
     """Remember under which identifier a run is logged."""
-    write_text(run.path / f"{name}.json", json.dumps({"id": identifier}) + "\n")
+    files.write(run.path / f"{name}.json", json.dumps({"id": identifier}) + "\n")

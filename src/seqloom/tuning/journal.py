@@ -18,6 +18,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
+from seqloom import files
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.run import Run, RunError
 from seqloom.tuning.sampler import CONTINUES, SeededSampler, decode, distribution, encode, grid, make_pruner
@@ -214,8 +215,7 @@ class RunningTrial:
             raise Interrupted(self.folder)
         if time.monotonic() - self.beaten > HEARTBEAT_SECONDS or not self.beaten:
             path = self.journal.heartbeat_path(self.number)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"host": socket.gethostname(), "process": os.getpid()}), encoding="utf-8")
+            files.write(path, json.dumps({"host": socket.gethostname(), "process": os.getpid()}))
             self.beaten = time.monotonic()
 
     def report(self, value: float) -> bool:
@@ -292,6 +292,6 @@ def _remove_torn_line(path: Path, lock: Any) -> None:
         content = path.read_bytes()
         complete = content.rfind(b"\n") + 1
         if complete < len(content):
-            os.truncate(path, complete)
+            files.truncate(path, complete)
     finally:
         lock.release()

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqloom.comparison.trial import write_json, write_text
+from seqloom import files
+from seqloom.comparison.trial import write_json
 from seqloom.config.toml import literal
 from seqloom.insight.sweep_plot import Axis, Line, draw_importance, draw_parallel_coordinates
 from seqloom.run import Run
@@ -99,12 +100,12 @@ def write_results(sweep: Sweep, task: str) -> None:
     best = sweep.best.number if sweep.best else None
     results = {**facts, "best": best, "importance": sweep.importance, "trials": trials}
     write_json(sweep.path / "sweep.json", json_value(results))
-    write_text(sweep.path / "sweep.md", _page(sweep, task))
+    files.write(sweep.path / "sweep.md", _page(sweep, task))
     if sweep.best is None:
         return
     values = ", ".join(f"{name} = {literal(value)}" for name, value in sweep.best.values.items())
     heading = f"# Trial {sweep.best.number} of {sweep.path.name}: {sweep.metric} {sweep.best.value:.5g} with {values}\n"
-    write_text(sweep.best_config, heading + Run.open(sweep.best_run).config)
+    files.write(sweep.best_config, heading + Run.open(sweep.best_run).config)
     try:
         _draw(sweep)
     except ModuleNotFoundError as error:

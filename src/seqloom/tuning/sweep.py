@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tomli_w
 
 from seqloom import config as configuration
-from seqloom import tasks
+from seqloom import files, tasks
 from seqloom.comparison import subprocess_trial
-from seqloom.comparison.trial import write_text
 from seqloom.config import ConfigError, Document
 from seqloom.config.toml import literal
 from seqloom.interrupt import Interrupted
@@ -158,7 +157,7 @@ def _open_folder(folder: Path, plan: SweepPlan) -> None:
     if not path.exists():
         if folder.exists() and any(folder.iterdir()):
             raise ValueError(f"{folder}: already exists and is not a sweep: choose another output folder")
-        write_text(path, plan.text())
+        files.write(path, plan.text())
         return
     if SweepPlan.build(configuration.read(path)).compared() != plan.compared():
         raise ValueError(

@@ -1,23 +1,93 @@
-"""The cache of loops compiled by numba."""
+"""The cache of loops compiled by numba: entries are verified before numba unpickles them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
+from numba.core import serialize
+from numpy.typing import NDArray
 
+from seqloom import cache
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.runtime import numba_jit
 
 
-def test_each_version_of_the_kernels_has_a_folder_and_old_ones_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def total(values: NDArray[np.float64]) -> float:
+    result = 0.0
+    for index in range(len(values)):
+        result += values[index]
+    return result
+
+
+def compile_and_call() -> int:
+    """Compile the loop as a new process would, or load it, and call it; the number of loads."""
+    compiled = numba_jit.jit(total)
+    assert compiled(np.arange(4.0)) == 6
+    hits: int = sum(compiled.stats.cache_hits.values())  # type: ignore[attr-defined]
+    return hits
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))
-    versions = []
-    for number in range(numba_jit.MAX_VERSIONS + 3):
-        monkeypatch.setattr(jit_cache, "source_digest", lambda number=number: bytes([number]) * 32)
-        versions.append(numba_jit.version_folder())
-        (versions[-1] / "code").write_text("x")
-    assert len(set(versions)) == len(versions)
-    assert numba_jit.version_folder() == versions[-1]
-    assert (versions[-1] / "code").exists()
-    assert len(list(versions[0].parent.iterdir())) == numba_jit.MAX_VERSIONS
+    monkeypatch.setattr(cache, "_warned", set())
+    return tmp_path / "numba"
+
+
+def test_compiled_loops_are_loaded_until_something_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [compile_and_call(), compile_and_call()] == [0, 1]
+    monkeypatch.setattr(jit_cache, "source_digest", lambda: b"another processor, or a changed callee")
+    assert compile_and_call() == 0
+    monkeypatch.setattr(numba.config, "BOUNDSCHECK", 1, raising=False)
+    assert compile_and_call() == 0
+    assert len(list(folder.glob("*.nbc"))) == 3
+
+
+dumps: Any = serialize.dumps
+
+
+class Planted:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (os.mkdir, (str(self.path),))
+
+
+@pytest.mark.parametrize("damage", ["planted", "empty", "half"])
+def test_a_planted_or_damaged_entry_is_compiled_again(damage: str, folder: Path, tmp_path: Path) -> None:
+    compile_and_call()
+    (entry,) = folder.glob("*.nbc")
+    content, planted = entry.read_bytes(), dumps(Planted(tmp_path / "executed"))
+    for damaged in {"planted": [planted, content[:32] + planted], "empty": [b""], "half": [content[:500]]}[damage]:
+        entry.write_bytes(damaged)
+        assert [compile_and_call(), compile_and_call()] == [0, 1]
+    assert not (tmp_path / "executed").exists()
+
+
+def test_without_a_cache_loops_are_compiled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.write_text("in the way")
+    assert [compile_and_call(), compile_and_call()] == [0, 0]
+    assert capsys.readouterr().err.count("cannot be used as a cache") == 1
+
+
+def test_indices_are_checked_on_request(folder: Path) -> None:
+    program = """if True:
+        import numpy
+        from seqloom.kernels.runtime.numba_jit import jit
+
+        @jit
+        def beyond(values):
+            return values[len(values)]
+
+        beyond(numpy.zeros(3))
+    """
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1"}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "IndexError: index is out of bounds" in ended.stderr

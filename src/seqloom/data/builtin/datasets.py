@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom import files
 from seqloom.data.builtin import analogies as relations
 from seqloom.data.builtin import digit_lines
 from seqloom.data.builtin import shapes as scenes
@@ -27,14 +28,14 @@ class Files(NamedTuple):
 def write(folder: Path, suffix: str, *, train: Iterable[str], dev: Iterable[str], test: Iterable[str]) -> Files:
     """Write the three files, one item per line."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = Files(*(folder / f"{name}.{suffix}" for name in Files._fields))
-    for path, lines in zip(files, (train, dev, test), strict=True):
+    paths = Files(*(folder / f"{name}.{suffix}" for name in Files._fields))
+    for path, lines in zip(paths, (train, dev, test), strict=True):
         write_lines(path, lines)
-    return files
+    return paths
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    files.write(path, "".join(f"{line}\n" for line in lines))
 
 
 def prose(folder: Path) -> Files:

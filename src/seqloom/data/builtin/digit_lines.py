@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom import files
+
 HEIGHT = 12  # height of a line in pixels; a digit has 8
 MIN_DIGITS, MAX_DIGITS = 3, 8  # per line
 MAX_GAP = 3  # pixels between two digits
@@ -47,7 +49,8 @@ def write_split(folder: Path, count: int, split: str, *, seed: int) -> list[str]
     rows = []
     for number, line in enumerate(draw(count, split, seed=seed)):
         name = f"lines/{split}-{number:04}.png"
-        Image.fromarray(line.pixels).save(folder / name)
+        with files.replacing(folder / name, durable=False) as file:
+            Image.fromarray(line.pixels).save(file, "png")
         rows.append(f"{name}\t{line.text}")
     return rows
 

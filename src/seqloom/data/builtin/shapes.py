@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seqloom import files
+
 SIZE = 64  # pixels
 SUPERSAMPLING = 4  # scale at which an image is drawn, for smooth edges
 COLOURS = {
@@ -119,6 +121,7 @@ def write_split(folder: Path, count: int, split: str, *, seed: int) -> Iterator[
     (folder / "images").mkdir(parents=True, exist_ok=True)
     for number, (scene, brightness) in enumerate(scenes(count, split, seed=seed), start=1):
         name = f"images/{split}-{number:04}.png"
-        draw(scene, brightness).save(folder / name)
+        with files.replacing(folder / name, durable=False) as file:
+            draw(scene, brightness).save(file, "png")
         for caption in scene.captions:
             yield f"{name}\t{caption}"

@@ -4,7 +4,7 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from seqloom import files
 from seqloom.data.readers.text_files import DataError, no_such_file
 
 MAX_BYTES = 1 << 36  # largest array; a small file may decompress to more than the memory
@@ -62,3 +63,9 @@ def read_array(
     if len(data) != count:
         raise DataError(location, f"the file is truncated: expected {count} values, found {len(data)}")
     return data.reshape(shape[::-1]).transpose() if fortran else data.reshape(shape)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a compressed .npz file; the suffix is added if it is missing, as NumPy does."""
+    with files.replacing(path if path.suffix == ".npz" else Path(f"{path}.npz")) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)

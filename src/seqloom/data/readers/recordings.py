@@ -16,7 +16,7 @@ from seqloom.data.readers import audio_files, column_names, feature_files, file_
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.file_lists import ContentError
-from seqloom.data.readers.npz import read_arrays
+from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
 
@@ -356,7 +356,7 @@ def write_npz(
         arrays["texts"] = np.array(texts, dtype=np.str_)
     if rate:
         arrays["rate"] = np.array(rate, dtype=np.int64)
-    np.savez_compressed(path, allow_pickle=False, **arrays)
+    write_arrays(path, arrays)
 
 
 def _npz_recordings(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Location, str | None, Audio]]:

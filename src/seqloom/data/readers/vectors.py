@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seqloom.data.readers.npz import read_arrays
+from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
 
@@ -282,7 +282,7 @@ def write_npz(
             raise ValueError(f"expected labels for {len(values)} sequences, found {len(labels)}")
         flat = [name for part in labels for name in ([part] if isinstance(part, str) else part)]
         arrays["labels"] = np.array(flat, dtype=np.str_)
-    np.savez_compressed(path, allow_pickle=False, **arrays)
+    write_arrays(path, arrays)
 
 
 def parse_numbers(location: Location, fields: Sequence[str]) -> Values:

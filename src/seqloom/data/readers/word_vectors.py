@@ -8,6 +8,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom import files
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, lines, open_binary
 
 HEADER = re.compile(rb"(\d{1,12}) (\d{1,6})\r?\n")
@@ -61,7 +62,7 @@ def read_vectors(path: Path, vocabulary: Container[str] | None = None) -> WordVe
 def write_vectors(path: Path, words: Iterable[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
     """Write words and their vectors (words, D) in the format of word2vec, one by one."""
     count, size = vectors.shape
-    with path.open("wb") as file:
+    with files.replacing(path) as file:
         file.write(f"{count} {size}\n".encode())
         for word, vector in zip(words, vectors, strict=True):
             name = word.encode()

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.kernels.llvm.jit_cache import cache_folder
+from seqloom.cache import CacheFolder
 
 Integers = npt.NDArray[np.int32]
 
@@ -137,7 +137,10 @@ class Lexicon:
         content = hashlib.sha256(repr(("lexicon 2", separator)).encode())
         for word, spelling in entries:
             content.update(f"{word}\0{' '.join(map(str, spelling))}\n".encode(errors="surrogatepass"))
-        folder = cache_folder().parent / "lexica" / content.hexdigest()[:32]
+        cache = CacheFolder("lexica").open()
+        if cache is None:
+            return cls(entries, separator=separator)
+        folder = cache / content.hexdigest()[:32]
         try:
             lexicon = cls.load(folder)
             os.utime(folder)
@@ -152,7 +155,6 @@ class Lexicon:
 def _save_to_cache(lexicon: Lexicon, folder: Path) -> None:
     """Write to a temporary folder, then rename it; a cache that cannot be written only costs time."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as temporary:
             lexicon.save(Path(temporary) / "lexicon")
             _remove(folder)  # a damaged one

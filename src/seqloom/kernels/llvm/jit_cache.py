@@ -2,22 +2,20 @@
 
 import ctypes
 import hashlib
-import os
 import platform
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
 
-from seqloom.cache import cache_root
+from seqloom.cache import CacheFolder
 
 _lock = threading.Lock()
+_folder = CacheFolder("kernels")
 
 
 @cache
@@ -41,7 +39,7 @@ def vector_registers() -> int:
 
 def cache_folder() -> Path:
     """Folder of compiled kernels."""
-    return cache_root() / "kernels"
+    return _folder.path
 
 
 @cache
@@ -87,45 +85,6 @@ def _compile(text: str) -> bytes:
     return code
 
 
-MAX_FILES = 2000
-"""Files in the cache; the least recently used are removed."""
-
-
-def _write_cached(path: Path, code: bytes) -> None:
-    """Write the file atomically; without a writable cache, kernels are compiled again in each process."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            try:
-                file.write(hashlib.sha256(code).digest() + code)
-                file.flush()
-                Path(file.name).replace(path)
-            except OSError:
-                Path(file.name).unlink()
-        _remove_oldest(path.parent)
-    except OSError:
-        return
-
-
-def _remove_oldest(folder: Path) -> None:
-    files = list(folder.glob("*.o"))
-    if len(files) > MAX_FILES:
-        files.sort(key=lambda file: file.stat().st_mtime)
-        for file in files[: -MAX_FILES // 2]:
-            file.unlink(missing_ok=True)
-
-
-def _read_cached(path: Path) -> bytes | None:
-    """The object code in a cache file; None if it is missing or damaged."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    with suppress(OSError):
-        os.utime(path)  # for _remove_oldest
-    return content[32:] if hashlib.sha256(content[32:]).digest() == content[:32] else None
-
-
 def load(key: str, emit: Callable[[], str], functions: tuple[str, ...], **symbols: int) -> tuple[int, ...]:
     """Compile and link a module, or load it from the cache; the addresses of its ``functions``.
 
@@ -136,12 +95,11 @@ def load(key: str, emit: Callable[[], str], functions: tuple[str, ...], **symbol
         name = hashlib.sha256(source_digest() + key.encode()).hexdigest()[:32]
         if name in _libraries:
             return tuple(int(_libraries[name][function]) for function in functions)
-        path = cache_folder() / f"{name}.o"
         _target_machine()
-        code = _read_cached(path)
+        code = _folder.read(f"{name}.o")
         if code is None:
             code = _compile(emit())
-            _write_cached(path, code)
+            _folder.write(f"{name}.o", code)
         library = llvm.JITLibraryBuilder().add_object_img(code)
         for symbol, address in symbols.items():
             library = library.import_symbol(symbol, address)

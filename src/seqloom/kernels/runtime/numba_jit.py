@@ -1,55 +1,74 @@
 """Decorators for loops with many branches (CTC, prefix trees, n-grams) that numba compiles.
 
-Compiled functions release the GIL, so that threads run them in parallel, and are cached on disk.
+Compiled functions release the GIL, so that threads run them in parallel, and are cached on disk. With
+``NUMBA_BOUNDSCHECK=1`` every index is checked, which is slow: for tests.
 """
 
-import os
-import shutil
+import hashlib
+import sys
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
+import numba
+from numba.core import serialize
+from numba.core.caching import CompileResultCacheImpl
+
+from seqloom.cache import CacheFolder
 from seqloom.kernels.llvm import jit_cache
 
-MAX_VERSIONS = 8
-"""Versions of the kernels whose compiled code stays in the cache."""
+_folder = CacheFolder("numba")
 
 
-def version_folder() -> Path:
-    """The cache folder of this version of the kernels.
+class VerifiedCache:
+    """Stands in for numba's own cache, which unpickles any file in its folder and fails if it cannot write there.
 
-    It is keyed by the source of all kernels: numba itself notices a changed function, but not a changed callee.
+    There is one entry for each function and signature, and no index, so that processes do not disturb each other.
     """
-    folder = jit_cache.cache_folder().parent / "numba" / jit_cache.source_digest().hex()[:16]
-    with suppress(OSError):  # without a writable cache, loops are compiled again in each process
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            versions = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)
-            for old in versions[:-MAX_VERSIONS]:
-                shutil.rmtree(old, ignore_errors=True)
-    return folder
 
+    cache_path = ""
 
-os.environ.setdefault("NUMBA_CACHE_DIR", str(version_folder()))  # read when numba is imported
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.converter = CompileResultCacheImpl.__new__(CompileResultCacheImpl)  # its __init__ looks for a folder
 
-import numba  # noqa: E402
+    def load_overload(self, signature: object, target_context: Any) -> Any:
+        """The compiled code for a signature; None if it is not cached."""
+        target_context.refresh()
+        content = _folder.read(self._entry(signature, target_context.codegen()))
+        return content and self.converter.rebuild(target_context, serialize.loads(content))
+
+    def save_overload(self, signature: object, compiled: Any) -> None:
+        if self.converter.check_cachable(compiled):
+            _folder.write(self._entry(signature, compiled.codegen), serialize.dumps(self.converter.reduce(compiled)))
+
+    def _entry(self, signature: object, codegen: Any) -> str:
+        """The name of an entry: a digest of everything that the compiled code depends on."""
+        facts = (
+            *(self.function.__module__, self.function.__qualname__, self.function.__code__.co_code),
+            jit_cache.source_digest(),  # functions that it calls
+            *(sys.version, numba.__version__, getattr(numba.config, "BOUNDSCHECK", None)),
+            *(signature, codegen.magic_tuple()),
+        )
+        return f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}.nbc"
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function for the argument types of its first call."""
-    dispatcher: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    return dispatcher
+    return _cached(numba.njit(nogil=True, error_model="numpy")(function))
 
 
 def jit_fastmath(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop that only adds and multiplies: sums may be reordered, and so vectorised."""
-    flags = {"reassoc", "contract", "nsz"}
-    dispatcher: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=flags)(function)
-    return dispatcher
+    return _cached(numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(function))
 
 
 def jit_inline(function: Callable[..., Any]) -> Callable[..., Any]:
     """Inline a function into its compiled callers: a call would count references to every array it is passed."""
     dispatcher: Callable[..., Any] = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
     return dispatcher
+
+
+def _cached(dispatcher: Any) -> Callable[..., Any]:
+    dispatcher._cache = VerifiedCache(dispatcher.py_func)  # noqa: SLF001  numba has no public way
+    cached: Callable[..., Any] = dispatcher
+    return cached

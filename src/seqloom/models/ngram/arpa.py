@@ -13,6 +13,7 @@ from typing import IO, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom import files
 from seqloom.data.readers.text_files import DataError, Location, lines
 from seqloom.models.ngram.ngram import MISSING, Floats, Integers, NGram, look_up
 
@@ -45,15 +46,10 @@ def write_arpa(
             )
         if seen.setdefault(name, index) != index:
             raise ValueError(f"tokens {seen[name]} and {index} are both {name!r}, expected different ones")
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else nullcontext(file)
-            with packed as stream:
-                write(model, names, cast(IO[bytes], stream))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with files.replacing(path) as file:
+        packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else nullcontext(file)
+        with packed as stream:
+            write(model, names, cast(IO[bytes], stream))
 
 
 def to_arpa_words(symbols: Iterable[str]) -> list[str]:
