@@ -1,7 +1,17 @@
 """Mean and standard deviation of each feature of the training data, computed in one pass."""
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+CONSTANT = 1e-12
+"""Standard deviation relative to the mean up to which a feature is constant: what rounding in float64 leaves."""
+
+
+def is_constant(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which features do not vary, except for rounding."""
+    return np.asarray(deviation <= CONSTANT * np.abs(mean))
 
 
 class RunningMoments:
@@ -34,34 +44,21 @@ class RunningMoments:
     def deviations(self) -> tuple[float, ...]:
         """Standard deviations; 1 for a constant feature."""
         deviations = np.sqrt(self.squares / max(self.count, 1))
-        return tuple(np.where(deviations > 0, deviations, 1.0).tolist())
+        return tuple(np.where(is_constant(self.mean, deviations), 1.0, deviations).tolist())
+
+    def constant(self) -> list[int]:
+        """The features that are constant."""
+        return np.flatnonzero(is_constant(self.mean, np.sqrt(self.squares / max(self.count, 1)))).tolist()
 
 
-class RunningSums:
-    """Mean and standard deviation from sums of values and squares; inaccurate for means far above their deviations."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sums = self.squares = np.zeros(0)
-
-    @property
-    def size(self) -> int:
-        """Features per frame; 0: no sequence yet."""
-        return len(self.sums)
-
-    def add(self, sequence: ArrayLike) -> None:  # (T, D)
-        values = np.asarray(sequence, dtype=np.float64)
-        if not self.count:
-            self.sums = self.squares = np.zeros(values.shape[1])
-        self.count += len(values)
-        self.sums = self.sums + values.sum(axis=0)
-        self.squares = self.squares + np.square(values).sum(axis=0)
-
-    def means(self) -> tuple[float, ...]:
-        return tuple((self.sums / max(self.count, 1)).tolist())
-
-    def deviations(self, *, tolerance: float = 0.0) -> tuple[float, ...]:
-        """Standard deviations; 1 for a constant feature, whose deviation is at most ``tolerance`` × (1 + |mean|)."""
-        mean = np.array(self.means())
-        deviations = np.sqrt(np.maximum(self.squares / max(self.count, 1) - mean**2, 0))
-        return tuple(np.where(deviations > tolerance * (1 + np.abs(mean)), deviations, 1.0).tolist())
+def compact(values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:  # (T, D)
+    """The values in float32 where that keeps their differences; Unix times, for example, stay in float64."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    known = np.where(np.isfinite(values), values, 0)
+    if values.dtype == np.float32 or not len(values) or np.isinf(single).any():
+        return single
+    errors = np.abs(np.where(np.isfinite(values), single, 0) - known).max(axis=0)
+    lowest = np.where(np.isfinite(values), values, np.inf).min(axis=0)
+    highest = np.where(np.isfinite(values), values, -np.inf).max(axis=0)
+    return values if (errors > 1e-6 * (highest - lowest)).any() and (errors > 1e-6).any() else single

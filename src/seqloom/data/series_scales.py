@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from seqloom.config import ConfigSection
+from seqloom.data.feature_statistics import is_constant
 from seqloom.data.readers.series import Numbers, differences
 
 SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
@@ -34,7 +35,7 @@ class SeriesScales(ConfigSection):
         """The scales of series."""
         joined = np.concatenate(parts)
         means, deviations = joined.mean(axis=0), joined.std(axis=0)
-        deviations[deviations == 0] = 1
+        deviations[is_constant(means, deviations)] = 1
         squares = [(differences(parts, step + 1) ** 2).mean(axis=0) for step in range(horizon)]
         horizon_changes = np.sqrt(squares) / deviations
         rms_changes = np.sqrt((differences(parts, 1) ** 2).mean(axis=0)) / deviations

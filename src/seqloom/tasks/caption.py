@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
-from seqloom.data.feature_statistics import RunningSums
+from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.captioned_images import CaptionedImage, CaptionedImageReader, Format
 from seqloom.data.readers.pixels import Resize
@@ -241,7 +241,7 @@ class Caption(Task):
 
     def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []
-        statistics = RunningSums()
+        statistics = RunningMoments()
         shape: tuple[int, ...] = ()
         for example in examples:
             if not example.captions:

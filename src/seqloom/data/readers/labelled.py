@@ -426,7 +426,7 @@ def _python_values(values: Sequence[Any]) -> Rows:
         if is_missing(content):
             raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
         try:
-            array = np.asarray(content, dtype=np.float32)
+            array = np.asarray(content, dtype=np.float64)
         except (TypeError, ValueError):
             raise DataError(location, f"expected a string or numbers (T, D), found {type(content).__name__}") from None
         array = array[:, np.newaxis] if array.ndim == 1 else array

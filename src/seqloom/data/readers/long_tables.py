@@ -17,7 +17,7 @@ from seqloom.data.readers.numeric_targets import Target, as_target, to_number
 from seqloom.data.readers.table_values import as_label, as_number, is_numeric
 from seqloom.data.readers.tables import Table, read_table
 from seqloom.data.readers.text_files import DataError, Location, pluralize
-from seqloom.data.readers.vectors import Missing, VectorSequence, fill_missing, with_targets
+from seqloom.data.readers.vectors import Missing, Values, VectorSequence, fill_missing, with_targets
 
 GROUP = Role("group_column", "sequence", column_names.GROUP, optional=True)
 TIME = Role("time_column", "time", column_names.TIME, optional=True)
@@ -186,7 +186,7 @@ def _time_at(location: Location, value: Any, name: str) -> float:
 
 
 def _vectors(rows: _Rows, width: int, missing: Missing) -> VectorSequence:
-    values = np.array(rows.values, dtype=np.float64).reshape(-1, width).astype(np.float32)
+    values: Values = np.array(rows.values, dtype=np.float64).reshape(-1, width)
     labels, location = rows.labels, rows.location
     if any(later < earlier for earlier, later in zip(rows.times, rows.times[1:], strict=False)):
         order = np.argsort(np.array(rows.times), kind="stable")

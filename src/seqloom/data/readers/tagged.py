@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.feature_statistics import compact
 from seqloom.data.readers import column_names, long_tables, tables
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
@@ -414,16 +415,16 @@ def _labelled(location: Location, item: Any, labels: Any) -> TaggedSequence:
     return VectorSequence(location, _array(location, item), labels=known)
 
 
-def _array(location: Location, item: Any) -> NDArray[np.float32]:
+def _array(location: Location, item: Any) -> NDArray[np.floating[Any]]:
     try:
-        values = np.asarray(item, dtype=np.float32)
+        values = np.asarray(item, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(
             location, f"expected a string, a list of words or an array (T, D), found {type(item).__name__}"
         ) from None
     if values.ndim != 2 or not np.isfinite(values).all():
         raise DataError(location, f"expected finite numbers (T, D), found an array {values.shape}")
-    return values
+    return compact(values)
 
 
 def _column(location: Location, column: Column, width: int, *, key: str, names: Sequence[str] = ()) -> int:

@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from seqloom.data.feature_statistics import compact
 from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
 
-Values = NDArray[np.float32]
+Values = NDArray[np.floating[Any]]
 Missing = Literal["error", "hold"]
 """A missing value is an error, or repeats the last value of its channel (at the start the next one)."""
 UNKNOWN = ("", "?")  # an unknown label or a missing value
@@ -252,7 +253,7 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]
     start = 0
     for number, length in enumerate(lengths.tolist()):
         span, location = slice(start, start + length), Location(file, number + 1)
-        sequence = VectorSequence(location, fill_missing(location, values[span].astype(np.float32), missing))
+        sequence = VectorSequence(location, fill_missing(location, values[span].astype(np.float64), missing))
         if names is not None and numeric:
             part = names[number : number + 1] if len(names) == len(lengths) else names[span]
             target = finite(location, np.reshape(part, (len(part), -1)))
@@ -271,8 +272,8 @@ def write_npz(
     labels: Sequence[str] | Sequence[Sequence[str]] | None = None,  # one per sequence, or one per element of each
 ) -> None:
     """Write a file for ``npz`` to read."""
-    values = [np.asarray(sequence, dtype=np.float32) for sequence in sequences]
-    values = [value.reshape(-1, 1) if value.ndim == 1 else value for value in values]
+    given = [np.asarray(sequence, dtype=np.float64) for sequence in sequences]
+    values = [compact(value.reshape(-1, 1) if value.ndim == 1 else value) for value in given]
     arrays: dict[str, NDArray[Any]] = {
         "values": np.concatenate(values) if values else np.zeros((0, 1), np.float32),
         "lengths": np.array([len(value) for value in values], dtype=np.int64),
@@ -296,8 +297,7 @@ def parse_numbers(location: Location, fields: Sequence[str]) -> Values:
         raise DataError(
             location, f"value {index + 1}: expected a number, found {fields[index].strip()[:40]!r}"
         ) from None
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
+    return values
 
 
 def is_number(field: str) -> bool:
@@ -310,6 +310,7 @@ def is_number(field: str) -> bool:
 
 def fill_missing(location: Location, values: Values, missing: Missing, *, step: int = 0) -> Values:
     """The values (T, D) without gaps, or an error; ``step``: lines from one element to the next."""
+    values = compact(values)
     if np.isfinite(values).all():
         return values
     row, column = np.argwhere(~np.isfinite(values))[0].tolist()

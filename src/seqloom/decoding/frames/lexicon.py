@@ -17,6 +17,7 @@ from seqloom.cache import CacheFolder
 Integers = npt.NDArray[np.int32]
 
 ARRAYS = ("tokens", "parents", "first", "words_at", "words_first", "letters", "letters_first", "separators")
+CHECKSUM = "sha256"  # the file that holds that of the arrays
 MAX_CACHED = 20
 """Lexica in the cache; the least recently used are removed."""
 
@@ -114,10 +115,13 @@ class Lexicon:
         folder.mkdir(parents=True)
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        (folder / CHECKSUM).write_text(_checksum(folder))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The lexicon in a folder; its arrays are memory-mapped."""
+        if (folder / CHECKSUM).read_text() != _checksum(folder):
+            raise ValueError(f"{folder}: a damaged lexicon")
         # Mode "c" makes them writable, so that kernels are not compiled for another type.
         arrays = {name: np.asarray(np.lib.format.open_memmap(folder / f"{name}.npy", mode="c")) for name in ARRAYS}
         lexicon = cls.__new__(cls)
@@ -134,7 +138,7 @@ class Lexicon:
     def cached(cls, spellings: Iterable[tuple[str, Sequence[int]]], *, separator: int | None = None) -> Self:
         """The lexicon, from the user's cache folder if it has been built before."""
         entries = list(spellings)
-        content = hashlib.sha256(repr(("lexicon 2", separator)).encode())
+        content = hashlib.sha256(repr(("lexicon 3", separator)).encode())
         for word, spelling in entries:
             content.update(f"{word}\0{' '.join(map(str, spelling))}\n".encode(errors="surrogatepass"))
         cache = CacheFolder("lexica").open()
@@ -150,6 +154,15 @@ class Lexicon:
             lexicon = cls(entries, separator=separator)
             _save_to_cache(lexicon, folder)
         return lexicon
+
+
+def _checksum(folder: Path) -> str:
+    """The SHA-256 of all arrays in a folder."""
+    digest = hashlib.sha256()
+    for name in ARRAYS:
+        with (folder / f"{name}.npy").open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _save_to_cache(lexicon: Lexicon, folder: Path) -> None:
@@ -183,6 +196,6 @@ def _is_consistent(lexicon: Lexicon) -> bool:
 
 def _remove(folder: Path) -> None:
     if folder.is_dir():
-        for name in ARRAYS:
-            (folder / f"{name}.npy").unlink(missing_ok=True)
+        for name in (*[f"{name}.npy" for name in ARRAYS], CHECKSUM):
+            (folder / name).unlink(missing_ok=True)
         folder.rmdir()

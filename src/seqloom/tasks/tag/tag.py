@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
-from seqloom.data.feature_statistics import RunningSums
+from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers import tagged
 from seqloom.data.readers.numeric_targets import detect
@@ -43,7 +43,6 @@ from seqloom.tasks.task import Loss, Predictions, require_fitted
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
 PLOTTED = 100  # development examples of which the longest is plotted
 NO_LABEL = -1  # padding, and sequences without a loss
-CONSTANT = 1e-6  # relative standard deviation up to which a feature counts as constant
 
 
 class Tag(TagSettings):
@@ -109,7 +108,7 @@ class Tag(TagSettings):
     def fit(self, examples: Iterable[TaggedSequence]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
-        statistics, targets = RunningSums(), TargetStatistics()
+        statistics, targets = RunningMoments(), TargetStatistics()
         for example in examples:
             if example.labels is None and example.target is None:
                 raise self._missing_target(example, "training")
@@ -153,7 +152,7 @@ class Tag(TagSettings):
         if not words and self.pretrained:
             raise DataError(self.train, "found vectors; task.pretrained works with words only")
         if not words:
-            mean, deviation = statistics.means(), statistics.deviations(tolerance=CONSTANT)
+            mean, deviation = statistics.means(), statistics.deviations()
             learned = Learned(**common, size=statistics.size, mean=mean, deviation=deviation)
         else:
             learned = fit_words(self, common, words)
