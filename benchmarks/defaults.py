@@ -1,6 +1,7 @@
 """What the defaults reach on real data: one training per row of defaults.toml, and the table in docs/training.md."""
 
 import json
+import random
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 from benchmarks import prepare
 from seqloom import terminal
+from seqloom.data.builtin import datasets
 from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_number
 from seqloom.model import load
@@ -120,11 +122,12 @@ def _yesno() -> None:
 
 
 def _names() -> None:
-    """All names in one file, those of each country in turn, so that held-out ones are like the others."""
+    """All names once, in one file and in random order, so that the held-out ones are like the others."""
     prepare.names()
-    files = sorted((prepare.FOLDER / "names").glob("*.txt"))
-    lines = {line: number for file in files for number, line in enumerate(file.read_text().splitlines())}
-    (prepare.FOLDER / "all_names.txt").write_text("".join(f"{line}\n" for line in sorted(lines, key=lines.__getitem__)))
+    files = (prepare.FOLDER / "names").glob("*.txt")
+    names = sorted({line for file in files for line in file.read_text().splitlines()})
+    random.Random(1).shuffle(names)  # noqa: S311
+    (prepare.FOLDER / "all_names.txt").write_text("".join(f"{name}\n" for name in names))
 
 
 def _brown() -> None:
@@ -138,10 +141,19 @@ def _brown() -> None:
     (prepare.FOLDER / "brown.txt").write_text("".join(rows))
 
 
+def _shapes() -> None:
+    """Drawings of shapes with their descriptions."""
+    folder = prepare.FOLDER / "shapes"
+    if folder.exists():
+        shutil.rmtree(folder)
+    datasets.build("shapes", folder)
+
+
 PREPARE: dict[str, Callable[[], None]] = {
     "yesno": _yesno,
     "names": _names,
     "brown": _brown,
+    "shapes": _shapes,
     "an4": prepare.speech,
     "fsdd": prepare.digit_strings,
 }
