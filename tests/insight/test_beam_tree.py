@@ -10,7 +10,17 @@ import torch
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.search_record import NodeStatus, SearchRecord
-from seqloom.insight.beam_tree import ENDED, PRUNED, BeamNode, Branch, beam_lines, build_tree, draw_beam, join_tokens
+from seqloom.insight.beam_tree import (
+    ENDED,
+    PRUNED,
+    BeamNode,
+    Branch,
+    are_joined,
+    beam_lines,
+    build_tree,
+    draw_beam,
+    join_tokens,
+)
 
 #          root
 #        a       b†      (c is pruned)
@@ -64,10 +74,25 @@ def test_the_worst_branches_are_removed() -> None:
     assert beam_lines(TREE, max_branches=2)[-1] == "(2 more branches)"
 
 
+def joined_text(tokens: list[str]) -> str:
+    return join_tokens(tokens, joined=are_joined(tokens))
+
+
+def test_one_letter_words_are_separated_in_a_tree_of_words() -> None:
+    nodes = [
+        BeamNode(0, -1, "", 0, 0.0, 0.0, "extended"),
+        BeamNode(1, 0, "I", 1, -0.1, -0.1, "extended"),
+        BeamNode(2, 1, "a", 2, -0.1, -0.2, "extended"),
+        BeamNode(3, 2, "dog", 3, -0.1, -0.3, "in_nbest"),
+        BeamNode(4, 2, "b", 3, -1.0, -1.2, "cannot_win"),
+    ]
+    assert beam_lines(nodes)[0] == "I a"
+
+
 def test_words_are_separated_by_spaces() -> None:
-    assert join_tokens(["the", "sky", "</s>"]) == "the sky </s>"
-    assert join_tokens(["1", "7", "</s>"]) == "17</s>"
-    assert join_tokens(["the", " sky", "s"]) == "the␣skys"
+    assert joined_text(["the", "sky", "</s>"]) == "the sky </s>"
+    assert joined_text(["1", "7", "</s>"]) == "17</s>"
+    assert joined_text(["the", " sky", "s"]) == "the␣skys"
 
 
 def test_every_status_has_a_text() -> None:

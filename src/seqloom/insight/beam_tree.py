@@ -127,7 +127,8 @@ def _remove(branches: dict[int, Branch], branch: Branch) -> None:
 def beam_lines(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -> list[str]:
     """A line for each stretch between two forks; the best path continues straight down, others fork to the right."""
     root, removed = build_tree(nodes, max_branches=max_branches)
-    rows = list(_rows(root, ""))
+    joined = are_joined([node.token for node in nodes])
+    rows = list(_rows(root, "", joined=joined))
     width = max((len(text) for text, branch in rows if branch.outcome), default=0)
     lines = [
         f"{text:{width}}  {branch.node.score:8.3f}  {branch.outcome}" if branch.outcome else text
@@ -136,7 +137,7 @@ def beam_lines(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
     return [*lines, *([f"({removed} more branches)"] if removed else [])]
 
 
-def _rows(branch: Branch, prefix: str) -> Iterator[tuple[str, Branch]]:
+def _rows(branch: Branch, prefix: str, *, joined: bool) -> Iterator[tuple[str, Branch]]:
     straight = prefix.replace("├─", "│ ").replace("└─", "  ")
     while True:
         tokens = [branch.node.token] if branch.node.token else []
@@ -144,19 +145,23 @@ def _rows(branch: Branch, prefix: str) -> Iterator[tuple[str, Branch]]:
             (branch,) = branch.children
             tokens.append(branch.node.token)
         if tokens:
-            yield prefix + join_tokens(tokens), branch
+            yield prefix + join_tokens(tokens, joined=joined), branch
             prefix = straight
         if not branch.children:
             return
         for child in branch.children[1:]:
-            yield from _rows(child, f"{straight}├─ ")
+            yield from _rows(child, f"{straight}├─ ", joined=joined)
         branch = branch.children[0]
 
 
-def join_tokens(tokens: Sequence[str]) -> str:
+def are_joined(tokens: Sequence[str]) -> bool:
+    """Whether the tokens of a tree are characters or subwords; a few of one letter may be words."""
+    words = [token for token in tokens if token and not token.startswith("<")]
+    return all(len(word) == 1 for word in words) or any(" " in word for word in words)
+
+
+def join_tokens(tokens: Sequence[str], *, joined: bool) -> str:
     """Tokens as one text: characters and subwords joined, words separated by spaces."""
-    words = [token for token in tokens if not token.startswith("<")]
-    joined = all(len(word) == 1 for word in words) or any(" " in word for word in words)
     return ("" if joined else " ").join(map(show_whitespace, tokens))
 
 
