@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import seqloom
-from seqloom.sklearn import SequenceClassifier, SequenceForecaster, SequenceTagger
+from seqloom.sklearn import SequenceClassifier, SequenceForecaster, SequenceRegressor, SequenceTagger
 
 SMALL: dict[str, Any] = {"hidden_size": 4, "settings": {"train.threads": 1}, "random_state": 0}
 TEXTS = [f"{word} {other} film" for word in ("good", "bad") for other in ("long", "short", "old", "new", "odd", "red")]
@@ -33,18 +34,54 @@ tagger has a list of labels for each sample, and a forecaster has no samples but
 """
 
 
+REGRESSOR_FAILURES = {
+    "check_regressors_train": "asks for R² above 0.5 on a table whose columns are features without order; a model of "
+    "sequences reads a row as a sequence of single numbers, and does not learn their positions in a few epochs",
+}
+
+
 def reasons(estimator: BaseEstimator) -> dict[str, str]:
-    return EXPECTED_FAILURES
+    return EXPECTED_FAILURES | (REGRESSOR_FAILURES if isinstance(estimator, SequenceRegressor) else {})
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [SequenceClassifier(hidden_size=8, epochs=12, batch_size=32, learning_rate=0.05, settings={"train.threads": 1})],
+    [
+        SequenceClassifier(hidden_size=8, epochs=12, batch_size=32, learning_rate=0.05, settings={"train.threads": 1}),
+        SequenceRegressor(hidden_size=4, epochs=2, learning_rate=0.02, settings={"train.threads": 1}),
+    ],
     expected_failed_checks=reasons,
     xfail_strict=False,  # the last bits may happen to be the same
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_the_checks_of_scikit_learn(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
+
+
+def test_numbers_are_predicted_and_scored_by_r2() -> None:
+    values = np.random.default_rng(1).normal(size=(40, 5, 2)).astype(np.float32)
+    targets = 100 + 3 * values[:, :, 0].mean(axis=1)
+    estimator = SequenceRegressor(
+        hidden_size=8,
+        epochs=40,
+        learning_rate=0.02,
+        random_state=0,
+        settings={"train.threads": 1, "task.pooling": "mean"},
+    )
+    predicted = estimator.fit(values, targets).predict(values)
+    assert predicted.shape == (40,)
+    assert estimator.score(values, targets) == pytest.approx(r2_score(targets, predicted))
+    assert estimator.score(values, targets) > 0.8
+    both = np.stack([targets, -values[:, 0, 1]], axis=1)
+    estimator = SequenceRegressor(epochs=1, **SMALL).fit(list(values), both)
+    assert estimator.predict(list(values)).shape == (40, 2)
+    copy = pickle.loads(pickle.dumps(estimator))  # noqa: S301  made here
+    assert np.array_equal(copy.predict(values), estimator.predict(values))
+    assert SequenceRegressor(epochs=1, **SMALL).fit(TEXTS, STARS).predict(TEXTS).shape == (12,)
+
+
+def test_labels_that_look_like_numbers_stay_classes() -> None:
+    estimator = SequenceTagger(epochs=1, **SMALL).fit([["a", "b"]] * 4, [["0.5", "1.5"]] * 4)
+    assert {label for row in estimator.predict([["a", "b"]]) for label in row} <= {"0.5", "1.5"}
 
 
 @pytest.mark.parametrize(

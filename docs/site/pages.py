@@ -19,6 +19,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
     "Tasks": {
         "classify": "Classify",
         "tag": "Tag",
+        "regression": "Regression",
         "forecast": "Forecast",
         "language_model": "Language model",
         "translate": "Translate",

@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: classify, tag and forecast sequences in pipelines, grid search and cross-validation."""
+"""Estimators for scikit-learn: classes, numbers, tags and forecasts of sequences in pipelines, searches and folds."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError:
@@ -25,7 +25,7 @@ from seqloom.interactive.train import train
 from seqloom.model import Model, load
 from seqloom.run import Run
 
-__all__ = ["SequenceClassifier", "SequenceForecaster", "SequenceTagger"]
+__all__ = ["SequenceClassifier", "SequenceForecaster", "SequenceRegressor", "SequenceTagger"]
 
 MAX_SEED = 2**31 - 1
 
@@ -147,7 +147,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):  # type: ignore[m
             raise ValueError(f"found only one class, {self.classes_[0]}; expected at least two classes")
         self._names = _names(self.classes_)
         pairs = [(sequence, self._names[code]) for sequence, code in zip(sequences, codes, strict=True)]
-        self._train(pairs, **{"task.check_labels": False})
+        self._train(pairs, **{"task.check_labels": False, "task.target_type": "class"})
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -164,6 +164,41 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):  # type: ignore[m
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(self._names))
 
 
+class SequenceRegressor(RegressorMixin, _SequenceEstimator):  # type: ignore[misc]
+    """One or several numbers for each text or sequence of vectors.
+
+    ``X``: as for ``SequenceClassifier``. ``y``: numbers (N,) or (N, K).
+    """
+
+    _task = "classify"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train a new model."""
+        if _texts(X) is None and _arrays(X) is None:
+            X, y = validate_data(self, X, y, dtype="numeric", multi_output=True, y_numeric=True)
+        sequences = self._sequences(X, reset=True)
+        targets = check_array(y, ensure_2d=False, dtype=np.float64)
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            targets = column_or_1d(targets, warn=True)
+        check_consistent_length(sequences, targets)
+        self._is_single = targets.ndim == 1
+        pairs = list(zip(sequences, targets.reshape(len(targets), -1).tolist(), strict=True))
+        self._train(pairs, **{"task.check_labels": False, "task.target_type": "number"})
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The numbers of each sample: (N,), or (N, K) if there were several."""
+        check_is_fitted(self, "model_")
+        rows = [list(answer.values.values()) for answer in self._answers(self._sequences(X, reset=False))]
+        values = np.array(rows, dtype=np.float64).reshape(len(rows), -1)
+        return values[:, 0] if self._is_single and rows else values
+
+
 class SequenceTagger(_SequenceEstimator):
     """A label for each word of a sentence, or for each vector of a sequence.
 
@@ -178,7 +213,7 @@ class SequenceTagger(_SequenceEstimator):
         labels = [[str(label) for label in row] for row in y]
         self.classes_ = np.unique([label for row in labels for label in row])
         pairs = [(_words(item), row) for item, row in zip(X, labels, strict=True)]
-        self._train(pairs, **{"task.check_labels": False})
+        self._train(pairs, **{"task.check_labels": False, "task.target_type": "class"})
         return self
 
     def predict(self, X: Any) -> list[list[str]]:

@@ -110,6 +110,7 @@ def text_width() -> int:
 def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:
     """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any."""
     _print_label_scores(metrics, most=2 * most)
+    _print_target_scores(metrics)
     counts = {name: value for name, value in metrics.items() if name.endswith("_errors") and isinstance(value, dict)}
     print_lines(*[""] * bool(counts))
     for name, value in counts.items():
@@ -130,6 +131,19 @@ def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:
         print_lines("", "Worst transcripts (S substitution, I insertion, D deletion):")
         for text in metrics["worst"][:most]:
             print_lines("", text)
+
+
+def _print_target_scores(metrics: Mapping[str, Any]) -> None:
+    """Print the scores of each target, if there are several numbers to predict."""
+    scores: Mapping[str, Mapping[str, float]] = metrics.get("per_target") or {}
+    if scores:
+        columns = list(dict.fromkeys(name for row in scores.values() for name in row))
+        rows = [
+            (name, *(format_value(row[column]) if column in row else "" for column in columns))
+            for name, row in scores.items()
+        ]
+        print_lines("", "Targets:")
+        table(("target", *columns), rows)
 
 
 def _print_label_scores(metrics: Mapping[str, Any], *, most: int) -> None:

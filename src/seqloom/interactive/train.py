@@ -205,7 +205,7 @@ def _apply_settings(
     for name, value in settings.items():
         if "." in name:
             keys[name] = value
-        elif f"{name}_column" in names and isinstance(value, str | int | np.integer):
+        elif f"{name}_column" in names and (isinstance(value, str | int | np.integer) or _are_columns(value, data)):
             keys[f"task.{name}_column"] = value
         elif f"{name}_column" in names and not isinstance(value, Mapping) and value is not None:
             data = memory.with_targets(data, value, noun=name)
@@ -216,6 +216,13 @@ def _apply_settings(
             section = "train" if name in fields(TrainConfig) and name not in names else "task"
             keys[f"{section}.{name}"] = [value] if isinstance(value, str) and _is_list(names, name) else value
     return data, dev, keys
+
+
+def _are_columns(value: Any, data: Any) -> bool:
+    """Whether a list names columns of the data."""
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(name, str) for name in value):
+        return False
+    return isinstance(data, str | Path) or set(value) <= set(_column_names(data))
 
 
 def _is_pair_of_lists(data: Any) -> bool:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn import metrics
 
+import seqloom
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.target_scale import TargetScale
 from seqloom.tasks.classify import Classify
@@ -223,3 +224,59 @@ def test_a_bad_number_is_reported_with_its_row(tmp_path: Path) -> None:
     task = Tag(**SMALL, label_column="u", target_type="number")
     with pytest.raises(DataError, match=r"t\.csv:3: "):
         list(task.read(path))
+
+
+def test_a_linear_model_recovers_a_linear_filter() -> None:
+    """y_t = 0.5 x_t + 0.3 x_{t-1} - 0.2 x_{t-2} + 7: one causal convolution without an activation is that filter."""
+    signals = [RANDOM.normal(size=(30, 1)) for _ in range(12)]
+    taps = np.array([0.5, 0.3, -0.2])
+    data = [(signal, (np.convolve(signal[:, 0], taps)[:30] + 7).tolist()) for signal in signals]
+    settings = {"layers": 1, "size": 4, "window": 3, "activation": "none"}
+    linear = {"layers": 0, "dropout": 0.0, "bidirectional": False}
+    task, _ = fitted(Tag.model_validate({**SMALL, "input_dropout": 0.0, "prenet": settings, "encoder": linear}), data)
+    torch.manual_seed(0)
+    model = task.build_model()
+    batch = task.collate(list(task.read(data)))
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=200, line_search_fn="strong_wolfe")
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        total = task.loss(model, batch).total
+        total.backward()
+        return total
+
+    optimizer.step(closure)
+    model.eval()
+    impulse = np.zeros((10, 1))
+    impulse[4] = 1
+    with torch.no_grad():
+        answer, rest = task.predict(model, task.collate(list(task.read([impulse, np.zeros((10, 1))])))).answers
+    response = np.array(answer.value) - np.array(rest.value)
+    assert response[4:7] == pytest.approx(taps, abs=1e-3)
+    assert np.delete(response, [4, 5, 6]) == pytest.approx(0, abs=1e-3)
+    assert rest.value[5] == pytest.approx(7, abs=1e-2)
+
+
+def test_columns_are_named_from_python(tmp_path: Path) -> None:
+    table = {"text": ["a b", "b", "a", "b b"] * 3, "u": [0.5, 1.5, 0.25, 2.5] * 3, "v": [1.0, 2, 3, 4] * 3}
+    settings = {"train.epochs": 1, "train.threads": 1, "task.encoder.hidden_size": 3, "task.embedding_size": 3}
+    run = seqloom.train(
+        overrides=settings, task="classify", data=table, label=["u", "v"], output=tmp_path / "run", quiet=True
+    )
+    (answer,) = seqloom.load(run).predict(["a b"])
+    assert list(answer.values) == ["u", "v"]
+    assert (tmp_path / "run" / "predicted.png").is_file()
+    assert "Better than" in (card := (tmp_path / "run" / "README.md").read_text()) or "better than" in card
+
+
+def test_explanations_of_numbers_add_up_to_the_value() -> None:
+    data = [(signal, (3 * np.cumsum(signal)).tolist()) for signal in RANDOM.normal(size=(6, 5, 1))]
+    task, _ = fitted(Tag.model_validate({**SMALL, "encoder": {"hidden_size": 3}}), data)
+    model = task.build_model().eval()
+    example = next(iter(task.read(data)))
+    with torch.no_grad():
+        (prediction,) = task.predict(model, task.collate([example])).answers
+        explanation = task.attribute(model, example, prediction=prediction, method="integrated_gradients", word=3)
+    assert (explanation.is_number, explanation.target, explanation.position) == (True, "target", 3)
+    assert explanation.score == pytest.approx(prediction.value[2], abs=1e-5)
+    assert explanation.baseline_score + sum(explanation.values) == pytest.approx(explanation.score, abs=0.02)

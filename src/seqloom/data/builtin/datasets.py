@@ -162,6 +162,23 @@ def adding(folder: Path, *, length: int = 30, seed: int = 1) -> Files:
     return write(folder, "ts", train=train, dev=dev, test=test)
 
 
+def control(folder: Path, *, length: int = 60, seed: int = 1) -> Files:
+    """Long tables for tagging with numbers: the position of a mass on a spring, at each step of a random force."""
+    random = np.random.default_rng(seed)
+
+    def rows(sequences: int) -> Iterator[str]:
+        yield "id,time,force,position"
+        for number in range(sequences):
+            position = speed = force = 0.0
+            for step in range(length):
+                force = 0.7 * force + float(random.normal())
+                speed += 0.2 * (force - 0.5 * speed - position)
+                position += 0.2 * speed
+                yield f"{number},{step * 0.2:.1f},{force:.4f},{position:.4f}"
+
+    return write(folder, "csv", train=rows(300), dev=rows(40), test=rows(80))
+
+
 def parentheses(folder: Path, *, pairs: int = 15, seed: int = 1) -> Files:
     """Labelled lines for classification: brackets of two kinds, balanced or with two brackets swapped."""
     random = np.random.default_rng(seed)
@@ -239,6 +256,7 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
         sunspots,
         copy,
         adding,
+        control,
         parentheses,
         dates,
         shapes,
