@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from seqloom import demos, examples, tasks
 from seqloom.cli.main import app
 from seqloom.config import parse, read
+from seqloom.data.builtin import datasets
 from seqloom.data.readers.text_files import resolve
 from seqloom.demos.runner import _read_inputs, run
 from seqloom.model import load
@@ -26,11 +27,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON output of each demo."""
     folder = tmp_path_factory.mktemp("demo")
     outputs = {}
-    for task in tasks.names():
-        result = call(task, "--json", "--output", folder)
-        assert (result.exit_code, result.stderr) == (0, ""), result.output
-        outputs[task] = json.loads(result.stdout)
-        assert outputs[task]["run"] == str(folder / f"demo-{task}" / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES):
+            for split, size in sizes.items():
+                patch.setitem(sizes, split, size // 3)
+        for task in tasks.names():
+            result = call(task, "--json", "--output", folder)
+            assert (result.exit_code, result.stderr) == (0, ""), result.output
+            outputs[task] = json.loads(result.stdout)
+            assert outputs[task]["run"] == str(folder / f"demo-{task}" / "run")
     return outputs
 
 
@@ -109,7 +114,7 @@ def test_shapes(results: dict[str, Any]) -> None:
     (always,) = result["baseline"].values()
     assert always == 0  # no caption of the test data is one of the training data
     assert result["test"]["forced_accuracy"] > 0.25  # after eighty updates
-    assert result["test"]["captions"] == 2 * result["test"]["images"] == 600
+    assert result["test"]["captions"] == 2 * result["test"]["images"] == 2 * (datasets.IMAGES["test"] // 3)
     for example in result["examples"]:
         assert example["answer"].split() == example["words"][:-1]
         assert len(example["attention"]) == len(example["words"])
