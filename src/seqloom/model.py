@@ -25,14 +25,14 @@ from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
+from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.models.transcription.streaming import StreamingSession
-from seqloom.run import Name, Run, RunError
+from seqloom.run import Name, Run
 from seqloom.run_config import Config, load_config
 from seqloom.run_summary import load_baseline
 from seqloom.tasks.task import PredictionOptions, Task
 from seqloom.training.memory import check_memory
-from seqloom.training.snapshots import bad_weights
 
 STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 """How standard input is read unless options say otherwise."""
@@ -267,11 +267,8 @@ def load(
     options = _non_empty(search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
     config = config._replace(task=config.task.with_options(**cast(PredictionOptions, options)))
     task = config.task if search else config.task.for_prediction()
-    module = config.task.build_model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
-    module.load_state_dict(snapshot.model)
-    if problem := bad_weights(module):
-        raise RunError(f"{run.path}: the weights are too large or not finite, so the model cannot be used ({problem})")
+    module = build_with_weights(config.task.build_model, snapshot.model, run.path, trusted=layer is not None)
     if not ensemble:
         return Model(config, module, baseline=load_baseline(run), task=task, name=run.path.name)
     others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]

@@ -1,5 +1,7 @@
 """Mean and standard deviation of each feature of the training data, computed in one pass."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,14 @@ CONSTANT = 1e-12
 def is_constant(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which features do not vary, except for rounding."""
     return np.asarray(deviation <= CONSTANT * np.abs(mean))
+
+
+def check_scales(means: Sequence[float], deviations: Sequence[float]) -> None:
+    """Raise ValueError unless there are as many finite means as positive, finite deviations."""
+    if len(means) != len(deviations):
+        raise ValueError(f"expected as many means as standard deviations, found {len(means)} and {len(deviations)}")
+    if not all(map(math.isfinite, means)) or not all(0 < deviation < math.inf for deviation in deviations):
+        raise ValueError("expected finite means and positive, finite standard deviations")
 
 
 class RunningMoments:

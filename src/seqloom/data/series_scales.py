@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
+from pydantic import model_validator
 
 from seqloom.config import ConfigSection
-from seqloom.data.feature_statistics import is_constant
+from seqloom.data.feature_statistics import check_scales, is_constant
 from seqloom.data.readers.series import Numbers, differences
 
 SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
@@ -21,6 +22,16 @@ class SeriesScales(ConfigSection):
     rms_changes: tuple[float, ...]  # root mean square change from row to row, in deviations
     horizon_changes: tuple[tuple[float, ...], ...]  # (horizon, targets), root mean square change after 1, 2, … steps
     naive_errors: tuple[float, ...]  # mean absolute error of the (seasonal) naive forecast, for each target
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_scales(self.means, self.deviations)
+        if not len(self.columns) == len(self.means) == len(self.rms_changes):
+            raise ValueError(f"expected a scale for each of {len(self.columns)} columns")
+        targets = len(self.naive_errors)
+        if targets > len(self.columns) or any(len(row) != targets for row in self.horizon_changes):
+            raise ValueError(f"horizon_changes: expected a value for each of {targets} targets")
+        return self
 
     @classmethod
     def of(

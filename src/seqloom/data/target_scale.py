@@ -1,13 +1,14 @@
 """The scale of targets that are numbers, by which they are standardised."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection
-from seqloom.data.feature_statistics import RunningMoments
+from seqloom.data.feature_statistics import RunningMoments, check_scales
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.numeric_targets import target_names
 from seqloom.data.readers.text_files import DataError, Location
@@ -24,6 +25,13 @@ class TargetScale(ConfigSection):
     names: tuple[str, ...] = Field(description="Names of the targets.")
     means: tuple[float, ...]
     deviations: tuple[float, ...] = Field(description="Standard deviations; 1 for a constant target.")
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        check_scales(self.means, self.deviations)
+        if len(self.names) != len(self.means):
+            raise ValueError(f"expected a scale for each of {len(self.names)} targets, found {len(self.means)}")
+        return self
 
     def __len__(self) -> int:
         return len(self.names)

@@ -14,7 +14,9 @@ GROUPS = 8  # of group normalisation; fewer if they do not divide the channels
 class ImageEncoderConfig(ConfigSection):
     """3 × 3 convolutions; each level halves the image and doubles the channels."""
 
-    layers: int = Field(default=3, ge=1, description="Number of levels; with 3, 64 × 64 pixels become 8 × 8 cells.")
+    layers: int = Field(
+        default=3, ge=1, le=20, description="Number of levels; with 3, 64 × 64 pixels become 8 × 8 cells."
+    )
     channels: int = Field(default=32, ge=1, description="Channels of the first level; each further one doubles them.")
     depth: int = Field(default=1, ge=1, description="Convolutions per level; those after the first are residual.")
     coordinate_channels: bool = Field(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
-from seqloom.data.feature_statistics import RunningMoments
+from seqloom.data.feature_statistics import RunningMoments, check_scales
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.captioned_images import CaptionedImage, CaptionedImageReader, Format
 from seqloom.data.readers.pixels import Resize
@@ -79,14 +79,23 @@ class Captions(NamedTuple):
     rows: Tensor  # (N,), row of each caption's image in the batch
 
 
+LONGEST_CAPTION = 10_000
+"""Tokens: a model that never ends its captions has to stop somewhere."""
+
+
 class Learned(ConfigSection):
     """The vocabulary of the training captions, and the scale of the images."""
 
     text: Tokenizer
     mean: tuple[float, ...]  # one per colour channel or vector component
     deviation: tuple[float, ...]
-    vector_size: int  # 0: the inputs are images
-    length_limit: int  # tokens of a caption, 99.9th percentile
+    vector_size: int = Field(ge=0)  # 0: the inputs are images
+    length_limit: int = Field(ge=0, le=LONGEST_CAPTION)  # tokens of a caption, 99.9th percentile
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_scales(self.mean, self.deviation)
+        return self
 
 
 Metric = Literal["bleu", "bleu_1", "exact_match", "loss"]
@@ -124,7 +133,7 @@ class Caption(Task):
         description="Folder or tar archive of the images, or .npz file of vectors (empty: the folder of the file that "
         "lists them).",
     )
-    image_size: int = Field(64, ge=4, description="Height and width to which images are resized, in pixels.")
+    image_size: int = Field(64, ge=4, le=4096, description="Height and width to which images are resized, in pixels.")
     resize: Resize = Field(
         "crop", description="Images that are not square: crop keeps the centre, pad adds grey borders."
     )
@@ -158,7 +167,10 @@ class Caption(Task):
     )
     search: TokenSearchConfig = Field(default_factory=Beam, description="Search for the best caption.")
     max_length: int = Field(
-        0, ge=0, description="Maximum length of a caption in tokens (0: that of the training captions)."
+        0,
+        ge=0,
+        le=LONGEST_CAPTION,
+        description="Maximum length of a caption in tokens (0: that of the training captions).",
     )
     metric: Metric = Field("bleu", description="Dev metric that selects the best checkpoint.")
     learned: Learned | None = Field(None, exclude=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.config import ConfigSection, Document
@@ -88,8 +88,17 @@ class Learned(ConfigSection):
     words: str  # separated by line feeds
     counts: tuple[tuple[int, int], ...]  # run-length encoded: (occurrences, number of words with as many)
     pairs: tuple[tuple[int, int, int], ...]  # phrases: ids of the first word, the second word, the phrase
-    passages: int
-    length: int  # approximate number of words in the text
+    passages: int = Field(ge=0)
+    length: int = Field(ge=0)  # approximate number of words in the text
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        words = len(self.vocabulary)
+        if any(min(run) < 1 for run in self.counts) or sum(number for _, number in self.counts) != words:
+            raise ValueError(f"counts: expected the occurrences of {words:,} words")
+        if any(not 0 <= word < words for pair in self.pairs for word in pair):
+            raise ValueError(f"pairs: expected ids of words from 0 to {words - 1:,}")
+        return self
 
     @cached_property
     def vocabulary(self) -> WordIndex:

@@ -100,9 +100,10 @@ class Forecast(Task):
     history: int = Field(
         64,
         ge=0,
+        le=10_000_000,
         description="Time steps that the model reads before a forecast (0: the whole series, every_step only).",
     )
-    horizon: int = Field(1, ge=1, description="Time steps to forecast.")
+    horizon: int = Field(1, ge=1, le=100_000, description="Time steps to forecast.")
     columns: tuple[str, ...] = Field(
         (), description='Input columns by name, without a header "1", "2", … (empty: all).'
     )
@@ -121,7 +122,10 @@ class Forecast(Task):
         default=False, description="Replace missing values by the previous value; false: missing values are errors."
     )
     season: int = Field(
-        0, ge=0, description="Length of a season in time steps, for the seasonal baseline (0: no season)."
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Length of a season in time steps, for the seasonal baseline (0: no season).",
     )
     inputs: Literal["values", "changes", "both"] = Field(
         "both", description="What the model reads: values, changes from step to step, or both (data_type numbers)."

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from torch import Tensor, nn
 
 from seqloom import tasks
@@ -428,8 +428,10 @@ class Task(ConfigSection, ABC):
         kind: type[ConfigSection] = get_args(annotation)[0]
         try:
             learned = kind.model_validate_json(run.learned)
-        except ValueError as error:
-            raise RunError(f"{run.path / 'learned.json'}: does not fit the task {self.name}") from error
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = ".".join(map(str, (*problem["loc"], problem["msg"])))[:200]
+            raise RunError(f"{run.path / 'learned.json'}: does not fit the task {self.name} ({place})") from error
         return self.model_copy(update={"learned": learned})
 
     def share_learned(self, other: Self) -> Self:

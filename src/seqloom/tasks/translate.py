@@ -75,22 +75,29 @@ class Translation:
         return format_nbest(self.nbest) if len(self.nbest) > 1 else self.text
 
 
+LARGEST_FACTOR = 1000.0
+"""Target tokens per source token."""
+
+
 class Learned(ConfigSection):
     """Vocabularies of the training texts."""
 
     source: Tokenizer
     target: Tokenizer | None  # None: the source tokenizer (shared vocabulary)
     vectors: PretrainedInputs | None = None  # pretrained vectors of the source
-    ratio: float  # target tokens per source token, 99.9th percentile
+    ratio: float = Field(ge=0, le=LARGEST_FACTOR)  # target tokens per source token, 99.9th percentile
 
 
 class MaxLength(ConfigSection):
     """Maximum length of an output: factor × source tokens + offset."""
 
     factor: float = Field(
-        0.0, ge=0, description="Output tokens per source token (0: 1.5 times the ratio seen in training)."
+        0.0,
+        ge=0,
+        le=LARGEST_FACTOR,
+        description="Output tokens per source token (0: 1.5 times the ratio seen in training).",
     )
-    offset: int = Field(10, ge=1, description="Additional tokens, including the end token.")
+    offset: int = Field(10, ge=1, le=10_000, description="Additional tokens, including the end token.")
 
 
 Metric = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "token_error_rate", "loss"]

@@ -4,11 +4,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection
+from seqloom.data.text.subwords import byte_level, metaspace, parse_subwords
 from seqloom.data.text.unigram import train_unigram
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
 from seqloom.data.text.words import count_words, cut_words, join_words, split_words
@@ -90,7 +91,7 @@ class TextConfig(ConfigSection):
 
     def train_subwords(self, texts: Iterable[str], size: int, *, reserved: Sequence[str]) -> Any:
         """A trained tokenizer of the tokenizers library with at most ``size`` pieces."""
-        from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+        from tokenizers import models, pre_tokenizers, trainers
 
         if self.algorithm == "bpe":
             alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -98,9 +99,7 @@ class TextConfig(ConfigSection):
                 raise ValueError(
                     f"vocab_size leaves room for {size} subwords, but BPE needs one for each of the 256 bytes"
                 )
-            tokenizer = Tokenizer(models.BPE())
-            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            tokenizer.decoder = decoders.ByteLevel()
+            tokenizer = byte_level(models.BPE())
             trainer = trainers.BpeTrainer(
                 vocab_size=size, min_frequency=self.min_count, initial_alphabet=alphabet, show_progress=False
             )
@@ -108,16 +107,12 @@ class TextConfig(ConfigSection):
             return tokenizer
         if size < 1:
             raise ValueError(f"vocab_size leaves room for {size} subwords; set it to more than {len(reserved)}")
-        whitespace = normalizers.Replace(Regex(r"\s+"), " ")
-        normalizer = normalizers.Sequence([normalizers.NFKC(), whitespace, normalizers.Strip()])
-        splitter = pre_tokenizers.Metaspace()
-        words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-        tokenizer = Tokenizer(
+        empty = metaspace(models.Unigram())
+        normalize, split = empty.normalizer.normalize_str, empty.pre_tokenizer.pre_tokenize_str
+        words = Counter(word for text in texts for word, _ in split(normalize(text)))
+        return metaspace(
             models.Unigram([(UNKNOWN, 0.0), *train_unigram(words, size=size, reserved=reserved)], unk_id=0)
         )
-        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-        tokenizer.decoder = decoders.Metaspace()
-        return tokenizer
 
 
 class Tokenizer(ConfigSection):
@@ -130,11 +125,17 @@ class Tokenizer(ConfigSection):
     specials: tuple[str, ...] = ()  # in the vocabulary after <pad> and <unk>
     tokenizer: str = ""  # JSON of the tokenizers library, for subwords
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.vocabulary.tokens[2 : 2 + len(self.specials)] != self.specials:
+            raise ValueError("expected the special tokens after <pad> and <unk> in the vocabulary")
+        if self.unit == "subwords":
+            self.library  # noqa: B018  raises ValueError if it cannot be used
+        return self
+
     @cached_property
     def library(self) -> Any:
-        from tokenizers import Tokenizer
-
-        return Tokenizer.from_str(self.tokenizer)
+        return parse_subwords(self.tokenizer)
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -35,7 +35,7 @@ class PrefixBeam(FrameSearch):
     """
 
     name: Literal["prefix_beam"] = "prefix_beam"
-    size: int = Field(64, ge=1, description="Prefixes kept at each frame.")
+    size: int = Field(64, ge=1, le=100_000, description="Prefixes kept at each frame.")
     per_node: int = Field(0, ge=0, description="Maximum new extensions of one prefix per frame (0: no limit).")
     token_threshold: float = Field(
         0.0, ge=0, lt=1, description="Skip tokens whose probability in a frame is below this (0: try all tokens)."
@@ -43,7 +43,7 @@ class PrefixBeam(FrameSearch):
     threshold: float = Field(
         0.0, ge=0, description="Prune prefixes whose log-probability is this much below the best one's (0: no pruning)."
     )
-    nbest: int = Field(1, ge=1, description="Transcripts returned for each recording.")
+    nbest: int = Field(1, ge=1, le=100_000, description="Transcripts returned for each recording.")
     lag: int = Field(
         0, ge=0, description="Frames after which a stream commits to its best hypothesis (0: only at the end)."
     )

@@ -30,7 +30,7 @@ class Beam(Search):
     """
 
     name: Literal["beam"] = "beam"
-    size: int = Field(5, ge=1, description="Hypotheses kept at each step.")
+    size: int = Field(5, ge=1, le=10_000, description="Hypotheses kept at each step.")
     per_node: int = Field(0, ge=0, description="Maximum extensions of one hypothesis, the most probable (0: no limit).")
     threshold: float = Field(
         0.0,
@@ -62,7 +62,7 @@ class Beam(Search):
         description="Stop after patience × size hypotheses have ended (Kasai et al. 2022); "
         "0: stop when the n-best are final.",
     )
-    nbest: int = Field(1, ge=1, description="Hypotheses returned for each input.")
+    nbest: int = Field(1, ge=1, le=10_000, description="Hypotheses returned for each input.")
 
     @model_validator(mode="after")
     def _check_groups(self) -> Self:

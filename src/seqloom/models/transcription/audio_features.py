@@ -1,14 +1,14 @@
 """Audio features of a transcriber: spectrum, normalisation, and augmentation in training."""
 
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from seqloom.config import ConfigSection
-from seqloom.data.feature_statistics import RunningMoments
+from seqloom.data.feature_statistics import RunningMoments, check_scales
 from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.text_files import DataError
 from seqloom.layers.audio.augment import (
@@ -21,6 +21,9 @@ from seqloom.layers.audio.augment import (
 )
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 
+HIGHEST_RATE = 1_000_000
+"""Samples per second."""
+
 Normalization = Literal["none", "global", "utterance", "streaming"]
 
 
@@ -31,13 +34,16 @@ class AudioFeatures(ConfigSection):
         default="log_mel", description="Log mel energies, or mel-frequency cepstral coefficients."
     )
     sample_rate: int = Field(
-        default=0, ge=0, description="Sampling rate in Hz to which all audio is resampled (0: that of the first file)."
+        default=0,
+        ge=0,
+        le=HIGHEST_RATE,
+        description="Sampling rate in Hz to which all audio is resampled (0: that of the first file).",
     )
-    window: float = Field(default=0.025, gt=0, description="Window length of a frame, in seconds.")
-    hop: float = Field(default=0.01, gt=0, description="Step between frames, in seconds.")
-    n_mels: int = Field(default=40, ge=1, description="Number of mel bands.")
+    window: float = Field(default=0.025, gt=0, le=1, description="Window length of a frame, in seconds.")
+    hop: float = Field(default=0.01, gt=0, le=1, description="Step between frames, in seconds.")
+    n_mels: int = Field(default=40, ge=1, le=1024, description="Number of mel bands.")
     n_mfcc: int = Field(
-        default=13, ge=1, description="Number of MFCC coefficients; also the frame size of Sphinx .mfc files."
+        default=13, ge=1, le=1024, description="Number of MFCC coefficients; also the frame size of Sphinx .mfc files."
     )
     fmin: float = Field(default=20.0, ge=0, description="Lowest frequency of the mel bands, in Hz.")
     fmax: float = Field(
@@ -155,10 +161,15 @@ class AugmentConfig(ConfigSection):
 class AudioStatistics(ConfigSection):
     """Properties of the recordings, learned from the training data."""
 
-    rate: int  # samples per second; 0: the recordings are frames
-    size: int  # features of a frame
+    rate: int = Field(ge=0, le=HIGHEST_RATE)  # samples per second; 0: the recordings are frames
+    size: int = Field(ge=1)  # features of a frame
     mean: tuple[float, ...] = ()  # of each feature; empty: not needed
     deviation: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_scales(self.mean, self.deviation)
+        return self
 
     def check(self, example: Recording, *, window: int) -> None:
         """Raise if a model of these recordings cannot read the example; ``window`` is in samples."""

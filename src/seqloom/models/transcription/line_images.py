@@ -11,8 +11,10 @@ from seqloom.layers.layer import Layer, check_input
 class LineImageConfig(ConfigSection):
     """3 × 3 convolutions over the image of a text line; each halves the height and keeps the width."""
 
-    height: int = Field(default=32, ge=1, description="Height to which all images are resized, in pixels.")
-    layers: int = Field(default=0, ge=0, description="Number of convolutions (0: each column of pixels is one frame).")
+    height: int = Field(default=32, ge=1, le=4096, description="Height to which all images are resized, in pixels.")
+    layers: int = Field(
+        default=0, ge=0, le=20, description="Number of convolutions (0: each column of pixels is one frame)."
+    )
     channels: int = Field(
         default=16, ge=1, description="Channels of the first convolution; each further one doubles them."
     )

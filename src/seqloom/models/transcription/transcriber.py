@@ -25,9 +25,12 @@ class TimeReductionConfig(ConfigSection):
         description='"stride": a strided convolution before the recurrence; "pyramid": adjacent outputs of a layer are '
         "concatenated for the next one.",
     )
-    factor: int = Field(default=1, ge=1, description="Frames that become one (1: no reduction).")
+    factor: int = Field(default=1, ge=1, le=1000, description="Frames that become one (1: no reduction).")
     times: int = Field(
-        default=1, ge=1, description="Number of reductions; with a pyramid, one after each of the first layers."
+        default=1,
+        ge=1,
+        le=20,
+        description="Number of reductions; with a pyramid, one after each of the first layers.",
     )
 
     @property

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection, Document
+from seqloom.data.feature_statistics import check_scales
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.columns import LabelColumn
@@ -37,6 +38,13 @@ class Learned(ConfigSection):
     vectors: PretrainedInputs | None = None
     means: tuple[float, ...] = ()  # one per channel of the vectors
     deviations: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        check_scales(self.means, self.deviations)
+        if len(self.weights) != len(self.labels):
+            raise ValueError(f"weights: expected one for each of {len(self.labels)} labels, found {len(self.weights)}")
+        return self
 
 
 class ClassifySettings(Task):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection, Document
+from seqloom.data.feature_statistics import check_scales
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers import tagged
@@ -61,6 +62,15 @@ class Learned(ConfigSection):
     mean: tuple[float, ...] = ()  # one per feature of a frame
     deviation: tuple[float, ...] = ()
     vectors: PretrainedInputs | None = None
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        check_scales(self.mean, self.deviation)
+        if unknown := {name for pair in self.pairs for name in pair} - {"", *self.labels.names}:
+            raise ValueError(f"pairs: {min(unknown)!r} is not a label")
+        if self.counts and (self.words is None or len(self.counts) != len(self.words)):
+            raise ValueError("counts: expected a number for each word")
+        return self
 
 
 class TagSettings(Task):

@@ -1,0 +1,185 @@
+"""Runs that are damaged or malicious, but well signed: an answer or a sentence, and nothing large is allocated."""
+
+import json
+import random
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+import torch
+from tests import fuzzing
+
+from seqloom import checkpoint, model
+from seqloom.checkpoint import RunError
+from seqloom.config import ConfigError
+
+NAMES = [
+    *("embed", "tag, crf", "tag, hmm", "classify, subwords", "language_model, ngram", "language_model, unigram"),
+    *("translate, beam", "caption", "transcribe, beam", "transcribe, audio", "forecast"),
+]
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, fuzzing.Seed]:
+    folder = tmp_path_factory.mktemp("seeds")
+    return {name: fuzzing.make_run(name, folder / str(number)) for number, name in enumerate(NAMES)}
+
+
+Change = Callable[[Any], object]
+
+
+def damaged(seed: fuzzing.Seed, path: Path, *, config: Change | None = None, learned: Change | None = None) -> Path:
+    """A copy of a run with another configuration or vocabulary, signed again."""
+    shutil.copytree(seed.path, path)
+    if config:
+        values = tomllib.loads((path / "config.toml").read_text())
+        config(values["task"])
+        (path / "config.toml").write_text(tomli_w.dumps(values))
+    if learned:
+        values = json.loads((path / "learned.json").read_text())
+        learned(values)
+        (path / "learned.json").write_text(json.dumps(values))
+    fuzzing.sign(path)
+    return path
+
+
+def setter(dotted: str, value: Any) -> Change:
+    def change(values: Any) -> None:
+        *path, last = dotted.split(".")
+        for step in path:
+            values = values[step]
+        values[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("translate, beam", "encoder.hidden_size", 10**5),
+        ("translate, beam", "decoder.layers", 10**7),
+        ("embed", "vector_size", 10**7),
+        ("transcribe, beam", "search.size", 10**9),
+        ("transcribe, beam", "search.nbest", 10**9),
+        ("transcribe, audio", "audio.sample_rate", 10**12),
+        ("transcribe, audio", "audio.window", 1e9),
+        ("forecast", "horizon", 10**9),
+        ("caption", "image_encoder.layers", 10**9),
+        ("caption", "max_length", 10**9),
+        ("caption", "image_size", 10**6),
+    ],
+)
+def test_sizes_beyond_the_weights_are_refused(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, key: str, value: Any
+) -> None:
+    path = damaged(seeds[name], tmp_path / "run", config=setter(key, value))
+    with pytest.raises((RunError, ConfigError), match=r"larger model|less than or equal|expected at most|at most"):
+        model.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "message"),
+    [
+        ("embed", "counts", [[1, 7 * 10**8]], "counts"),
+        ("embed", "pairs", [[0, 1, 10**6]], "ids of words"),
+        ("transcribe, audio", "statistics.rate", 10**12, "rate"),
+        ("transcribe, beam", "statistics.deviation", [0.0, 1.0, 1.0], "deviations"),
+        ("caption", "mean", [], "as many means"),
+        ("caption", "length_limit", 10**9, "length_limit"),
+        ("forecast", "means", [0.0], "as many means"),
+        ("tag, crf", "pairs", [["", "X"]], "not a label"),
+        ("tag, crf", "counts", [1], "counts"),
+        ("classify, subwords", "weights", [1.0], "weights"),
+    ],
+)
+def test_learned_values_that_contradict_each_other_are_refused(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, key: str, value: Any, message: str
+) -> None:
+    path = damaged(seeds[name], tmp_path / "run", learned=setter(key, value))
+    with pytest.raises(RunError, match=rf"learned\.json: does not fit the task .*{message}"):
+        model.load(path)
+
+
+PADDING = {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}
+REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}
+
+
+@pytest.mark.parametrize("name", ["classify, subwords", "language_model, unigram"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"padding": {**PADDING, "pad_to_multiple_of": None}},
+        {"normalizer": REPLACE},
+        {"decoder": REPLACE},
+        {"pre_tokenizer": None},
+        {"post_processor": {"type": "ByteLevel"}},
+        {"added_tokens": [{"id": 0, "content": "x"}]},
+        {"model": {}},
+        {"model": {"type": "BPE", "vocab": {"a": 7}, "merges": []}},
+        {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", float("nan")]]}},
+        {"model": None},
+    ],
+)
+def test_tokenizers_other_than_ours_are_refused(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, changes: dict[str, Any]
+) -> None:
+    def change(values: Any) -> None:
+        values["text"]["tokenizer"] = json.dumps(json.loads(values["text"]["tokenizer"]) | changes)
+
+    path = damaged(seeds[name], tmp_path / "run", learned=change)
+    with pytest.raises(RunError, match="tokenizer"):
+        model.load(path)
+
+
+def test_replacements_within_a_normalizer_are_not_used(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
+    def change(values: Any) -> None:
+        tokenizer = json.loads(values["text"]["tokenizer"])
+        tokenizer["normalizer"]["normalizers"] = [REPLACE] * 40  # 4 to the power of 40 letters
+        values["text"]["tokenizer"] = json.dumps(tokenizer)
+
+    seed = seeds["language_model, unigram"]
+    path = damaged(seed, tmp_path / "run", learned=change)
+    assert model.load(path).predict(["a a"]) == model.load(seed.path).predict(["a a"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors: tensors.popitem(), "is missing"),
+        (lambda tensors: tensors.update(x=torch.zeros(1)), "x is unknown"),
+        (lambda tensors: tensors.update({name: tensor[:0] for name, tensor in tensors.items()}), "expected the shape"),
+        (lambda tensors: tensors.update({name: tensor.long() for name, tensor in tensors.items()}), "found int64"),
+    ],
+)
+@pytest.mark.parametrize("name", ["classify, subwords", "embed"])
+def test_missing_unknown_and_misshapen_tensors_are_named(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, change: Change, message: str
+) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(seeds[name].path, path)
+    file = path / "best" / "model.safetensors"
+    tensors = checkpoint.read_tensors(file)
+    change(tensors)
+    file.unlink()
+    checkpoint.write_tensors(file, tensors)
+    fuzzing.sign(path)
+    with pytest.raises(RunError, match=f"the weights do not fit the configuration: .*{message}"):
+        model.load(path)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "transcribe, beam"])  # compiles for long
+def test_fuzzed_runs_give_an_answer_or_a_sentence(seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str) -> None:
+    """A small share of scripts/fuzz, in this process."""
+    seed, path = seeds[name], tmp_path / "run"
+    assert fuzzing.use(seed.path, seed.questions).kind == "answer"
+    for number in range(12):
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(seed.path, path)
+        fuzzing.mutate(random.Random(number), path)  # noqa: S311  no secret
+        fuzzing.sign(path)
+        outcome = fuzzing.use(path, seed.questions)
+        assert outcome.kind in ("answer", "error"), (number, outcome.text)
