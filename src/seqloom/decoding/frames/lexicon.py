@@ -17,7 +17,7 @@ from seqloom.cache import CacheFolder
 Integers = npt.NDArray[np.int32]
 
 ARRAYS = ("tokens", "parents", "first", "words_at", "words_first", "letters", "letters_first", "separators")
-CHECKSUM = "sha256"  # the file that holds that of the arrays
+CHECKSUM = "sha256.npy"  # the file that holds that of the arrays
 MAX_CACHED = 20
 """Lexica in the cache; the least recently used are removed."""
 
@@ -115,12 +115,12 @@ class Lexicon:
         folder.mkdir(parents=True)
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        (folder / CHECKSUM).write_text(_checksum(folder))
+        np.save(folder / CHECKSUM, np.array(_checksum(folder)), allow_pickle=False)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """The lexicon in a folder; its arrays are memory-mapped."""
-        if (folder / CHECKSUM).read_text() != _checksum(folder):
+        if np.load(folder / CHECKSUM, allow_pickle=False) != _checksum(folder):
             raise ValueError(f"{folder}: a damaged lexicon")
         # Mode "c" makes them writable, so that kernels are not compiled for another type.
         arrays = {name: np.asarray(np.lib.format.open_memmap(folder / f"{name}.npy", mode="c")) for name in ARRAYS}
