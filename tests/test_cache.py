@@ -94,6 +94,8 @@ def test_an_entry_that_is_not_ours_counts_as_missing(damage: str, folder: CacheF
             flipped = good[:40] + bytes([good[40] ^ 1]) + good[41:]
             path.write_bytes({"empty": b"", "half": good[:34], "bit": flipped, "foreign": foreign}[damage])
     assert folder.read("a.o") is None
+    folder.write("a.o", b"again")
+    assert folder.read("a.o") == b"again"
 
 
 @needs_posix

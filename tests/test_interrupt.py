@@ -2,11 +2,12 @@
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
 
-from seqloom.interrupt import interruptible
+from seqloom.interrupt import SIGNALS, interruptible
 
 
 def test_the_first_signal_sets_the_flag_and_the_second_is_not_caught() -> None:
@@ -18,7 +19,7 @@ def test_the_first_signal_sets_the_flag_and_the_second_is_not_caught() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_handlers_are_restored(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with interruptible():
@@ -26,10 +27,22 @@ def test_handlers_are_restored(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before
 
 
-def test_sigterm_sets_the_flag() -> None:
+@pytest.mark.parametrize("number", SIGNALS)
+def test_each_signal_sets_the_flag(number: signal.Signals) -> None:
     with interruptible() as interrupted:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         assert interrupted()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGHUP")
+def test_a_hangup_stays_ignored_after_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible() as interrupted:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not interrupted()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_other_threads_receive_no_signals() -> None:

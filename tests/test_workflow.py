@@ -1,6 +1,7 @@
 """From a configuration to a run: reproducible, also if it is killed, interrupted or resumed; clear errors otherwise."""
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import signal
@@ -73,6 +74,9 @@ def test_folders_are_numbered_and_never_overwritten(tmp_path: Path, monkeypatch:
     assert paths == ["runs/classify", "runs/classify-2"]
     with pytest.raises(RunError, match="already exists"):
         workflow.train(chosen, output=Path("runs/classify"))
+    unused = iter([Path("runs/classify-2"), Path("runs/classify-3")])  # another training has just taken the first
+    monkeypatch.setattr(workflow, "unused_folder", lambda _: next(unused))
+    assert str(workflow.train(chosen).path) == "runs/classify-3"
 
 
 @pytest.mark.parametrize("name", ["language_model, ngram", "tag, hmm"])
@@ -168,8 +172,9 @@ def test_a_run_without_a_checkpoint_starts_from_the_beginning(tmp_path: Path) ->
 
 
 @posix
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_saves_after_the_current_update(number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_an_interruption_saves_after_the_current_update(name: str, tmp_path: Path) -> None:
+    number = signal.Signals[name]
     chosen = settings(tmp_path)
     whole = workflow.train(chosen, output=tmp_path / "whole")
     before = signal.getsignal(number)
@@ -177,6 +182,47 @@ def test_an_interruption_saves_after_the_current_update(number: int, tmp_path: P
         workflow.train(chosen, output=tmp_path / "run", listeners=[at(3, lambda: send(number))])
     assert signal.getsignal(number) is before
     assert Run.open(tmp_path / "run").load("last").facts["position"]["update"] == 3
+    workflow.resume(tmp_path / "run")
+    assert differences(outcome(whole.path), outcome(tmp_path / "run")) == []
+
+
+@pytest.mark.parametrize("code", [errno.EPIPE, errno.EIO])
+def test_closed_output_saves_and_stops(code: int, tmp_path: Path) -> None:
+    """``seqloom train | head``, or a terminal that has been closed."""
+
+    def fail() -> None:
+        raise OSError(code, os.strerror(code))
+
+    chosen = settings(tmp_path)
+    whole = workflow.train(chosen, output=tmp_path / "whole")
+    with pytest.raises(Interrupted, match=r"run$"):
+        workflow.train(chosen, output=tmp_path / "run", listeners=[at(3, fail)])
+    assert Run.open(tmp_path / "run").load("last").facts["position"]["update"] == 3
+    workflow.resume(tmp_path / "run")
+    assert differences(outcome(whole.path), outcome(tmp_path / "run")) == []
+
+
+@posix
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_an_interruption_stops_reading(epoch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = settings(tmp_path, "classify", updates=0, epochs=4, shuffle_buffer=3, batch_size=2, evaluate_every=0)
+    whole = workflow.train(chosen, output=tmp_path / "whole")
+    kind = type(chosen.task)
+    read, passes = kind.read, 0
+
+    def slow(self: Any, source: Any) -> Any:
+        nonlocal passes
+        passes += (tmp_path / "run").exists()
+        for number, example in enumerate(read(self, source)):
+            if passes == epoch and number == 5:
+                send(signal.SIGTERM)
+                passes += 100
+            yield example
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "read", slow)
+        with pytest.raises(Interrupted):
+            workflow.train(chosen, output=tmp_path / "run")
     workflow.resume(tmp_path / "run")
     assert differences(outcome(whole.path), outcome(tmp_path / "run")) == []
 

@@ -74,6 +74,7 @@ class CacheFolder:
         """Write an entry, if possible."""
         try:
             folder = _private_folder(self.path)
+            _remove_special_file(folder / entry)
             with files.replacing(folder / entry, durable=False) as file:
                 file.write(_digest(_key(folder), entry, content) + content)
             _remove_oldest(folder, Path(entry).suffix)
@@ -83,10 +84,11 @@ class CacheFolder:
     def _warn(self, error: OSError) -> None:
         if not (self.quiet or _warned):
             _warned.add(self.name)
-            sys.stderr.write(
-                f"warning: {self.path}: cannot be used as a cache: {files.os_error_message(error)}; kernels are "
-                "compiled again in each process unless SEQLOOM_CACHE names a folder of your own\n"
-            )
+            with suppress(OSError):  # nobody reads it
+                sys.stderr.write(
+                    f"warning: {self.path}: cannot be used as a cache: {files.os_error_message(error)}; kernels are "
+                    "compiled again in each process unless SEQLOOM_CACHE names a folder of your own\n"
+                )
 
 
 _warned: set[str] = set()
@@ -138,6 +140,13 @@ def _read_regular_file(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "expected a regular file", str(path))
         return file.read()
+
+
+def _remove_special_file(path: Path) -> None:
+    """Make room for an entry where there is a link or a pipe."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()
 
 
 def _digest(key: bytes, entry: str, content: bytes) -> bytes:

@@ -24,7 +24,7 @@ from seqloom.data.dataset_summary import DatasetSummary, all_repeated, findings
 from seqloom.data.loading import BatchLoader
 from seqloom.data.split import Read
 from seqloom.evaluation import predict_all, score, split_details
-from seqloom.interrupt import Interrupted, interruptible
+from seqloom.interrupt import Interrupted, interruptible, is_closed_output
 from seqloom.layers.layer_error import LayerError, describe_error
 from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
@@ -235,9 +235,16 @@ def is_main_process() -> bool:
 def _create(new: NewTraining, output: str | Path | None, sources: Sources) -> Run:
     task = new.config.task
     assert task.learned is not None  # noqa: S101  the task is fitted
-    folder = output or unused_folder(Path("runs", new.config.name))
     facts = environment() | {"data": fingerprints(new.config, sources)}
-    run = Run.create(folder, config=new.config.text(), learned=task.learned.model_dump_json(), environment=facts)
+    texts = {"config": new.config.text(), "learned": task.learned.model_dump_json()}
+    run = None
+    while run is None:
+        folder = output or unused_folder(Path("runs", new.config.name))
+        try:
+            run = Run.create(folder, environment=facts, **texts)
+        except RunError:
+            if output or not os.path.lexists(folder):  # else another training has just taken the name
+                raise
     for line in (*new.notes, *new.warnings):
         run.log(line)
     return replace(run, notes=new.notes, warnings=new.warnings)
@@ -293,7 +300,8 @@ def _run_training(
         config.task.check_targets(dev)
         if targets is not None and group.is_main:
             run.write_summary(_facts(config, module, targets, dev) | {"dev_in_train": repeated})
-        batches = batch_loader(config, readers.train, group)
+        read = _stoppable(readers.train, run, interrupted) if group.size == 1 else readers.train
+        batches = batch_loader(config, read, group)
         rule = engine.update_rule(module, batches, config.task.loss, config.train, group=group)
         group = rule.group  # not every model is trained by all processes
         rows = start.facts["rows"] if start else 0
@@ -310,6 +318,7 @@ def _run_training(
         )
         monitor = LearningMonitor(config.task, run.summary().get("baseline_scores", {}))
         update = start.facts["position"]["update"] if start else 0
+        event: Progress | None = None
         try:
             with open_loggers(config.train.loggers if group.is_main else (), run, update=update) as log:
                 for each in events:
@@ -318,13 +327,15 @@ def _run_training(
                     recorder.record(event)
                     if group.is_main:
                         log(run, event)
-                        for listener in listeners:
-                            listener(run, event)
-                    if group.any_rank(flag=interrupted()) and not event.finished:
-                        recorder.save(event)
-                        if group.is_main:
-                            recorder.describe(event)
-                        raise Interrupted(run.path)
+                    is_shown = not group.is_main or _show(run, event, listeners)
+                    if not event.finished:
+                        _stop_if(run, flag=group.any_rank(flag=interrupted() or not is_shown))
+        except Interrupted:
+            if event is not None:
+                recorder.save(event)
+                if group.is_main:
+                    recorder.describe(event)
+            raise
         except Diverged as error:
             if group.is_main:
                 _keep_diverged(run, error)
@@ -334,6 +345,34 @@ def _run_training(
                 raise LayerError(f"the training of the layer {name} failed: {describe_error(error)}") from error
             raise
     return events_seen
+
+
+def _stop_if(run: Run, *, flag: bool) -> None:
+    if flag:
+        raise Interrupted(run.path)
+
+
+def _show(run: Run, event: Progress, listeners: Sequence[Listener]) -> bool:
+    """Pass an event to the listeners; False if nobody reads any more what they print."""
+    try:
+        for listener in listeners:
+            listener(run, event)
+    except OSError as error:
+        if not is_closed_output(error):
+            raise
+        return False
+    return True
+
+
+def _stoppable(read: Read, run: Run, interrupted: Callable[[], bool]) -> Read:
+    """A reader that raises Interrupted once a signal has arrived: reading may take long."""
+
+    def read_examples() -> Iterator[Any]:
+        for example in read():
+            _stop_if(run, flag=interrupted())
+            yield example
+
+    return read_examples
 
 
 def _keep_diverged(run: Run, error: Diverged) -> None:
@@ -384,8 +423,7 @@ def _evaluate(
     interrupted: Callable[[], bool],
 ) -> Evaluation:
     def stop_if_interrupted() -> None:
-        if group.size == 1 and interrupted():
-            raise Interrupted(run.path)
+        _stop_if(run, flag=group.size == 1 and interrupted())
 
     task = config.task
     predictions = predict_all(config, module, dev, group=group, before_batch=stop_if_interrupted)

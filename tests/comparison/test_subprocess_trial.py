@@ -110,6 +110,22 @@ def test_a_brief_trial_does_not_predict_again(config: Path, tmp_path: Path) -> N
     assert not results.keys() & {"predict_items_per_second", "bootstrap_samples"}
 
 
+def ignore_interrupts() -> None:
+    """As a shell does for background jobs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
+def test_a_trial_of_a_background_job_ends_when_its_parent_is_killed_at_once(config: Path, tmp_path: Path) -> None:
+    text = config.read_text().replace("updates = 3", "updates = 100000")
+    command = [sys.executable, "-m", "seqloom.comparison", str(tmp_path / "out"), "--brief"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(seqloom.__file__).parent.parent)}
+    ended = subprocess.run(
+        command, input=f"{text}\n\0\n", text=True, env=environment, check=False, preexec_fn=ignore_interrupts
+    )
+    assert ended.returncode == 130
+
+
 def test_a_trial_ends_when_its_parent_is_killed(config: Path, tmp_path: Path) -> None:
     text = config.read_text().replace("updates = 3", "updates = 100000\nlog_every = 1")
     command = [sys.executable, "-m", "seqloom.comparison", str(tmp_path / "out"), "--brief"]

@@ -225,3 +225,11 @@ def test_updates_are_counted_from_lengths(fields: dict[str, Any]) -> None:
     lengths = [len(example) for example in examples]
     assert rule.count_updates(lengths, tokens=sum(lengths)) == len(list(rule.chunks(0, 0)))
     assert (rule.count_updates(lengths, tokens=None) is None) is ("bptt_steps" in fields)
+
+
+def test_batches_of_many_epochs_are_not_counted_one_by_one() -> None:
+    loader = BatchLoader(lambda: iter(sequences(20)), collate, batch_tokens=16)
+    rule = GradientUpdate(Toy(), loader, loss, settings())
+    few, many = rule.updates_in_epochs(50), rule.updates_in_epochs(10**12)
+    assert few == sum(loader.count(epoch) or 0 for epoch in range(50))
+    assert many == pytest.approx((few or 0) / 50 * 10**12, rel=0.1)

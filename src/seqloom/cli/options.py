@@ -100,13 +100,16 @@ def fail(message: str) -> NoReturn:
 @contextmanager
 def errors() -> Iterator[None]:
     """Print the errors that users can fix as one line, and exit with the code that ``seqloom --help`` lists."""
-    from seqloom.interrupt import Interrupted
+    from seqloom.interrupt import Interrupted, discard_output
     from seqloom.training.divergence import Diverged
 
     try:
         yield
     except Interrupted as interrupted:
-        typer.echo(f"stopped and saved; continue with: seqloom train --resume {interrupted}", err=True)
+        try:
+            typer.echo(f"stopped and saved; continue with: seqloom train --resume {interrupted}", err=True)
+        except OSError:  # nobody reads it
+            discard_output()
         raise typer.Exit(130) from None
     except Diverged as diverged:
         typer.echo(f"seqloom: {diverged}", err=True)

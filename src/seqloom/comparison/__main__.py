@@ -4,6 +4,7 @@ Options: ``--brief``, ``--no-warnings``, and ``--layer=module:name`` for a custo
 """
 
 import _thread
+import signal
 import sys
 import threading
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 
 def main() -> None:
     """Read a configuration from standard input, train it in a folder and write the results beside the folder."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with SIGINT ignored
     try:
         layers = [option.removeprefix("--layer=") for option in sys.argv[2:] if option.startswith("--layer=")]
         options = {"brief": "--brief" in sys.argv, "show_warnings": "--no-warnings" not in sys.argv}

@@ -18,6 +18,9 @@ from seqloom.training.distributed import SINGLE, ProcessGroup
 from seqloom.training.progress import Position, UpdateResult
 from seqloom.training.update_rule import LearningRate, UpdateRule
 
+COUNTED_EPOCHS = 100
+"""Epochs whose batches are counted in advance; the number in further ones is extrapolated."""
+
 
 class SummedLoss(Protocol):
     """A loss as a sum and a count."""
@@ -118,8 +121,11 @@ class GradientUpdate(UpdateRule):
         return position.update
 
     def updates_in_epochs(self, epochs: int) -> int | None:
-        counts = [self.batches.count(epoch) for epoch in range(epochs)]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        counted = min(epochs, COUNTED_EPOCHS)
+        counts = [count for epoch in range(counted) if (count := self.batches.count(epoch)) is not None]
+        if len(counts) < counted:
+            return None
+        return sum(counts) if counted == epochs else sum(counts) * epochs // counted
 
     def updates_for_tokens(self, tokens: int, position: Position) -> float | None:
         return position.update * tokens / position.seen if position.seen else None
