@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "layers": {"cells", "kernels", "state"},
     "data": {"cache", "files", "config", "state", "kernels"},
     "training": {"config", "state", "data", "checkpoint"},
-    "decoding": {"cache", "config", "state", "kernels"},
+    "decoding": {"files", "cache", "config", "state", "kernels"},
     "models": {"files", "config", "run", "state", "kernels", "data", "cells", "layers", "decoding", "training"},
     "insight": {"files", "formats", "terminal", "html", "data", "layers", "models", "decoding"},
     "tasks": {

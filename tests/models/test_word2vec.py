@@ -82,3 +82,10 @@ def test_one_hot_vectors_are_equally_distant() -> None:
     assert values.tolist() == [[0, 0]]
     assert not {3, 1} & set(ids[0].tolist())
     assert module.member_cosines(torch.tensor([[3, 1]]), torch.tensor([[1, 0]])).tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("counts", [[3], [3, 2, 1], [3, 0], [3, -1]])
+def test_counts_that_do_not_fit_the_words_are_refused(counts: list[int]) -> None:
+    sizes: dict[str, Any] = {"size": 4, "window": 2, "negative": 2, "mean": False, "sample": 0.0}
+    with pytest.raises(ValueError, match="expected a positive count for each of 2 words"):
+        Word2Vec(WordIndex("a\nb"), np.array(counts), **sizes, examples=1, length=5)

@@ -91,6 +91,8 @@ class Word2Vec(WordVectorModel, SelfTrained):
         length: int,
     ) -> None:
         super().__init__()
+        if counts.shape != (len(words),) or counts.min(initial=1) < 1:  # kernels index tables of counts by words
+            raise ValueError(f"expected a positive count for each of {len(words)} words")
         self.words, self.counts, self.examples, self.length = words, counts, examples, length
         self.window, self.negative, self.mean, self.sample = window, negative, mean, sample
         rows = len(words) if negative else max(len(words) - 1, 1)

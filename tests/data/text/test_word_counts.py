@@ -97,3 +97,11 @@ def test_long_lines_are_cut_between_words(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(actual) > 3
     assert max(len(each.data) for each in actual) <= 2 * SIZE
     assert [int(word) for each in actual for word in each.data.split()] == numbers
+
+
+@pytest.mark.parametrize("pair", [(0, 1, 2), (0, 1, 10**6), (-1, 0, 1), (0, 2**40, 1)])
+def test_phrases_of_unknown_words_are_refused(pair: tuple[int, int, int]) -> None:
+    """Of a run that is well signed but malicious: training would write outside of the matrix."""
+    assert len(WordIndex("a\nb\na_b", pairs=[(0, 1, 2)]).encode(b"a b")) == 1
+    with pytest.raises(ValueError, match="expected ids from 0 to 1"):
+        WordIndex("a\nb", pairs=[pair])

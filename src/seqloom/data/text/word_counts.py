@@ -42,6 +42,8 @@ class WordIndex:
         ends = np.flatnonzero(np.append(lengths, 10) == 10) if text else np.zeros(0, np.int64)
         self.starts = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int64)
         self.pairs = pairs
+        if pairs and not 0 <= min(map(min, pairs)) <= max(map(max, pairs)) < len(self):  # kernels do not check
+            raise ValueError(f"a phrase contains an id that is no word, expected ids from 0 to {len(self) - 1}")
 
     def __len__(self) -> int:
         return len(self.starts) - 1
