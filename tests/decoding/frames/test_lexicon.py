@@ -78,7 +78,7 @@ def test_the_cache_is_used_unless_it_is_damaged(tmp_path: Path, monkeypatch: pyt
     assert not built
     monkeypatch.undo()
     monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))
-    for name in ARRAYS:
+    for name in (*ARRAYS, "sha256"):
         whole = (folder / f"{name}.npy").read_bytes()
         flipped = [bytes([*whole[:at], whole[at] ^ 1, *whole[at + 1 :]]) for at in range(-8, 0)]
         for damaged in (whole[:-3], whole[:-4] + b"\xff\xff\xff\x7f", b"", *flipped):

@@ -148,7 +148,7 @@ class Lexicon:
         try:
             lexicon = cls.load(folder)
             os.utime(folder)
-        except (OSError, ValueError):
+        except (OSError, ValueError, EOFError):
             lexicon = None
         if lexicon is None or lexicon.words != list(dict.fromkeys(word for word, _ in entries)):
             lexicon = cls(entries, separator=separator)
