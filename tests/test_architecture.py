@@ -256,7 +256,7 @@ PUBLIC = {
         draw_attention draw_attention_heads draw_explanation draw_forecast draw_gates draw_learning_curves
         print_explanation trace_gates""",
     "seqloom.layers": "Bidirectional Layer Recurrent Stack VariationalDropout from_torch to_torch",
-    "seqloom.sklearn": "SequenceClassifier SequenceForecaster SequenceTagger",
+    "seqloom.sklearn": "SequenceClassifier SequenceForecaster SequenceRegressor SequenceTagger",
     "seqloom.state": "Shared apply repeat select where",
     "seqloom.testing": "check_cell check_layer check_task",
 }

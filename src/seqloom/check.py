@@ -186,7 +186,11 @@ class _Check:
         """Compare the development data with the training data."""
         for line in compare_splits(train, dev):
             repeated = "also occurs in train" in line
-            certain = all_repeated(train, dev) if repeated else train.labels.keys().isdisjoint(dev.labels)
+            certain = (
+                all_repeated(train, dev)
+                if repeated
+                else dev.labels.keys().isdisjoint(train.labels) and bool(dev.labels)
+            )
             (self.problems if certain else self.warnings).append(line)
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
@@ -311,12 +315,23 @@ def _split_rows(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
         *((name, *(_cell(getattr(split, key)) for split in splits)) for name, key in SPLIT_ROWS.items()),
         ("unknown tokens", *unknown),
         *((name, *(_cell(getattr(split.lengths, key, None)) for split in splits)) for name, key in LENGTH_ROWS.items()),
+        *_target_rows(splits),
         *(
             row
             for side in dict.fromkeys(name for split in splits for name in split.sides)
             for row in _side_rows(side, splits)
         ),
     ]
+
+
+def _target_rows(splits: Sequence[SplitSummary]) -> Iterator[tuple[str, ...]]:
+    """The rows of numbers to predict."""
+    count = max((len(split.targets) for split in splits), default=0)
+    for index in range(count):
+        name = f"target {index + 1}" if count > 1 else "target"
+        ranges = [split.targets[index] if index < len(split.targets) else None for split in splits]
+        for what, key in (("minimum", "minimum"), ("mean", "mean"), ("maximum", "maximum"), ("deviation", "deviation")):
+            yield (f"{name}: {what}", *(_cell(one and getattr(one, key)) for one in ranges))
 
 
 def _side_rows(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from heapq import heappush, heappushpop
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from seqloom.data.batch import Batch
 from seqloom.data.readers.tagged import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
+from seqloom.data.target_ranges import TargetRange, TargetRanges
 
 SHOWN = 3  # items listed in a message
 CHUNK_ELEMENTS = 1 << 18  # elements collated together, padding included
@@ -108,6 +109,7 @@ class SplitSummary:
     labels: dict[str, int]  # counts, most frequent first
     sides: dict[str, SideSummary]  # pairs only: source and target
     infeasible: int  # examples that training skips, since nothing can be learned from them
+    targets: list[TargetRange] = field(default_factory=list)  # numbers to predict
 
 
 class Findings:
@@ -249,6 +251,7 @@ class DatasetSummary:
         self._values: NDArray[Any] | None = None  # counted last
         self._low = self._high = np.zeros(0)
         self._columns: Sequence[str] = ()
+        self.targets = TargetRanges()
 
     def watch(self, examples: Iterable[Any]) -> Iterator[Any]:
         """The same examples, added as they pass."""
@@ -267,6 +270,7 @@ class DatasetSummary:
         if summary.content and length:
             self.contents.add(summary.content, summary.target.encode(), example.location)
         self._add_columns(summary)
+        self.targets.add(summary.targets)
         if self.examples < SAMPLE:
             self._sampled_bytes += sys.getsizeof(example) if summary.is_view else _size(example)
         self.examples += 1
@@ -369,6 +373,7 @@ class DatasetSummary:
             labels=dict(self.labels.most_common()),
             sides={name: side.summary() for name, side in self.sides.items()},
             infeasible=self.infeasible.total,
+            targets=self.targets.summary(),
         )
 
     def warnings(self, *, brief: bool = False) -> Iterator[str]:
@@ -422,6 +427,7 @@ def compare_splits(train: DatasetSummary, dev: DatasetSummary) -> Iterator[str]:
     if overlap := dev.contents.describe(train.contents):
         share = "all" if all_repeated(train, dev) else "some"
         yield f"dev: {share} of its content also occurs in train: {overlap}"
+    yield from dev.targets.compare(train.targets)
     if unseen := [label for label in dev.labels if label not in train.labels]:
         similar = {_folded(label): label for label in train.labels}
         shown = []

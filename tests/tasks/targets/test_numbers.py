@@ -11,6 +11,7 @@ import torch
 from sklearn import metrics
 
 import seqloom
+from seqloom.data.dataset_summary import DatasetSummary, compare_splits
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.target_scale import TargetScale
 from seqloom.tasks.classify import Classify
@@ -257,16 +258,37 @@ def test_a_linear_model_recovers_a_linear_filter() -> None:
     assert rest.value[5] == pytest.approx(7, abs=1e-2)
 
 
+@pytest.mark.usefixtures("drawn_runs")
 def test_columns_are_named_from_python(tmp_path: Path) -> None:
     table = {"text": ["a b", "b", "a", "b b"] * 3, "u": [0.5, 1.5, 0.25, 2.5] * 3, "v": [1.0, 2, 3, 4] * 3}
     settings = {"train.epochs": 1, "train.threads": 1, "task.encoder.hidden_size": 3, "task.embedding_size": 3}
     run = seqloom.train(
-        overrides=settings, task="classify", data=table, label=["u", "v"], output=tmp_path / "run", quiet=True
+        overrides=settings,
+        task="classify",
+        data=table,
+        dev=table,
+        label=["u", "v"],
+        output=tmp_path / "run",
+        quiet=True,
     )
     (answer,) = seqloom.load(run).predict(["a b"])
     assert list(answer.values) == ["u", "v"]
     assert (tmp_path / "run" / "predicted.png").is_file()
     assert "Better than" in (card := (tmp_path / "run" / "README.md").read_text()) or "better than" in card
+
+
+def test_check_shows_the_range_of_numbers() -> None:
+    task = Classify(**SMALL, target_type="number")
+    train, dev = (DatasetSummary(task.summarize_example, keep=1) for _ in range(2))
+    for summary, shift in ((train, 0.0), (dev, 10.0)):
+        for example in task.read([(text, number + shift) for text, number in TEXTS]):
+            summary.add(example)
+    (numbers,) = train.split("t", None).targets
+    expected = np.arange(8) / 7
+    assert (numbers.minimum, numbers.maximum) == (0, 1)
+    assert (numbers.mean, numbers.deviation) == pytest.approx((expected.mean(), expected.std()))
+    assert "dev: the target is 10 to 11, outside of train, where it is 0 to 1" in compare_splits(train, dev)
+    assert not train.labels
 
 
 def test_explanations_of_numbers_add_up_to_the_value() -> None:
