@@ -124,7 +124,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "run_document",
             "training_data",
         ),
-        *("workflow", "warm_start"),
+        *("workflow", "warm_start", "comparison"),
     },
     "learning_rate_finder": {"formats", "terminal", "insight", "training", "run_config", "training_data", "workflow"},
     "sklearn": {"files", "answers", "data", "run", "model", "interactive"},

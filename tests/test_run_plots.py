@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from seqloom.config import Document
-from seqloom.run_config import Config
+from seqloom.explain import explain_all
+from seqloom.model import load
+from seqloom.run_config import Config, load_config
+from seqloom.run_summary import summarize
 from seqloom.workflow import train
 
 pytestmark = pytest.mark.usefixtures("drawn_runs")
@@ -26,7 +29,7 @@ def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
         drawn.append(arrays[:3])
         assert names == ["level"]
         assert options["baseline_name"] == "baseline: last value"
-        assert options["title"].startswith("run: forecasts of ")
+        assert options["title"].startswith(f"{tmp_path.name}: forecasts of ")  # not just "run"
         low, high = options["interval"]
         assert low.shape == high.shape == arrays[1].shape
         assert (low < high).all()
@@ -56,6 +59,21 @@ def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
     np.testing.assert_allclose(observed[:, 0], steps[end - len(observed) : end], atol=1e-5)
     before = steps[end - len(forecast) - 1 : end - 1][::horizon].repeat(horizon)
     np.testing.assert_allclose(baseline[:, 0], before, atol=1e-5)
+
+
+def test_one_key_chooses_the_format_of_all_plots(tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    file.write_text("".join(f"{'ab'[number % 2]}\tword {number}\n" for number in range(20)))
+    small = ["task.encoder.hidden_size=4", "task.embedding_size=4", "train.epochs=1", "train.plot_format=svg"]
+    run = train(
+        Config.build(Document.empty(["task.name=classify", f"task.train={file}", *small])), output=tmp_path / "reviews"
+    )
+    assert sorted(path.name for path in run.path.glob("*.svg")) == ["confusion.svg", "results.svg"]
+    assert "<!-- reviews: learning curves -->" in (run.path / "results.svg").read_text(encoding="utf-8")
+    assert not list(run.path.glob("*.png"))
+    assert summarize(run, load_config(run)).pictures == ["results.svg", "confusion.svg"]
+    explain_all(load(run.path), ["word 1"], tmp_path / "explained")
+    assert {path.suffix for path in (tmp_path / "explained").iterdir()} == {".svg", ".html"}
 
 
 def test_without_matplotlib_the_log_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

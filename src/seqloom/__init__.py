@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqloom import cells, explain, insight, layers, sklearn, state, testing
     from seqloom.cells.cell import Cell, projection, recurrence
-    from seqloom.comparison.compare import compare
     from seqloom.data.readers.vectors import write_npz
     from seqloom.decoding.tokens.beam import Beam
     from seqloom.decoding.tokens.greedy import Greedy
     from seqloom.decoding.tokens.sample import Sample
+    from seqloom.interactive.compare import compare
     from seqloom.interactive.train import resume, train
     from seqloom.layers.attention.attention import Attention
     from seqloom.layers.build import recurrent
@@ -72,7 +72,7 @@ _DEFINED_IN = {
     "Sample": "seqloom.decoding.tokens.sample",
     "Stack": "seqloom.layers.stack",
     "VariationalDropout": "seqloom.layers.dropout",
-    "compare": "seqloom.comparison.compare",
+    "compare": "seqloom.interactive.compare",
     "from_torch": "seqloom.layers.torch_conversion",
     "load": "seqloom.model",
     "projection": "seqloom.cells.cell",

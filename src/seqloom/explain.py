@@ -26,13 +26,14 @@ def explain_all(
     beam: bool = False,
     heads: bool = False,
     gates: bool = False,
-    suffix: str = ".png",  # of the plots: .png, .svg or .pdf
+    suffix: str = "",  # of the plots: .png, .svg or .pdf; empty: as the run says (train.plot_format)
     as_json: bool = False,
 ) -> None:
     """Print explanations and draw them into a folder; with several inputs, into a numbered subfolder for each."""
     examples = list(read_inputs(model, inputs))
     if not examples:
         raise ValueError("there is nothing to explain: no input was given")
+    suffix = suffix or f".{model.config.train.plot_format}"
     if suffix not in SUFFIXES:
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
     options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads}

@@ -270,13 +270,13 @@ def load(
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module = build_with_weights(config.task.build_model, snapshot.model, run.path, trusted=layer is not None)
     if not ensemble:
-        return Model(config, module, baseline=load_baseline(run), task=task, name=run.path.name)
+        return Model(config, module, baseline=load_baseline(run), task=task, name=run.name)
     others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
-    return Model(config, together, baseline=load_baseline(run), task=task, name=run.path.name)
+    return Model(config, together, baseline=load_baseline(run), task=task, name=run.name)
 
 
 def check_not_empty(source: Any) -> None:

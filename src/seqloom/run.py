@@ -289,6 +289,11 @@ class Run:
             raise RunError(f"{refused}: {os_error_message(error)}") from error
 
     @property
+    def name(self) -> str:
+        """The name of the folder, or of its parent if it is just called ``run``."""
+        return self.path.resolve().parent.name if self.path.name == "run" else self.path.name
+
+    @property
     def _log_path(self) -> Path:
         return self.path / "train.log"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from seqloom.insight.confusion_plot import draw_confusion
 from seqloom.insight.learning_curves import draw_learning_curves
-from seqloom.insight.plotting import named_plots, titled
+from seqloom.insight.plotting import named_plots, plot_path, titled
 from seqloom.model import Model
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config
@@ -18,7 +18,7 @@ def draw(
     *,
     dev: Sequence[Any] = (),  # development examples; empty: draw the learning curves only
 ) -> None:
-    """Write results.png and what the task draws, such as forecast.png, if matplotlib is installed."""
+    """Draw the results and what the task draws, such as forecasts, if matplotlib is installed."""
     task = config.task
     try:
         rows = run.rows()
@@ -35,14 +35,14 @@ def draw(
         return [prediction for batch in batches for prediction in batch]
 
     try:
-        with named_plots(run.path.name):
-            path = run.path / "results.png"
+        with named_plots(run.name, suffix=f".{config.train.plot_format}"):
+            path = plot_path(run.path, "results")
             draw_learning_curves(rows, path, metric=task.main_metric, higher_is_better=task.higher_is_better)
             details = run.details() if dev else {}
             if any("label" in row for row in details.get("confusions", [])[:1]):
                 scores = details.get("per_label", {})
                 title = titled("confusion matrix")
-                draw_confusion(details["confusions"], scores, run.path / "confusion.png", title=title)
+                draw_confusion(details["confusions"], scores, plot_path(run.path, "confusion"), title=title)
             if dev and run.saved("best"):
                 task.draw_predictions(dev, run.path, predict=predict)
     except ModuleNotFoundError as error:

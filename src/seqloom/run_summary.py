@@ -18,7 +18,7 @@ from seqloom.models.baseline import Baseline
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 
-PICTURES = ("results.png", "confusion.png", "forecast.png", "predicted.png")
+PICTURES = ("results", "confusion", "forecast", "predicted")
 LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epoch|update|token|minute)s? ")  # that has ended a training
 INTENDED_USE = (
     "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "
@@ -113,7 +113,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         resumable=bool(last) and not (position.get("finished") and config.train.keep == "best"),
         inputs_are_files=task.inputs_are_files,
         generates=getattr(task, "direction", "") == "forward",
-        pictures=[name for name in PICTURES if (run.path / name).is_file()],
+        pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
         versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
     )
 

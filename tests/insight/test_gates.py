@@ -1,8 +1,11 @@
 """Traces hold what the layer computed, and tracing changes nothing (law 7); plots of gates."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,6 +13,7 @@ from torch import nn
 import seqloom
 from seqloom import cells
 from seqloom.insight import draw_gates, trace_gates
+from seqloom.tasks.transcribe import Transcribe
 
 
 class Model(nn.Module):
@@ -113,3 +117,17 @@ def test_rows_that_cannot_be_drawn_are_named(tmp_path: Path) -> None:
         draw_gates(result, tmp_path / "gates.png", row=1)
     with pytest.raises(ValueError, match="row is 2, but the trace has 2 rows"):
         draw_gates(result, tmp_path / "gates.png", row=2)
+
+
+def test_audio_has_seconds_on_its_time_axis(tmp_path: Path) -> None:
+    _, (result,) = trace_gates(seqloom.Recurrent(cells.Elman(3, 8)), torch.randn(1, 5, 3))
+    for seconds, label in ((0.0, "time step"), (0.04, "time in seconds")):
+        draw_gates(replace(result, step_seconds=seconds), tmp_path / "states.svg")
+        assert f"<!-- {label} -->" in (tmp_path / "states.svg").read_text(encoding="utf-8")
+    settings: dict[str, Any] = {"audio": {"n_mels": 5, "sample_rate": 1000}, "encoder": {"hidden_size": 4}}
+    task = Transcribe(train="-", **settings)
+    task = task.fit(task.read([(np.random.default_rng(1).normal(size=700), "ab")]))
+    (example,) = task.read([np.zeros(500)])
+    with torch.no_grad():
+        (trace, _), *_ = task.trace_gates(task.build_model().eval(), example)
+    assert trace.length * trace.step_seconds == pytest.approx(0.5)

@@ -224,7 +224,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no such device": (None, {"task": "classify", "data": FRAME, "device": "gpu"}, "does not have; expected cpu"),
     "no column of text": (None, {"task": "language_model", "data": {"a": [1], "b": [2]}}, "name it, text=…"),
     "a table of sound": (None, {"task": "transcribe", "data": {"a": [1]}}, "expected a column with the file name"),
-    "a table of images": (None, {"task": "caption", "data": {"a": [1]}}, "found a table"),
+    "a table of images": (None, {"task": "caption", "data": {"a": [[1]], "b": [2]}}, "caption: expected a string"),
 }
 
 

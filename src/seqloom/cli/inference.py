@@ -157,7 +157,7 @@ def explain(
     ] = False,
     heads: Annotated[bool, typer.Option("--heads", help="Plot every layer and head of the attention.")] = False,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
-    plots: Annotated[str, typer.Option(help="Format of the plots: png, svg or pdf.")] = "png",
+    plots: Annotated[str, typer.Option(help="Format of the plots: png, svg or pdf (default: as the run).")] = "",
     search: Search = "",
     lexicon: Lexicon = "",
     lm: LanguageModel = "",
@@ -179,7 +179,7 @@ def explain(
             beam=beam,
             heads=heads,
             gates=gates,
-            suffix=f".{plots.lower().lstrip('.')}",
+            suffix=f".{plots.lower().lstrip('.')}" if plots else "",
             as_json=as_json,
         )
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from seqloom.comparison.result import Comparison
 from seqloom.comparison.table import summarize, trial_name
 from seqloom.comparison.trial import results_path, write_json
 from seqloom.comparison.variants import Budget, Variant, VariantLike, parse_variants
+from seqloom.config import Document
+from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.text_files import resolve
 from seqloom.insight.comparison_plot import draw_compared_curves
 from seqloom.interrupt import Interrupted
@@ -21,23 +24,27 @@ from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
-from seqloom.training_data import changed_file, with_detected
+from seqloom.training_data import FILES_ONLY, Sources, changed_file, with_detected
 from seqloom.workflow import environment, unused_folder
 
 RunTrial = Callable[..., dict[str, Any]]
 """Trains a configuration in a folder, with the options of ``run_trial_in_subprocess``, and returns its results."""
 
+Report = Callable[[str], object]
+"""Receives lines of progress."""
+
 OUTPUT = Path("runs/compare")
 """The default output folder; if it exists, runs/compare-2 and so on."""
 
 
-def _print_to_stderr(line: str) -> None:
+def print_to_stderr(line: str) -> None:
+    """Print a line of progress."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 def compare(
-    config: str | Path | Config,  # TOML file
+    config: str | Path | Config | Document,  # TOML file
     variants: Sequence[VariantLike],
     overrides: Sequence[str] = (),  # section.key=value, for all variants
     *,
@@ -47,8 +54,9 @@ def compare(
     folds: int = 0,  # cross-validation on the training file; 0: none
     match_parameters: bool = False,  # change the width of each variant so that all are as large as the first one
     output: str | Path | None = None,  # folder of the runs; None: runs/compare, or runs/compare-2 and so on
-    report: Callable[[str], object] = _print_to_stderr,  # receives a line before each training
-    run_trial: RunTrial | None = None,  # None: train in a process of its own
+    report: Report = print_to_stderr,  # receives a line before each training
+    run_trial: RunTrial | None = None,  # None: train in a process of its own, or in this one if data are in memory
+    sources: Sources = FILES_ONLY,  # data in memory
 ) -> Comparison:
     """Train each variant with each seed and compare it with the first one; everything is written to the output folder.
 
@@ -56,16 +64,19 @@ def compare(
     its changes, or a custom layer or cell. Finished runs in the output folder are not repeated, and interrupted ones
     are resumed.
     """
-    run_trial = run_trial or subprocess_trial.run_trial_in_subprocess
+    if run_trial is None:
+        in_memory = sources.train is not None or sources.dev is not None
+        here = partial(subprocess_trial.run_trial_here, sources=sources)
+        run_trial = here if in_memory else subprocess_trial.run_trial_in_subprocess
     output = Path(output or unused_folder(OUTPUT))
     budget = Budget(minutes, tokens)
     options: dict[str, Any] = {"budget": budget, "seeds": seeds, "folds": folds, "overrides": overrides}
-    all_variants = _with_data(parse_variants(config, variants, **options), report)
+    all_variants = _with_data(parse_variants(config, variants, source=sources.train, **options), report, sources)
     if match_parameters:
-        all_variants = match_sizes(all_variants)
+        all_variants = match_sizes(all_variants, sources)
     for variant in all_variants:
         for run_config in variant.configs:
-            _check_existing_run(run_config, _run_folder(output, variant, run_config))
+            _check_existing_run(run_config, _run_folder(output, variant, run_config), sources)
     trials: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in all_variants}
     shown: set[tuple[str, str]] = set()  # data about which warnings have been shown
     position, total = 0, sum(len(variant.configs) for variant in all_variants)
@@ -98,13 +109,13 @@ def compare(
     return _write_results(Comparison(rows, output), trials, all_variants, budget=budget)
 
 
-def _with_data(variants: Sequence[Variant], report: Callable[[str], object]) -> list[Variant]:
+def _with_data(variants: Sequence[Variant], report: Callable[[str], object], sources: Sources) -> list[Variant]:
     """The variants with the columns that their data show; ValueError if data of any variant cannot be read."""
     result, problems = [], []
     all_notes: dict[str, None] = {}
     for variant in variants:
         try:
-            task, notes = _read_first(variant.configs[0])
+            task, notes = _read_first(variant.configs[0], sources)
         except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
             problems.append(f"{variant.name}: {error}")
             continue
@@ -121,15 +132,15 @@ def _with_data(variants: Sequence[Variant], report: Callable[[str], object]) -> 
     return result
 
 
-def _read_first(config: Config) -> tuple[Task, tuple[str, ...]]:
+def _read_first(config: Config, sources: Sources) -> tuple[Task, tuple[str, ...]]:
     """The task with the columns that its data show, and notes, once the first example of each file has been read."""
-    detected, notes = with_detected(config)
+    detected, notes = with_detected(config, sources)
     task = detected.task
     for name in task.files:
-        if not resolve(name).exists():
+        if name != IN_MEMORY and not resolve(name).exists():
             raise FileNotFoundError(f"{name}: no such file")
-    for name in filter(None, (task.train, task.dev)):
-        if next(iter(task.read(resolve(name))), None) is None:
+    for name, source in ((task.train, sources.training_source), (task.dev, sources.dev_source)):
+        if name and next(iter(task.read(source(detected))), None) is None:
             raise ValueError(f"{name}: there are no examples")
     return task, notes
 
@@ -139,14 +150,14 @@ def _run_folder(output: Path, variant: Variant, config: Config) -> Path:
     return output / variant.folder / f"{fold}seed-{config.train.seed}"
 
 
-def _check_existing_run(config: Config, folder: Path) -> None:
+def _check_existing_run(config: Config, folder: Path, sources: Sources) -> None:
     """Refuse to continue a run with another configuration or other data."""
     if not folder.exists():
         return
     run = Run.open(folder)
     if run.config != config.text():
         raise ValueError(f"{folder}: was trained with another configuration or budget; choose another output folder")
-    if name := changed_file(run, config):
+    if name := changed_file(run, config, sources):
         raise ValueError(f"{name}: has changed since {folder} was trained; choose another output folder")
 
 
@@ -204,7 +215,7 @@ def _draw(comparison: Comparison, all_variants: Sequence[Variant]) -> Path | Non
     row = next((row for row in comparison.rows if "metric" in row), None)
     if row is None:
         return None
-    path = comparison.path / "curves.png"
+    path = comparison.path / f"curves.{all_variants[0].configs[0].train.plot_format}"
     try:
         drawn = draw_compared_curves(curves, path, metric=row["metric"], higher_is_better=row["higher_is_better"])
     except ModuleNotFoundError as error:

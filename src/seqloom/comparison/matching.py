@@ -8,7 +8,7 @@ from seqloom.layers.transformer.block import TransformerBlock
 from seqloom.models.encoder import TRANSFORMER, RecurrenceConfig, is_cell_class
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
-from seqloom.training_data import data_readers
+from seqloom.training_data import FILES_ONLY, Sources, data_readers
 
 MAX_WIDTH = 1 << 16  # of a layer
 DEFAULT_HEADS: int = inspect.signature(TransformerBlock).parameters["heads"].default
@@ -36,15 +36,15 @@ class _Fitted(NamedTuple):
         return sum(parameter.numel() for parameter in self.with_width(width).build_model().parameters())
 
 
-def match_parameters(variants: list[Variant]) -> list[Variant]:
+def match_parameters(variants: list[Variant], sources: Sources = FILES_ONLY) -> list[Variant]:
     """The variants with widths that give each as many parameters as the first one; notes say what was changed."""
-    first = _fit(variants[0].configs[0])
+    first = _fit(variants[0].configs[0], sources)
     target = sum(parameter.numel() for parameter in first.task.build_model().parameters())
-    return [variants[0], *(_match(variant, variants[0].name, target) for variant in variants[1:])]
+    return [variants[0], *(_match(variant, variants[0].name, target, sources) for variant in variants[1:])]
 
 
-def _match(variant: Variant, reference: str, target: int) -> Variant:
-    fitted = _fit(variant.configs[0])
+def _match(variant: Variant, reference: str, target: int, sources: Sources) -> Variant:
+    fitted = _fit(variant.configs[0], sources)
     if not fitted.widths:
         return variant._replace(note="has no hidden_size by which its parameters could be matched")
     width = _nearest_width(fitted, target)
@@ -72,8 +72,8 @@ def _match(variant: Variant, reference: str, target: int) -> Variant:
     return variant._replace(configs=configs, note=note)
 
 
-def _fit(config: Config) -> _Fitted:
-    task = config.task.fit(data_readers(config).train())
+def _fit(config: Config, sources: Sources) -> _Fitted:
+    task = config.task.fit(data_readers(config, sources).train())
     names = ("encoder", "decoder") if task.custom_layer_field else ()  # otherwise the model is not recurrent
     sections = {name: getattr(task, name, None) for name in names}
     widths = {

@@ -15,6 +15,7 @@ from seqloom.comparison.trial import FAILURES, results_path, run_trial, trial_er
 from seqloom.comparison.variants import VariantLayer
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.run_config import Config
+from seqloom.training_data import FILES_ONLY, Sources
 
 POLL_SECONDS = 0.05
 """Time between two checks for Ctrl-C."""
@@ -38,7 +39,7 @@ def run_trial_in_subprocess(
     """
     results_path(folder).unlink(missing_ok=True)
     if layer and not layer.name:
-        return _run_here(config, folder, layer, brief=brief)
+        return run_trial_here(config, folder, layer=layer, brief=brief)
     sources = str(Path(seqloom.__file__).parent.parent)
     own_path = sys.path if layer else []  # where this process has imported the layer from
     path = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH", ""), *own_path]))
@@ -86,10 +87,20 @@ def run_trial_in_subprocess(
     return results
 
 
-def _run_here(config: Config, folder: Path, layer: VariantLayer, *, brief: bool) -> dict[str, Any]:
+def run_trial_here(
+    config: Config,
+    folder: Path,
+    *,
+    layer: VariantLayer | None = None,
+    show_warnings: bool = True,  # noqa: ARG001  as in a process of its own, where listeners show them
+    brief: bool = False,
+    sources: Sources = FILES_ONLY,  # data in memory
+) -> dict[str, Any]:
     """Run a trial in this process, whose memory says nothing about the trial."""
+    results_path(folder).unlink(missing_ok=True)
+    factory = layer.factory if layer else None
     try:
-        results = run_trial(config, folder, layer=layer.factory, brief=brief) | {"memory_mb": None}
+        results = run_trial(config, folder, layer=factory, brief=brief, sources=sources) | {"memory_mb": None}
     except FAILURES as error:
         results = trial_error(error)
     write_json(results_path(folder), results)

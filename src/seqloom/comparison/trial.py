@@ -19,7 +19,7 @@ from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.training.progress import Progress
-from seqloom.training_data import data_readers
+from seqloom.training_data import FILES_ONLY, Sources, data_readers
 from seqloom.workflow import Listener, resume, train
 
 WARMUP_EXAMPLES = 32  # predicted before the time is measured
@@ -68,13 +68,14 @@ def run_trial(
     layer: LayerFactory | None = None,  # custom layer
     brief: bool = False,  # without what takes another prediction of the development data
     show_warnings: bool = True,  # noqa: ARG001  about the data; the listeners show them
+    sources: Sources = FILES_ONLY,  # data in memory
 ) -> dict[str, Any]:
     """Train a configuration in a folder, or resume the run in it; the scores and costs that are compared."""
     meter = ThroughputMeter()
     run = (
-        resume(folder, layer=layer, listeners=[meter, *listeners])
+        resume(folder, layer=layer, listeners=[meter, *listeners], sources=sources)
         if folder.exists()
-        else train(config, output=folder, layer=layer, listeners=[meter, *listeners])
+        else train(config, output=folder, layer=layer, listeners=[meter, *listeners], sources=sources)
     )
     cost = _training_cost(run, meter)
     if config.train.threads:
@@ -90,7 +91,7 @@ def run_trial(
         **cost,
         "minutes": run.summary()["seconds"] / 60,  # including those before an interruption
         "is_counting_model": task.is_counting_model,
-        **({} if brief else _predict_dev(model)),
+        **({} if brief else _predict_dev(model, sources)),
     }
 
 
@@ -105,10 +106,10 @@ def _training_cost(run: Run, meter: ThroughputMeter) -> dict[str, Any]:
     return cost
 
 
-def _predict_dev(model: Model) -> dict[str, Any]:
+def _predict_dev(model: Model, sources: Sources) -> dict[str, Any]:
     """Predict the development data once more: the speed, and bootstrap samples of the metric."""
     config, task = model.config, model.config.task
-    dev = list(data_readers(config).dev())
+    dev = list(data_readers(config, sources).dev())
     if not dev:
         empty: dict[str, Any] = {"dev_examples": 0, "dev_digest": "", "predict_items_per_second": None}
         return empty | {"bootstrap_rows": 0, "bootstrap_samples": []}

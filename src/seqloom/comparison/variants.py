@@ -70,13 +70,14 @@ class _Changes(NamedTuple):
 
 
 def parse_variants(
-    config: str | Path | Config,  # TOML file
+    config: str | Path | Config | Document,  # TOML file
     variants: Sequence[VariantLike],
     *,
     budget: Budget,
     seeds: int,
     folds: int = 0,  # 0: no cross-validation
     overrides: Sequence[str] = (),  # section.key=value, for all variants; their own changes come later
+    source: Any = None,  # training data in memory
 ) -> list[Variant]:
     """The variants of a configuration, each given as ``key=value,key=value``, a TOML file, a layer, or ``base``.
 
@@ -85,7 +86,7 @@ def parse_variants(
     if folds == 1 or folds < 0:
         raise ValueError(f"folds is {folds}, expected at least 2, or 0 for no cross-validation")
     all_changes = [_changes(variant) for variant in variants]
-    if not isinstance(config, Config) and all(changes.file for changes in all_changes):
+    if isinstance(config, str | Path) and all(changes.file for changes in all_changes):
         all_changes.insert(0, _Changes(str(config), file=str(config)))
     names = [changes.name for changes in all_changes]
     if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
@@ -95,7 +96,9 @@ def parse_variants(
     result: list[Variant] = []
     for changes in all_changes:
         own = [*overrides, *changes.overrides, *budget.overrides(), *(["task.dev=", "task.dev_fold="] if folds else [])]
-        first = Config.build(_document(changes.file or config, own))
+        if changes.file and source is not None:
+            raise ValueError(f"the variant {changes.file} is a file; with data in memory, expected changes or layers")
+        first = Config.build(_document(changes.file or config, own), source=source)
         if folds and not first.task.can_hold_out:
             raise ValueError(f"the task {first.name} cannot be cross-validated: its training data have no targets")
         if changes.layer:
@@ -174,7 +177,9 @@ def _is_file(name: str) -> bool:
     return name.endswith(".toml") and ("=" not in name or Path(name).is_file())
 
 
-def _document(config: str | Path | Config, overrides: Sequence[str]) -> Document:
+def _document(config: str | Path | Config | Document, overrides: Sequence[str]) -> Document:
+    if isinstance(config, Document):
+        return config.with_overrides(overrides)
     if isinstance(config, Config):
         return parse(config.text(), "configuration", overrides=overrides)
     return read(Path(config), overrides)

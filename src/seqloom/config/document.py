@@ -57,6 +57,13 @@ class Document:
             _set(changed, lines, tuple(name.split(".")), value)
         return replace(self, values=changed, lines=lines, origin=ARGUMENTS)
 
+    def with_overrides(self, overrides: Sequence[str]) -> Self:
+        """A copy changed by ``section.key=value``, as on the command line."""
+        values, lines = copy.deepcopy(self.values), dict(self.lines)
+        if problems := _override(values, lines, overrides=overrides):
+            raise ConfigError(*problems)
+        return replace(self, values=values, lines=lines)
+
     def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
         """A document that also has these values by ``section.key``, where it says nothing else.
 

@@ -42,8 +42,8 @@ def draw_attention(
     cell = max(MIN_CELL, min(CELL, MAX_WIDTH / max(columns, parts * len(target))))
     left, top = (max(len(_short(token)) for token in tokens) for tokens in (target, source))
     character = 0.085 * cell / CELL + 0.015  # inches
-    width = cell * columns + character * left + 1.1
-    height = parts * (cell * len(target) + character * top + 0.4) + (0.35 if title else 0)
+    width = cell * columns + character * left + 1.3
+    height = parts * (cell * len(target) + character * top + 0.6) + (0.35 if title else 0)
     figure = Figure(figsize=(max(3.6, width), max(2.0, height)), layout="constrained")
     panels = figure.subplots(parts, 1, squeeze=False)[:, 0]
     for first, axes in zip(range(0, len(source), columns), panels, strict=True):
@@ -76,8 +76,8 @@ def draw_attention_heads(
     cell = max(0.06, min(0.16, MAX_WIDTH / across / len(source), 5.0 / len(target)))
     left, top = (max(len(_short(token)) for token in tokens) for tokens in (target, source))
     character = 0.45 * cell  # inches
-    width = max(1.6, cell * len(source)) + character * left + 0.25
-    height = max(0.8, cell * len(target)) + character * top + 0.4
+    width = max(1.6, cell * len(source)) + character * left + 0.4
+    height = max(0.8, cell * len(target)) + character * top + 0.55
     figure = Figure(figsize=(across * width + 0.5, down * height), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False)
     for axes in panels.flat[len(maps) :]:
@@ -95,6 +95,9 @@ def _heat_map(
     image = axes.imshow(values, aspect="auto", vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
     names = [[escape_dollars(_short(token)) for token in tokens] for tokens in (source, target)]
     axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_xlabel("source token", fontsize=0.9 * font_size)
+    axes.set_ylabel("target token", fontsize=0.9 * font_size)
     axes.set_xticks(range(len(source)), names[0], fontsize=font_size)
     for label, token in zip(axes.get_xticklabels(), source, strict=True):
         label.set_rotation(90 if len(token) > 2 else 0)

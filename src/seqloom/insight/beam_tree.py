@@ -131,7 +131,7 @@ def beam_lines(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
     rows = list(_rows(root, "", joined=joined))
     width = max((len(text) for text, branch in rows if branch.outcome), default=0)
     lines = [
-        f"{text:{width}}  {branch.node.score:8.3f}  {branch.outcome}" if branch.outcome else text
+        f"{text:{width}}  {branch.node.score:z8.3f}  {branch.outcome}" if branch.outcome else text
         for text, branch in rows
     ]
     return [*lines, *([f"({removed} more branches)"] if removed else [])]
@@ -196,7 +196,7 @@ def draw_beam(
             label = escape_dollars(show_whitespace(branch.node.token))
             axes.text((left + x) / 2 + 0.3, row - 0.12, label, ha="center", va="bottom", fontsize=9, color=colour)
         if branch.outcome:
-            text = f"{branch.node.score:.3f}  {branch.outcome}"
+            text = f"{branch.node.score:z.3f}  {branch.outcome}"
             axes.plot([x], [row], "o" if branch.rank else "x", color=BLUE if branch.rank else RED, markersize=5)
             weight = "bold" if branch.rank else "normal"
             ink = BLUE if branch.rank else "#7a8490"

@@ -24,6 +24,12 @@ class GateTrace:
     gates: dict[str, Tensor]
     states: dict[str, Tensor]  # after each step; the first one is the output
     mask: Tensor | None  # (B, T); False where there is padding
+    step_seconds: float = 0.0  # of audio in each time step; 0: the steps are no audio
+
+    @property
+    def length(self) -> int:
+        """The number of time steps, with padding."""
+        return next(iter(self.states.values())).shape[1]
 
 
 LabelledTrace = tuple[GateTrace, list[str]]
@@ -167,6 +173,7 @@ def draw_gates(
             vmax=high,
             cmap="RdBu_r" if signed else "Blues",
             interpolation="nearest",
+            extent=(0.0, length * trace.step_seconds, units - 0.5, -0.5) if trace.step_seconds else None,
         )
         axis.set_title(name, loc="left", fontsize=9, fontweight="bold", color=BLACK, pad=3)
         axis.set_ylabel("hidden unit", fontsize=8)
@@ -179,9 +186,9 @@ def draw_gates(
         rotated = any(len(label) > 2 for label in labels[:length])
         axes[-1].set_xticks(range(length), labels[:length], rotation=90 if rotated else 0, fontsize=8)
     else:
-        axes[-1].xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+        axes[-1].xaxis.set_major_locator(MaxNLocator(nbins=12, integer=not trace.step_seconds))
         axes[-1].tick_params(labelsize=8)
-    axes[-1].set_xlabel("time step", fontsize=9)
+    axes[-1].set_xlabel("time in seconds" if trace.step_seconds else "time step", fontsize=9)
     shown = trace.name or "layer"
     save_figure(figure, path, title=titled(f"{shown}: gates and states" + (f", row {row}" if row else "")))
 

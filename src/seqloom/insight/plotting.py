@@ -31,17 +31,24 @@ SUFFIXES = (".png", ".svg", ".pdf")
 """Formats of plots; the suffix of a file chooses one."""
 
 _run_name: ContextVar[str] = ContextVar("_run_name", default="")
+_suffix: ContextVar[str] = ContextVar("_suffix", default=".png")
 _reported: set[str] = set()  # characters that no font has, each reported once
 
 
 @contextmanager
-def named_plots(name: str) -> Iterator[None]:
-    """Put the name of a run before the titles of all plots that are drawn meanwhile."""
-    token = _run_name.set(name)
+def named_plots(name: str, *, suffix: str = ".png") -> Iterator[None]:
+    """Put the name of a run before the titles of all plots that are drawn meanwhile; ``plot_path`` has the suffix."""
+    tokens = _run_name.set(name), _suffix.set(suffix)
     try:
         yield
     finally:
-        _run_name.reset(token)
+        _run_name.reset(tokens[0])
+        _suffix.reset(tokens[1])
+
+
+def plot_path(folder: Path, name: str) -> Path:
+    """The file of a plot in the format of the run."""
+    return folder / f"{name}{_suffix.get()}"
 
 
 def diverging_colours() -> Any:

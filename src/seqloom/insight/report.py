@@ -188,10 +188,8 @@ def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
         weights = explanation.image_attention
         draw_image_attention(image, weights, attention.rows, new("image_attention"), title=title)
     elif attention is not None:
-        name = attention.name.removeprefix("attention")
-        draw_attention(
-            attention.weights, attention.columns, attention.rows, new("attention"), title=titled(name.strip(" ,:"))
-        )
+        name = attention.name.removeprefix("attention").strip(" ,:") or explanation.title
+        draw_attention(attention.weights, attention.columns, attention.rows, new("attention"), title=titled(name))
     if explanation.heads and explanation.grid is None:
         first = explanation.heads[0]
         maps = [(head.name, head.weights) for head in explanation.heads]
@@ -210,7 +208,7 @@ def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
             new("labels"),
             maximum=1.0,
             captions=[f"{choice.label} {format_percent(choice.probability)}" for choice in choices],
-            title=title,
+            title=title if explanation.title else titled("labels"),
             label="1 − label probability",
         )
     if explanation.contexts:

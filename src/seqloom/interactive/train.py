@@ -53,7 +53,8 @@ def train(
             raise ValueError("a Config is complete: give the path of a TOML file to change it by other arguments")
         built, sources = config, FILES_ONLY
     else:
-        built, sources = _configure(config, (*changes, overrides), task=task, data=data, dev=dev, settings=settings)
+        document, sources = configure(config, (*changes, overrides), task=task, data=data, dev=dev, settings=settings)
+        built = Config.build(document, source=sources.train)
     with training_display(quiet=quiet or not workflow.is_main_process()) as display:
         return workflow.train(
             built,
@@ -86,9 +87,9 @@ def resume(
         return workflow.resume(path, changes, layer=layer, listeners=[display, *listeners], sources=sources)
 
 
-def _configure(
+def configure(
     config: Any, changes: Sequence[Any], *, task: str, data: Any, dev: Any, settings: Mapping[str, Any]
-) -> tuple[Config, Sources]:
+) -> tuple[Document, Sources]:
     """The configuration that the arguments of ``train`` describe, and the data among them that are in memory."""
     if isinstance(config, str) and config in tasks.names() and not task and not Path(config).exists():
         config, task = None, config
@@ -100,8 +101,7 @@ def _configure(
     data, dev = _split(data, dev)
     data, dev, keys = _apply_settings(kind, data, dev, settings)
     sources = Sources(_in_memory(data), _in_memory(dev))
-    document = document.with_arguments({**_files(data, dev), **_plain(values), **_plain(keys)})
-    return Config.build(document, source=sources.train), sources
+    return document.with_arguments({**_files(data, dev), **_plain(values), **_plain(keys)}), sources
 
 
 def _document(config: Any, overrides: Sequence[str], *, task: str, data: Any) -> Document:

@@ -236,6 +236,10 @@ class Caption(Task):
         """Read a file, or Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of one and its captions."""
         return self._reader().read(source)
 
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        settings, note = self._reader().inspect(source)
+        return self.model_copy(update=settings), (note,) if note else ()
+
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
         return self._reader().read_inputs(source)
 

@@ -24,6 +24,7 @@ from seqloom.data.series_scales import SINGLE_DIGITS, SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.formats import format_number
 from seqloom.insight.dev_forecasts import DevForecasts
+from seqloom.insight.plotting import plot_path
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
 from seqloom.metrics.forecasts import Forecasts
@@ -456,7 +457,7 @@ class Forecast(Task):
     def draw_predictions(
         self, examples: Sequence[Window], folder: Path, *, predict: Callable[[Sequence[Any]], list[Any]]
     ) -> None:
-        """forecast.png: forecasts at the end of the development data, with their history, interval and baseline."""
+        """Draw forecasts at the end of the development data, with their history, interval and baseline."""
         baseline = self.fit_baseline(Counter(), examples) if examples else None
         if self.data_type != "numbers" or baseline is None:
             return
@@ -473,4 +474,4 @@ class Forecast(Task):
             every_step=every_step,
             baseline_name=baseline.name,
             baseline_lag=baseline.lag,
-        ).draw(examples, folder / "forecast.png")
+        ).draw(examples, plot_path(folder, "forecast"))

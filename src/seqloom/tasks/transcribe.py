@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Unpack
@@ -26,6 +26,7 @@ from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import FrameSearchConfig
 from seqloom.insight.explanation import Explanation
+from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.search_report import explain_transcript
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTCLosses, ctc_loss
@@ -486,6 +487,11 @@ class Transcribe(Task):
     @property
     def inputs_are_files(self) -> bool:
         return True
+
+    def trace_gates(self, model: Any, example: Recording) -> list[LabelledTrace]:
+        seconds = len(example) / example.rate if example.rate else 0.0
+        traces = super().trace_gates(model, example)
+        return [(replace(trace, step_seconds=seconds / trace.length), names) for trace, names in traces]
 
     def explain(self, model: Any, example: Recording, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
         """The token probabilities at each frame, timings, and the best transcripts."""

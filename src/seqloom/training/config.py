@@ -8,6 +8,7 @@ from seqloom.config import ConfigSection
 from seqloom.data.length_limit import TooLong
 from seqloom.training import optimizers
 
+PlotFormat = Literal["png", "svg", "pdf"]
 LoggerName = Literal["tensorboard", "mlflow", "wandb"]
 DECAY = {"linear": 0.0, "step": 0.5, "plateau": 0.5}
 """The default of ``decay`` for the schedules other than cosine."""
@@ -86,6 +87,7 @@ class TrainConfig(ConfigSection):
         "all",
         description="What is kept of a finished run; best: only the best weights, without what resuming needs.",
     )
+    plot_format: PlotFormat = Field("png", description="Format of the plots of a run; explain uses it, too.")
     log_every: int = Field(50, ge=1, description="Updates between log entries.")
     log_to: LoggerName | tuple[LoggerName, ...] = Field(
         (), description='Programs that show the training: "tensorboard", "mlflow", "wandb", or a list of them.'

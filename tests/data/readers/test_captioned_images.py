@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -202,6 +203,21 @@ def test_python_values(tmp_path: Path) -> None:
     )
     assert error_message([([1, float("nan")], "x")]).startswith("input:1: ")
     assert error_message([([1.0], [3])]) == "input:1: caption: expected a string, found int"
+
+
+def test_tables_in_memory(tmp_path: Path) -> None:
+    paint(tmp_path)
+    red, blue = (str(tmp_path / f"{name}.png") for name in ("red", "blue"))
+    frame = pd.DataFrame({"caption": ["sun", "sea", "fire"], "image": [red, blue, red]})
+    assert [(each[1], each[2]) for each in summaries(read(frame))] == [(("sun", "fire"), "red"), (("sea",), "blue")]
+    settings, note = CaptionedImageReader().inspect(frame)
+    assert settings == {"image_column": "image", "caption_column": "caption"}
+    assert note == "image from column 2 'image', caption from column 1 'caption'"
+    pixels = np.full((9, 7, 3), COLOURS["green"], np.uint8)
+    table = {"photo": [pixels, pixels], "says": [["a", "b"], "c"]}
+    actual = read(table, image_column="photo", caption_column="says")
+    assert [each.captions for each in actual] == [("a", "b"), ("c",)]
+    assert [each.captions for each in read({"image": [blue]})] == [()]
 
 
 def test_errors_name_file_and_line(tmp_path: Path) -> None:

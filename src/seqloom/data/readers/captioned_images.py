@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from seqloom.data.preview import HEAD, DataPreview, preview
 from seqloom.data.readers import column_names, file_lists, pixels, tables, text_files
-from seqloom.data.readers.columns import Role
+from seqloom.data.readers.columns import Columns, Role, find_columns
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.pixels import SUFFIXES, ImageError, Resize
+from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, resolve
 from seqloom.data.readers.vectors import fill_missing
 
@@ -80,6 +81,30 @@ class CaptionedImageReader:
             return preview(lambda: self.read(source), source)
         images = _merge_captions(self._rows(source))
         return DataPreview(tuple(images[:HEAD]), len(images))
+
+    def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
+        """The columns of a table in memory, as configuration, and a sentence about them; empty for other sources."""
+        if isinstance(source, Path) or not tables.is_table(source):
+            return {}, ""
+        _, columns = self._find_columns(source)
+        return columns.settings(), columns.describe()
+
+    def pairs(self, table: Any) -> list[tuple[Any, list[Any]]]:
+        """The images and the captions of a table in memory; rows with the same path are one image."""
+        rows, columns = self._find_columns(table)
+        images: dict[Any, tuple[Any, list[Any]]] = {}
+        for location, fields in rows.records:
+            image = columns.value(location, fields, IMAGE.key)
+            caption = columns.value(location, fields, CAPTION.key)
+            key = str(image) if isinstance(image, str | Path) else location
+            captions = images.setdefault(key, (image, []))[1]
+            if not is_missing(caption):
+                captions.extend(caption if isinstance(caption, list | tuple | np.ndarray) else [caption])
+        return list(images.values())
+
+    def _find_columns(self, table: Any) -> tuple[tables.Table, Columns]:
+        chosen = {IMAGE.key: self.image_column, CAPTION.key: self.caption_column}
+        return find_columns(table, (IMAGE, replace(CAPTION, optional=True)), chosen)
 
     def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
         """As ``read``, but captions are optional, and standard input is a stream of image names, one per line."""
@@ -229,7 +254,7 @@ def _vector(location: Location, values: Any) -> Content:
 def _python_values(values: Sequence[Any], reader: CaptionedImageReader) -> Iterator[CaptionedImage]:
     """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of these with a caption or a list."""
     if tables.is_table(values):
-        raise DataError("input", "expected a list of paths or arrays, or of pairs with a caption, found a table")
+        values = reader.pairs(values)
     if isinstance(values, str):
         raise DataError("input", "expected a list of paths or arrays, found a single string")
     for number, value in enumerate(values, start=1):

@@ -42,7 +42,7 @@ def as_label(location: Location, value: object, *, name: str) -> str | None:
 
 def as_number(value: object) -> float | None:
     """The number that a value is or writes; NaN if it is missing, None if it is something else."""
-    if is_missing(value) or value == "?":
+    if is_missing(value) or (isinstance(value, str) and value == "?"):
         return math.nan
     try:
         return float(value)  # type: ignore[arg-type]

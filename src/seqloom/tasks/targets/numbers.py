@@ -15,7 +15,7 @@ from torch.nn import functional
 from seqloom import html
 from seqloom.data.target_scale import SINGLE_DIGITS, TargetScale
 from seqloom.formats import format_number
-from seqloom.insight.plotting import titled
+from seqloom.insight.plotting import plot_path, titled
 from seqloom.insight.regression_plot import MAX_STEPS, draw_predicted, draw_series
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums
@@ -183,7 +183,7 @@ class NumberTargets:
 
     def draw(self, pairs: Sequence[tuple[Numbers, Numbers]], folder: Path, *, steps: bool) -> None:
         """predicted.png: predicted against true values, or at each step the values over time."""
-        path, title = folder / "predicted.png", titled("predictions on the dev data")
+        path, title = plot_path(folder, "predicted"), titled("predictions on the dev data")
         if steps:
             truth, predicted = pairs[int(np.argmax([len(pair[0]) for pair in pairs[:MAX_STEPS]]))]
             draw_series(truth[:MAX_STEPS], predicted[:MAX_STEPS], path, names=self.scale.names, title=title)
