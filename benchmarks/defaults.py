@@ -65,7 +65,9 @@ def train_run(name: str) -> Run:
 def result(name: str, run: Run) -> dict[str, Any]:
     """The figures of a run."""
     row, summary = ROWS[name], summarize(run, load_config(run))
-    metrics = load(run.path).evaluate(str(resolve(row["evaluate"]))) if "evaluate" in row else summary.metrics
+    metrics = (
+        load(run.path, own_files=True).evaluate(str(resolve(row["evaluate"]))) if "evaluate" in row else summary.metrics
+    )
     epochs = [each["epoch"] for each in run.rows()]
     return {
         "minutes": round(summary.seconds / 60, 1),

@@ -48,7 +48,9 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     overrides = figure.get("overrides", [])
     run, minutes = train_run(run_name, path, overrides=overrides, retrain=retrain and run_name == name)
     decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
-    scores = load(run.path, **decoding).evaluate(figure["file"]) if "file" in figure else run.best_metrics()
+    scores = (
+        load(run.path, own_files=True, **decoding).evaluate(figure["file"]) if "file" in figure else run.best_metrics()
+    )
     return {
         "name": name,
         "data": figure["data"],

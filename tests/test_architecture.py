@@ -141,6 +141,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(
             "cache",
             "config",
+            "formats",
             "terminal",
             "interrupt",
             "run_config",

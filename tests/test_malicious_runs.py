@@ -1,6 +1,7 @@
 """Runs that are damaged or malicious, but well signed: an answer or a sentence, and nothing large is allocated."""
 
 import json
+import os
 import random
 import shutil
 import tomllib
@@ -13,9 +14,13 @@ import tomli_w
 import torch
 from tests import fuzzing
 
-from seqloom import checkpoint, model
+from seqloom import checkpoint, model, terminal
 from seqloom.checkpoint import RunError
 from seqloom.config import ConfigError
+from seqloom.data.readers import file_lists
+from seqloom.data.readers.audio_files import read_audio
+from seqloom.data.readers.text_files import DataError, Location, resolve
+from seqloom.workflow import resume
 
 NAMES = [
     *("embed", "tag, crf", "tag, hmm", "classify, subwords", "language_model, ngram", "language_model, unigram"),
@@ -183,3 +188,83 @@ def test_fuzzed_runs_give_an_answer_or_a_sentence(seeds: dict[str, fuzzing.Seed]
         fuzzing.sign(path)
         outcome = fuzzing.use(path, seed.questions)
         assert outcome.kind in ("answer", "error"), (number, outcome.text)
+
+
+# Paths in a configuration
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("translate, beam", "constrain", "/dev/zero"),
+        ("translate, beam", "constrain", "-"),
+        ("transcribe, beam", "lexicon", "{fifo}"),
+        ("transcribe, beam", "lm.model", "$SECRET_TOKEN"),
+    ],
+)
+def test_files_that_a_run_names_are_not_opened(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, key: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    if value == "{fifo}":
+        os.mkfifo(tmp_path / "fifo")
+        value = str(tmp_path / "fifo")
+    path = damaged(seeds[name], tmp_path / "run", config=setter(key, value))
+    option = key.partition(".")[0]
+    with pytest.raises(RunError, match=f"which is not opened.*--{option}") as refused:
+        model.load(path)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_files_named_again_are_opened(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
+    allowed = tmp_path / "allowed.txt"
+    allowed.write_text("A\nB\n")
+    path = damaged(seeds["translate, beam"], tmp_path / "run", config=setter("constrain", str(allowed)))
+    expected = {"A", "B"}
+    assert {answer.text for answer in model.load(path, constrain=str(allowed)).predict(["a"])} <= expected
+    assert {answer.text for answer in model.load(path, own_files=True).predict(["a"])} <= expected
+
+
+@pytest.mark.parametrize("value", ["/dev/zero", "-", "{fifo}"])
+def test_a_run_that_names_no_regular_file_is_not_resumed(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, value: str
+) -> None:
+    if value == "{fifo}":
+        os.mkfifo(tmp_path / "fifo")
+        value = str(tmp_path / "fifo")
+    path = damaged(seeds["embed"], tmp_path / "run", config=setter("train", value))
+    with pytest.raises(RunError, match="expected a file or a folder"):
+        resume(path)
+
+
+def test_the_value_of_a_variable_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    with pytest.raises(DataError, match=r"\$SECRET_TOKEN/x: no such file") as refused:
+        resolve("$SECRET_TOKEN/x")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_lists_name_regular_files_only(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "secret").write_text("hunter2")
+    names = [(Location("list.tsv", 1), "fifo")]
+    with pytest.raises(DataError, match="expected a regular file"):
+        list(file_lists.load(names, lambda stream, _: stream.read(), folder=tmp_path))
+    with pytest.raises(DataError, match="found another format") as refused:
+        read_audio(tmp_path / "secret")
+    assert "hunter2"[:4] not in str(refused.value)
+
+
+def test_terminal_escapes_in_labels_are_shown(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["\x1b]0;title\x07down", "\x9b2Jup"]
+    path = damaged(seeds["classify, subwords"], tmp_path / "run", learned=setter("labels.names", names))
+    answers = model.load(path).predict(["low below"])
+    terminal.print_lines(*map(str, answers))
+    terminal.print_json({"label": names})
+    terminal.table(["label"], [[name] for name in names])
+    printed = capsys.readouterr().out
+    assert not set(printed) & set("\x1b\x07\x9b")
+    assert r"\x1b]0;title\x07" in printed
+    assert json.loads(terminal.json_line(names)) == names

@@ -1,5 +1,10 @@
 """Numbers, percentages, durations and texts as people read them, in a terminal, in HTML and in plots."""
 
+import unicodedata
+
+CONTROL = ("Cc", "Zl", "Zp")
+"""Categories of characters that move the cursor, or start a command to the terminal."""
+
 
 def format_value(value: object) -> str:
     """A value as a table shows it: floats with five significant digits."""
@@ -37,6 +42,20 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def visible(text: str) -> str:
+    """A text whose control characters are shown as escape sequences, so that a terminal does not execute them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character) not in CONTROL else _escaped(character)
+        for character in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def shorten(value: object, width: int) -> str:

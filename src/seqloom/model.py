@@ -1,7 +1,7 @@
 """A trained model that is loaded from a run: predict, explain, evaluate, generate, embed, stream, export."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -28,7 +28,7 @@ from seqloom.models.encoder import LayerFactory
 from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.models.transcription.streaming import StreamingSession
-from seqloom.run import Name, Run
+from seqloom.run import Name, Run, RunError
 from seqloom.run_config import Config, load_config
 from seqloom.run_summary import load_baseline
 from seqloom.tasks.task import PredictionOptions, Task
@@ -254,8 +254,12 @@ def load(
     lexicon: str = "",  # file with the words allowed in a transcript
     lm: str | LanguageModelConfig = "",  # language model for transcripts, such as "words.arpa weight=0.8 word_score=1"
     folder: str = "",  # folder or archive of the recordings that a list names
+    own_files: bool = False,  # open the files that the configuration names; only for a run that you have trained
 ) -> Model:
-    """The model of a run, by its best or its last checkpoint; options replace what the configuration says."""
+    """The model of a run, by its best or its last checkpoint; options replace what the configuration says.
+
+    A run may come from someone else, so that files which its configuration names have to be named again.
+    """
     if not isinstance(path, str | Path | Run):
         raise TypeError(f"expected a run or its path, found a {type(path).__name__}")
     run = path if isinstance(path, Run) else Run.open(path)
@@ -266,17 +270,34 @@ def load(
         lm = parse_language_model(lm)
     options = _non_empty(search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
     config = config._replace(task=config.task.with_options(**cast(PredictionOptions, options)))
+    if not own_files and (problem := _unnamed_file(config.task, options)):
+        raise RunError(f"{run.path}: {problem}")
     task = config.task if search else config.task.for_prediction()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module = build_with_weights(config.task.build_model, snapshot.model, run.path, trusted=layer is not None)
     if not ensemble:
         return Model(config, module, baseline=load_baseline(run), task=task, name=run.name)
-    others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]
+    # Of the others, only the modules are used, which open no files.
+    others = [load(other, layer=layer, checkpoint=checkpoint, own_files=True) for other in ensemble]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
     return Model(config, together, baseline=load_baseline(run), task=task, name=run.name)
+
+
+def _unnamed_file(task: Task, options: Mapping[str, Any]) -> str:
+    """Why a file that predictions need is not opened; empty: there is none, or the user has named it."""
+    for option, field in task.prediction_files.items():
+        name, given = getattr(task, field), options.get(option)
+        if isinstance(name, LanguageModelConfig):
+            name, given = name.model, isinstance(given, LanguageModelConfig) and given.model
+        if name and not given:
+            return (
+                f"its configuration names the file {shorten(repr(name), 80)} (task.{field}), which is not opened, "
+                f"since a run may come from someone else: name the file again with --{option}, or in Python {option}=…"
+            )
+    return ""
 
 
 def check_not_empty(source: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import sys
 import textwrap
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from seqloom.formats import format_loss, format_number, format_value, shorten
+from seqloom.formats import format_loss, format_number, format_value, shorten, visible
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -23,7 +24,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for index, column in enumerate(rich_table.columns):
             column.justify = "right" if _is_numeric(row[index] for row in rows) else "left"
         for row in rows:
-            rich_table.add_row(*row)
+            rich_table.add_row(*map(visible, row))
         Console().print(rich_table, markup=False)
         return
     print_lines(*table_lines(columns, rows))
@@ -41,22 +42,28 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 def print_lines(*lines: str) -> None:
     """Print lines to standard output."""
     for line in lines:
-        print(line)
+        print(visible(line))
 
 
 def print_note(text: str) -> None:
     """Print a remark to standard error, which leaves standard output to the results."""
-    print(f"note: {text}", file=sys.stderr, flush=True)
+    print(f"note: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
-    print(json.dumps(json_value(value), indent=2, ensure_ascii=False))
+    print(_json_text(value, indent=2))
 
 
 def json_line(value: object) -> str:
     """A value as one line of JSON."""
-    return json.dumps(json_value(value), ensure_ascii=False)
+    return _json_text(value)
+
+
+def _json_text(value: object, indent: int | None = None) -> str:
+    """JSON in UTF-8, in which all control characters are escaped."""
+    text = json.dumps(json_value(value), indent=indent, ensure_ascii=False)
+    return re.sub(r"[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def json_value(value: Any) -> Any:
@@ -232,7 +239,7 @@ class TrainingProgress:
         if not self.started:
             self.started = True
             for line in (*run.notes, *run.warnings):
-                print(line, file=sys.stderr, flush=True)
+                self._print(line)
         self.items += event.items
         if event.evaluation is not None and event.best:
             metric = event.evaluation.metric
@@ -264,6 +271,7 @@ class TrainingProgress:
 
     def _print(self, line: str) -> None:
         """Print a line above the bar."""
+        line = visible(line)
         if self.bar is not None:
             self.bar.console.print(line, markup=False, highlight=False)
         else:

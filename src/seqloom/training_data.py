@@ -8,7 +8,7 @@ from seqloom.checkpoint import RunError
 from seqloom.data.fingerprint import fingerprint, fingerprint_files
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.readers.memory import IN_MEMORY, digest
-from seqloom.data.readers.text_files import STANDARD_INPUT, resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, expand, resolve
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -120,10 +120,20 @@ def check_unchanged(run: Run, config: Config, sources: Sources) -> None:
             f"{run.path}: was trained on data in memory; give the same data again: "
             f'seqloom.resume("{run.path}", {again})'
         )
+    for name in config.task.files:
+        if name != IN_MEMORY:
+            _refuse_special(name, run)
     if name := changed_file(run, config, sources):
         raise RunError(
             f"{name}: has changed since {run.path} was started; a run can only be resumed with the same data"
         )
+
+
+def _refuse_special(name: str, run: Run) -> None:
+    """Raise RunError if a run names standard input, a pipe or a device, which may never end."""
+    for path in expand(resolve(name)):
+        if path == STANDARD_INPUT or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise RunError(f"{name}: expected a file or a folder; {run.path} cannot be resumed with other data")
 
 
 def changed_file(run: Run, config: Config, sources: Sources = FILES_ONLY) -> str:

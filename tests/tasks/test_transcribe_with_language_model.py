@@ -118,7 +118,7 @@ def test_a_lexicon_with_a_word_language_model(kind: dict[str, Any], tmp_path: Pa
 def test_lexicon_and_language_model_in_the_configuration_can_stream(tmp_path: Path) -> None:
     language = train_language_model(tmp_path, "words", model="ngram", order=2)
     fields = {"search": {"name": "prefix_beam", "size": 16}, "lexicon": str(tmp_path / "words.txt")}
-    model = load(transcriber(tmp_path, **fields, lm={"model": str(language), "weight": 0.5}))
+    model = load(transcriber(tmp_path, **fields, lm={"model": str(language), "weight": 0.5}), own_files=True)
     whole, stream = transcribe(model)[0], model.open_stream()
     values = recordings()[0]
     texts = [str(stream.feed(values[start : start + 3])) for start in range(0, len(values), 3)]

@@ -21,6 +21,7 @@ from seqloom.cli.options import (
     Stream,
     errors,
 )
+from seqloom.formats import visible
 
 if TYPE_CHECKING:
     from seqloom.model import Model
@@ -117,7 +118,7 @@ def predict(
                 model, sys.stdin.buffer, rate=rate, lag=lag, as_json=as_json, note=terminal.print_note
             )
             for piece in pieces:
-                print(piece, end="", flush=True)
+                print(visible(piece), end="", flush=True)
             return
         interactive = files == ["-"] and sys.stdin.isatty()
         printer = PredictionPrinter(model.task, as_json=as_json, names=len(files) > 1, interactive=interactive)
@@ -209,7 +210,8 @@ def generate(
         sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
         model = _load(run, layer)
         for number, piece in enumerate(model.generate(prompt, length=length, sample=sample)):
-            print(piece if number else prompt + piece, end="", flush=True)
+            text = piece if number else prompt + piece
+            print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
         print()
 
 

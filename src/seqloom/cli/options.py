@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from seqloom.cli.completion import complete_config, complete_override, complete_run, complete_task
+from seqloom.formats import visible
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Configuration = Annotated[
@@ -93,7 +94,7 @@ def _keys_for(option: str, args: list[str]) -> list[str]:
 
 
 def fail(message: str) -> NoReturn:
-    typer.echo(f"seqloom: {message}", err=True)
+    typer.echo(f"seqloom: {visible(message)}", err=True)
     raise typer.Exit(1)
 
 

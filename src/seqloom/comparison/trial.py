@@ -80,7 +80,7 @@ def run_trial(
     cost = _training_cost(run, meter)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
-    model = load(run.path, layer=layer)
+    model = load(run.path, layer=layer, own_files=True)
     task = model.config.task
     return {
         "seed": config.train.seed,

@@ -67,7 +67,7 @@ def _run_task(task: str, output: Path, *, seed: int, quick: bool, quiet: bool) -
     config = Config.build(_document(task, files, {"train.seed": seed, **(demo.quick if quick else {})}))
     with terminal.TrainingProgress(quiet=quiet) as progress:
         trained = workflow.train(config, output=folder / "run", listeners=[progress])
-    model = load(trained.path)
+    model = load(trained.path, own_files=True)
     finished = DemoRun(model, files, model.evaluate(files.test), trained.path)
     baselines = demo.baselines(finished)
     seconds = time.perf_counter() - started

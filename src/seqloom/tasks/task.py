@@ -107,6 +107,8 @@ class Task(ConfigSection, ABC):
     can_hold_out: ClassVar[bool] = True  # a part of the training data can serve as development data
     option_fields: ClassVar[Mapping[str, str]] = {}
     """The prediction options of the task, and the field that each of them sets."""
+    prediction_files: ClassVar[Mapping[str, str]] = {}
+    """The prediction options that name files which predictions read, and the field of each."""
     too_long: ClassVar[tuple[TooLong, ...]] = ("skip",)
     """What can be done with training examples longer than train.max_length, the default first."""
     target_name: ClassVar[str] = "label"

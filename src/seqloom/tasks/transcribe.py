@@ -89,6 +89,7 @@ class Transcribe(Task):
         "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
         "task.encoder.hidden_size": "192, for fewer than 500 recordings 128",
     }
+    prediction_files: ClassVar[Mapping[str, str]] = {"lexicon": "lexicon", "lm": "lm"}
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "lexicon": "lexicon",

@@ -123,6 +123,7 @@ class Translate(Task):
         }
         | {"task.metric": "exact_match for targets of few recurring words, such as phones or commands, otherwise auto"}
     )
+    prediction_files: ClassVar[Mapping[str, str]] = {"constrain": "constrain"}
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "constrain": "constrain",

@@ -148,7 +148,7 @@ def test_file_and_archive_member(tmp_path: Path) -> None:
     ("data", "message"),
     [
         (b"", "expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found an empty file"),
-        (b"some text", "expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found bytes b'some tex'"),
+        (b"some text", "expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found another format"),
         (wav(b""), "no samples"),
         (wav(RAMP.tobytes(), size=0), "no samples"),
         (wav(RAMP.tobytes(), size=4000), "truncated: expected 2000 samples, found 1000"),

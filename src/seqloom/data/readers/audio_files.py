@@ -9,6 +9,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.readers.binary_formats import binary_format
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.text_files import DataError, open_binary
 
@@ -59,8 +60,8 @@ def decode(stream: IO[bytes]) -> Audio:
     if not data.startswith(MAGIC) and not MP3.match(data) and not AIFF.match(data):
         if problem := unsupported_format(data):
             raise ContentError(f"{problem}; convert the file, for example: ffmpeg -i FILE FILE.wav")
-        start = f"bytes {data[:8]!r}" if data else "an empty file"
-        raise ContentError(f"expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found {start}")
+        kind = (binary_format(data[:HEADER]) or "another format") if data else "an empty file"
+        raise ContentError(f"expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found {kind}")
     announced = _announced_length(data)
     library = _soundfile()
     if MP3.match(data) and "MP3" not in library.available_formats():

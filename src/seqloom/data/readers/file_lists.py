@@ -218,6 +218,12 @@ def _existing_file(path: Path, suffixes: Sequence[str]) -> Path | None:
 
 def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where: str, noun: str) -> T:
     try:
+        special = path.exists() and not path.is_file()
+    except (OSError, ValueError) as error:
+        raise DataError(location, f"cannot open the {noun} {path}: {error}") from None
+    if special:  # a pipe or a device may never end
+        raise DataError(location, f"{noun} {path}: expected a regular file")
+    try:
         with path.open("rb") as stream:
             return decode(stream, path.name)
     except ContentError as error:

@@ -61,12 +61,14 @@ def resolve(text: str) -> Path:
 
     The path may stand for two files (``x.{en,de}``) or end in a range of rows (``x.csv[0:10]``).
     """
+    values: list[str] = []
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         if name not in os.environ:
             raise DataError(text, f"the environment variable {name} is not set")
-        return os.environ[name]
+        values.append(os.environ[name])
+        return values[-1]
 
     if not text or "\0" in text:
         raise DataError(repr(text), "not a file name")
@@ -75,6 +77,8 @@ def resolve(text: str) -> Path:
         path = path.expanduser()
     for file in expand(path) if path != STANDARD_INPUT else ():
         if not os.path.lexists(file) and not enclosing_archive(file):
+            if not all(map(os.path.lexists, values)):  # a value that is no path may be a secret
+                raise DataError(text, "no such file")
             raise no_such_file(file)
     return path
 
