@@ -71,8 +71,9 @@ def test_a_model_that_learns_gets_no_warning(tmp_path: Path) -> None:
 def test_constant_predictions_are_described(
     task: Any, answer: dict[str, Any], targets: list[dict[str, Any]], expected: str
 ) -> None:
+    labelled = SimpleNamespace(_numbers=None)  # targets are labels or texts
     predictions = [SimpleNamespace(**answer)] * len(targets)
     examples = [SimpleNamespace(**target) for target in targets]
-    assert expected in task.degenerate_predictions(task, predictions, examples)
+    assert expected in task.degenerate_predictions(labelled, predictions, examples)
     other = [SimpleNamespace(**{name: type(value)("other") for name, value in answer.items()}), *predictions[1:]]
-    assert task.degenerate_predictions(task, other, examples) == ""
+    assert task.degenerate_predictions(labelled, other, examples) == ""
