@@ -15,8 +15,8 @@ class Cell(nn.Module, ABC):
     ``step`` is a pure function of its arguments and the cell's parameters: no randomness, no hidden state.
     """
 
-    gates: ClassVar[tuple[str, ...]]
-    """Names of the gate values that ``step`` returns, in order."""
+    gates: ClassVar[tuple[str, ...]] = ()
+    """Names of the gate values that ``step`` returns, in order; none by default."""
 
     State: ClassVar[type[Any]]
     """A NamedTuple of tensors (B, hidden_size); the first field is the output."""

@@ -46,7 +46,7 @@ from seqloom.models.transcription.audio_features import (
 )
 from seqloom.models.transcription.frame_count import FrameCount
 from seqloom.models.transcription.line_images import LineImageConfig
-from seqloom.models.transcription.recording_defaults import recording_defaults
+from seqloom.models.transcription.recording_defaults import DEPENDS_ON_RECORDINGS, recording_defaults
 from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
 from seqloom.models.transcription.spelling import Spelling
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
@@ -85,10 +85,14 @@ class Transcribe(Task):
     target_name: ClassVar[str] = "text"
     input_name: ClassVar[str] = "recording"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
-    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
-        "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
-        "task.encoder.hidden_size": "192, for fewer than 500 recordings 128",
-    }
+    depends_on_data: ClassVar[Mapping[str, str]] = (
+        DEPENDS_ON_SIZE
+        | DEPENDS_ON_RECORDINGS
+        | {
+            "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
+            "task.encoder.hidden_size": "192, for fewer than 500 recordings 128",
+        }
+    )
     prediction_files: ClassVar[Mapping[str, str]] = {"lexicon": "lexicon", "lm": "lm"}
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
