@@ -13,6 +13,7 @@ import pytest
 import tomli_w
 import torch
 from tests import fuzzing
+from tests.contracts import tiny
 
 from seqloom import checkpoint, model, terminal
 from seqloom.checkpoint import RunError
@@ -20,7 +21,7 @@ from seqloom.config import ConfigError
 from seqloom.data.readers import file_lists
 from seqloom.data.readers.audio_files import read_audio
 from seqloom.data.readers.text_files import DataError, Location, resolve
-from seqloom.workflow import resume
+from seqloom.workflow import resume, train
 
 NAMES = [
     *("embed", "tag, crf", "tag, hmm", "classify, subwords", "language_model, ngram", "language_model, unigram"),
@@ -268,3 +269,66 @@ def test_terminal_escapes_in_labels_are_shown(
     assert not set(printed) & set("\x1b\x07\x9b")
     assert r"\x1b]0;title\x07" in printed
     assert json.loads(terminal.json_line(names)) == names
+
+
+# Resuming
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose training can be resumed."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    config = tiny.build(tiny.CASES["classify"], folder, epochs=1)
+    return train(config, output=folder / "run", plots=False).path
+
+
+def _facts(change: Change) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        path = folder / "training.json"
+        values = json.loads(path.read_text())
+        values = change(values) or values
+        path.write_text(json.dumps(values))
+
+    return write
+
+
+def _training(change: Change) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        path = folder / "training.safetensors"
+        tensors = checkpoint.read_tensors(path)
+        change(tensors)
+        path.unlink()
+        checkpoint.write_tensors(path, tensors)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (_facts(dict.clear), "position"),
+        (_facts(setter("position.update", "x")), "position.update"),
+        (_facts(setter("position.batch", -1)), "position.batch is negative"),
+        (_facts(setter("position.unknown", 1)), "position.unknown"),
+        (_facts(setter("rows", None)), "rows: expected a number"),
+        (_facts(setter("seconds", [])), "seconds: expected a number"),
+        (_training(dict.clear), "rank.0.random: missing"),
+        (_training(setter("rank", torch.zeros(1))), "rank: unknown"),
+        (_training(lambda tensors: tensors.update({"rank.0.random": torch.zeros(3)})), "rank.0.random"),
+        (_training(lambda tensors: tensors.update({"optimizer.0.exp_avg": torch.zeros(3)})), "fits no parameter"),
+        (_training(lambda tensors: tensors.update({"optimizer.99.exp_avg": torch.zeros(3)})), "fits no parameter"),
+        (_training(lambda tensors: tensors.pop("optimizer.0.exp_avg")), "optimizer.0: incomplete"),
+        (_training(lambda tensors: tensors.update({"weights.0.x": torch.zeros(3)})), "fits no weights"),
+    ],
+)
+def test_damaged_training_states_are_named(
+    interrupted: Path, tmp_path: Path, write: Callable[[Path], None], message: str
+) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(interrupted, path)
+    shutil.rmtree(path / "last.previous", ignore_errors=True)
+    write(path / "last")
+    (path / "last" / checkpoint.MANIFEST).unlink()
+    checkpoint.write_manifest(path / "last", checkpoint.FILES)
+    with pytest.raises(RunError, match=message):
+        resume(path, ["train.epochs=2"])

@@ -30,6 +30,7 @@ from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
 from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
+from seqloom.models.stored_weights import build_with_weights
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, custom_layer, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
@@ -40,6 +41,7 @@ from seqloom.training.memory import LongestExamples, check_memory
 from seqloom.training.progress import Evaluation, Progress
 from seqloom.training.self_trained import SelfTrained
 from seqloom.training.snapshots import flatten_state
+from seqloom.training.stored_state import check_facts
 from seqloom.training_data import (
     FILES_ONLY,
     DataReaders,
@@ -186,7 +188,11 @@ def resume(
         if start is None:  # pretrained vectors are not in learned.json: they have to be read again
             targets = TargetCounter(config.task.baseline_targets)
             config = config._replace(task=config.task.fit(targets.watch(readers.train())))
-        module = _init_model(config)
+        if start is None:
+            module = _init_model(config)
+        else:
+            check_facts(start)
+            module = _build_with_weights(config, start, run, trusted=layer is not None)
         before = run.summary()
         notes = (*(_changes_notes(config, changes, start) if changes else ()), *_threads_notes(run))
         run = replace(run, notes=notes)
@@ -274,6 +280,13 @@ def _init_model(config: Config) -> nn.Module:
     """The model with its initial weights, which are the same in every process."""
     torch.manual_seed(config.train.seed)
     return config.task.build_model().to(config.train.device)
+
+
+def _build_with_weights(config: Config, start: Snapshot, run: Run, *, trusted: bool) -> nn.Module:
+    """The model with the weights of its last checkpoint."""
+    torch.manual_seed(config.train.seed)
+    module = build_with_weights(config.task.build_model, start.model, run.path, trusted=trusted)
+    return module.to(config.train.device)
 
 
 def _run_training(

@@ -16,6 +16,7 @@ from seqloom.training.divergence import Diverged
 from seqloom.training.gradient_update import GradientUpdate, LossFunction
 from seqloom.training.progress import Evaluation, Position, Progress, UpdateResult
 from seqloom.training.self_trained import SelfTrained, SelfTrainedUpdate
+from seqloom.training.stored_state import read_position
 from seqloom.training.update_rule import UpdateRule
 
 MAX_SKIPPED_IN_A_ROW = 10
@@ -236,8 +237,7 @@ class Training:
                 f"the last checkpoint cannot be resumed: its weights are too large or not finite ({problem})"
             )
         self.rule.load_state(snapshot.model, snapshot.training)
-        saved = snapshot.facts["position"]
-        self.position = Position(**{**saved, "scores": tuple(saved["scores"])})
+        self.position = read_position(snapshot.facts)
         if self.position.ending or self.position.finished:  # limits may have been raised since
             ending = self._limit_reached() or (self._out_of_patience() if self.position.finished else "")
             self.position = self.position._replace(ending=ending, finished=ending if self.position.finished else "")

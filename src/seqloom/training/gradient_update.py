@@ -16,6 +16,7 @@ from seqloom.training import optimizers, snapshots
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
 from seqloom.training.progress import Position, UpdateResult
+from seqloom.training.stored_state import check_training
 from seqloom.training.update_rule import LearningRate, UpdateRule
 
 COUNTED_EPOCHS = 100
@@ -163,6 +164,8 @@ class GradientUpdate(UpdateRule):
         )
 
     def load_state(self, weights: dict[str, Tensor], training: dict[str, Tensor]) -> None:
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        check_training(training, parameters, self.model.state_dict(), rank=self.group.rank)
         self.model.load_state_dict(weights)
         nested = snapshots.nest(training)
         optimizer = {int(index): values for index, values in nested.get("optimizer", {}).items()}
