@@ -85,14 +85,7 @@ class Transcribe(Task):
     target_name: ClassVar[str] = "text"
     input_name: ClassVar[str] = "recording"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
-    depends_on_data: ClassVar[Mapping[str, str]] = (
-        DEPENDS_ON_SIZE
-        | DEPENDS_ON_RECORDINGS
-        | {
-            "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
-            "task.encoder.hidden_size": "192, for fewer than 500 recordings 128",
-        }
-    )
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | DEPENDS_ON_RECORDINGS
     prediction_files: ClassVar[Mapping[str, str]] = {"lexicon": "lexicon", "lm": "lm"}
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",

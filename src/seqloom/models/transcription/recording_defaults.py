@@ -10,6 +10,7 @@ from seqloom.data.readers.recordings import Recording
 NARROW = 12  # features of a frame below which none of them is masked
 
 DEPENDS_ON_RECORDINGS = {
+    "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
     "task.normalize": "utterance; global for pen strokes and images, and for models that can stream",
     "task.image_encoder.layers": "2 for images of text lines",
     "task.prenet.layers": "1 for audio and its features, otherwise 0",
@@ -18,8 +19,9 @@ DEPENDS_ON_RECORDINGS = {
     "task.augment.freq_masks": "2 for audio and its features, otherwise 0",
     "task.augment.freq_mask_width": "a fifth of the features, at most 8",
     "task.augment.time_masks": "2 for audio and its features, otherwise 0",
+    "task.encoder.hidden_size": "192, for fewer than 500 recordings 128",
 }
-"""How these defaults depend on the recordings, by ``section.key``."""
+"""How the defaults of transcribe depend on the recordings, by ``section.key``."""
 
 
 def recording_defaults(document: Document, first: Recording | None) -> dict[str, Any]:
