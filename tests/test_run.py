@@ -497,3 +497,8 @@ def test_a_run_shows_its_scores_and_not_its_files(made: Run) -> None:
     page = made._repr_html_()
     for part in ("0.75 [0.5, 0.9]", "baseline", "0.5", "2 epochs done", "training loss: 2 → 1"):
         assert part in page
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"run\\udcff': the name is not valid UTF-8"):
+        run.refuse_existing(tmp_path / "run\udcff")

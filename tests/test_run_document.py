@@ -1,5 +1,7 @@
 """What a person configures: a file, or a task and its data; errors in them are found early."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from seqloom.config import ConfigError, Document
 from seqloom.data.readers.text_files import DataError
 from seqloom.run_config import Config
 from seqloom.run_document import check_files, find_data_files, read_document
+from seqloom.training_data import data_readers
 
 
 def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> None:
@@ -58,4 +61,21 @@ def test_files_have_to_exist(key: str, tmp_path: Path) -> None:
     files = {"task.train": str(tmp_path / "there.txt"), key: str(tmp_path / "three.txt")}
     with pytest.raises(DataError, match=r"three\.txt: no such file; did you mean .*there\.txt\?"):
         check_files(Document.empty(values=files))
-    check_files(Document.empty(values={"task.train": f"{tmp_path}/there.txt[0:0.5]", "task.dev": "-"}))
+    check_files(Document.empty(values={"task.train": f"{tmp_path}/there.txt[0:0.5]"}))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes of POSIX")
+@pytest.mark.parametrize("name", ["-", "pipe", "/dev/zero"])
+def test_data_that_can_be_read_only_once_are_refused(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    name = str(tmp_path / name) if name == "pipe" else name
+    with pytest.raises(DataError, match="training reads its data several times, and this can be read once: use a file"):
+        read_document("", task="classify", data=name)
+    config = Config.build(Document.empty(values={"task.name": "classify", "task.train": name}))
+    with pytest.raises(DataError, match="use a file"):
+        data_readers(config)
+
+
+def test_a_name_that_is_not_utf8_is_refused_in_words() -> None:
+    with pytest.raises(DataError, match=r"'d\\udcff.csv': the name is not valid UTF-8, as a configuration is"):
+        read_document("", task="classify", data="d\udcff.csv")

@@ -1,6 +1,7 @@
 """Tables, progress and JSON, piped and on a terminal."""
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -231,3 +232,15 @@ def test_a_line_of_json_has_no_nan() -> None:
         terminal.json_line({"probability": math.nan, "all": [math.inf, 0.5]})
         == '{"probability": null, "all": [null, 0.5]}'
     )
+
+
+def test_any_stream_can_be_printed_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(content, encoding="ascii", write_through=True))
+    monkeypatch.setattr(sys, "stderr", None)  # closed
+    terminal.prepare_output()
+    terminal.print_lines("é █")
+    terminal.print_note("lost")
+    terminal.print_json({"text": "é"})
+    sys.stderr.close()
+    assert content.getvalue().splitlines() == [rb"\xe9 \u2588", b"{", rb'  "text": "\u00e9"', b"}"]

@@ -41,6 +41,8 @@ def _print_warning(message: str) -> None:
 
 def refuse_existing(path: str | Path) -> None:
     """Raise RunError if a path exists that a new run is to be created at."""
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):
+        raise RunError(f"{str(path)!a}: the name is not valid UTF-8, as texts in a run are: choose another folder")
     if os.path.lexists(path):
         raise RunError(f"{path}: already exists, and runs are never overwritten: choose another folder")
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
-from seqloom.data.readers.text_files import STANDARD_INPUT, resolve
+from seqloom.data.readers.text_files import refuse_stream, resolve
 from seqloom.layers.layer_error import describe_error
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
@@ -118,7 +118,9 @@ def _training_file(document: Document) -> Path | None:
     """The training file of a configuration; None: there is none that can be read twice."""
     name = document.get("task.train")
     path = resolve(name) if isinstance(name, str) and name else None
-    return None if path == STANDARD_INPUT else path
+    if path is not None:
+        refuse_stream(path)
+    return path
 
 
 def find_layer(name: str) -> LayerFactory | None:

@@ -8,7 +8,7 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.toml import one_of
 from seqloom.data.readers import audio_files
-from seqloom.data.readers.text_files import resolve
+from seqloom.data.readers.text_files import DataError, refuse_stream, resolve
 
 
 def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
@@ -41,11 +41,17 @@ def check_task(document: Document) -> None:
 
 
 def check_files(document: Document) -> None:
-    """DataError if the training or the development file does not exist."""
+    """DataError if the training or the development file does not exist, or cannot be read several times."""
     for key in ("task.train", "task.dev"):
         name = document.get(key)
         if isinstance(name, str) and name:
-            resolve(name)
+            _check_file(name)
+
+
+def _check_file(name: str) -> None:
+    if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
+        raise DataError(ascii(name), "the name is not valid UTF-8, as a configuration is: rename the file")
+    refuse_stream(resolve(name))
 
 
 def _makes_data(path: Path) -> bool:
@@ -55,6 +61,7 @@ def _makes_data(path: Path) -> bool:
 
 def find_data_files(data: str) -> dict[str, str]:
     """The training and the development file of a folder, by their names; a file or folder of labels is for training."""
+    _check_file(data)
     folder = resolve(data)
     if not folder.is_dir():
         return {"task.train": data}

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -50,6 +51,16 @@ def print_note(text: str) -> None:
     print(f"note: {visible(text)}", file=sys.stderr, flush=True)
 
 
+def prepare_output() -> None:
+    """Make printing work on any stream: characters that it cannot show are escaped, a closed one takes everything."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     print(_json_text(value, indent=2))
@@ -62,8 +73,13 @@ def json_line(value: object) -> str:
 
 def _json_text(value: object, indent: int | None = None) -> str:
     """JSON in UTF-8, in which all control characters are escaped."""
-    text = json.dumps(json_value(value), indent=indent, ensure_ascii=False)
+    text = json.dumps(json_value(value), indent=indent, ensure_ascii=_is_ascii_output())
     return re.sub(r"[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _is_ascii_output() -> bool:
+    """Whether characters have to be escaped as JSON does it."""
+    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8"
 
 
 def json_value(value: Any) -> Any:

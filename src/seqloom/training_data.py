@@ -8,7 +8,7 @@ from seqloom.checkpoint import RunError
 from seqloom.data.fingerprint import fingerprint, fingerprint_files
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.readers.memory import IN_MEMORY, digest
-from seqloom.data.readers.text_files import STANDARD_INPUT, expand, resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, expand, refuse_stream, resolve
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -48,13 +48,13 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
         return lambda: task.read(source)
 
     limit = length_limit(config)
-    read_train = reader(sources.training_source(config))
+    read_train = reader(_readable_again(sources.training_source(config)))
 
     def readers(train: Read, dev: Read) -> DataReaders:
         return DataReaders(limit.limit(train) if limit.length else train, dev, limit)
 
     if task.dev:
-        return readers(read_train, reader(sources.dev_source(config)))
+        return readers(read_train, reader(_readable_again(sources.dev_source(config))))
     if task.fold:
 
         def stratum(example: Any) -> str:
@@ -71,6 +71,13 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
     )
 
 
+def _readable_again(source: Any) -> Any:
+    """The same source; DataError if it is a file that can be read only once."""
+    if isinstance(source, Path):
+        refuse_stream(source)
+    return source
+
+
 def length_limit(config: Config) -> LengthLimit:
     """The largest length of training examples; 0: they have none."""
     task, settings = config.task, config.train
@@ -79,9 +86,7 @@ def length_limit(config: Config) -> LengthLimit:
 
 def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config, tuple[str, ...]]:
     """The configuration with the settings that the training data show, such as their columns, and notes about them."""
-    source = sources.training_source(config)
-    if isinstance(source, Path) and source == STANDARD_INPUT:
-        return config, ()
+    source = _readable_again(sources.training_source(config))
     task, notes = config.task.resolve(source)
     name = config.task.train if sources.train is None else "data"
     return config._replace(task=task), tuple(f"{name}: {note}" for note in notes)

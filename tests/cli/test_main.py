@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 import seqloom
 from seqloom import examples, tasks
-from seqloom.cli.main import app
+from seqloom.cli.main import app, main
 from seqloom.comparison import subprocess_trial, trial
 from seqloom.config import parse
 from seqloom.config.toml import one_of
@@ -489,3 +489,13 @@ def test_a_closed_pipe_is_no_error(tagger: Path) -> None:
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)  # noqa: S602
     assert ended.stdout.startswith("the\t")
     assert ended.stderr == ""
+
+
+def test_a_deleted_current_folder_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Path:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(Path, "cwd", fail)
+    monkeypatch.setattr("seqloom.terminal.prepare_output", lambda: None)
+    with pytest.raises(SystemExit, match="the current folder cannot be used"):
+        main()

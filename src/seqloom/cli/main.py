@@ -1,10 +1,12 @@
 """The command line: all commands in the order of the help, each with an example."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqloom import __version__
+from seqloom import __version__, terminal
 from seqloom.cli import builtin, experiments, inference, training
 from seqloom.cli.options import ConfigurableCommand
 
@@ -18,6 +20,11 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line."""
+    terminal.prepare_output()
+    try:
+        Path.cwd()
+    except OSError as error:  # torch could not be imported
+        sys.exit(f"seqloom: the current folder cannot be used ({error.strerror}): change to another one")
     app(prog_name="seqloom")
 
 

@@ -1,4 +1,7 @@
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -181,3 +184,20 @@ def test_errors_in_rows_are_raised() -> None:
     torch.set_num_threads(2)
     with pytest.raises(ZeroDivisionError):
         threads.map_rows(lambda row: 1 // (row - 3), [1] * 5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_computes_with_one_thread() -> None:
+    """The threads of the parent do not exist in the child, which would wait for them forever."""
+    program = """if True:
+        import os, signal, torch, seqloom
+        torch.set_num_threads(2)
+        layer, x = seqloom.recurrent("lstm", 32, 32), torch.ones(64, 20, 32)
+        expected = layer(x)[0]
+        if child := os.fork():
+            raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        signal.alarm(60)
+        os._exit(0 if torch.allclose(layer(x)[0], expected, atol=1e-6) else 3)
+    """
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")

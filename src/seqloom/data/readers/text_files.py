@@ -92,6 +92,14 @@ def expand(path: Path) -> list[Path]:
     return [path.with_name(re.sub(r"(?<=.)\[[^\[\]]*\]$", "", path.name))]
 
 
+def refuse_stream(path: Path) -> None:
+    """DataError if a path can be read only once: standard input, a pipe or a device."""
+    for file in [path] if path == STANDARD_INPUT else expand(path):
+        if file == STANDARD_INPUT or (file.exists() and not (file.is_file() or file.is_dir())):
+            name = "standard input" if file == STANDARD_INPUT else str(file)
+            raise DataError(name, "training reads its data several times, and this can be read once: use a file")
+
+
 def no_such_file(path: Path) -> DataError:
     """The error for a file that does not exist, with the most similar name in its folder."""
     try:

@@ -175,6 +175,15 @@ def _openmp() -> Callable[[int, int, int, int], None] | None:
     return function
 
 
+def _use_one_thread() -> None:
+    """In a forked child, torch's OpenMP library waits for threads that do not exist there."""
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_use_one_thread)
+
+
 def map_rows(work: Callable[[int], Result], lengths: Sequence[int]) -> list[Result]:
     """``work(row)`` for each row, in order, on as many threads as torch may use, this one included.
 
