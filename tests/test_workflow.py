@@ -2,10 +2,12 @@
 
 import contextlib
 import errno
+import itertools
 import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -124,6 +126,14 @@ def test_many_labels_are_trained_and_resumed(labels: int, tmp_path: Path) -> Non
 
 def outcome_of_best(run: Run) -> Any:
     return [(run.path / "best" / name).read_bytes() for name in ("model.safetensors", "training.json")]
+
+
+def test_a_jump_of_the_clock_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = itertools.cycle([0.0, 4e9, 1e9])  # 1970, 2096, 2001
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    run = workflow.train(settings(tmp_path, "classify", updates=3, minutes=10), output=tmp_path / "run")
+    assert run.summary()["finished"] == "3 updates done"
+    assert workflow.resume(run.path, ["train.updates=5"]).summary()["finished"] == "5 updates done"
 
 
 def test_training_ends_after_minutes(tmp_path: Path) -> None:

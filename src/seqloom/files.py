@@ -59,9 +59,11 @@ def replacement(path: Path, *, inside: Path | None = None) -> Iterator[Path]:
         if mode is not None:
             partial.chmod(mode)
         partial.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # the first error is reported
             partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+            error.filename = str(path)
         raise
 
 

@@ -117,5 +117,7 @@ def errors() -> Iterator[None]:
         raise typer.Exit(3) from None
     except BrokenPipeError:
         raise  # the reader has closed the pipe: typer exits silently
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except (ValueError, TypeError, ModuleNotFoundError) as error:
         fail(str(error))

@@ -104,3 +104,11 @@ def test_errors_in_binary_files(tmp_path: Path, content: bytes, message: str) ->
     (tmp_path / "vectors").write_bytes(content)
     with pytest.raises(DataError, match=message):
         read_vectors(tmp_path / "vectors")
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("before")
+    with pytest.raises(ValueError, match="contains whitespace"):
+        write_vectors(path, ["a", "b c"], np.zeros((2, 3), np.float32), binary=False)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["before"]
