@@ -68,6 +68,7 @@ def setter(dotted: str, value: Any) -> Change:
     [
         ("translate, beam", "encoder.hidden_size", 10**5),
         ("translate, beam", "decoder.layers", 10**7),
+        ("tag, crf", "encoder.layers", 2**62),
         ("embed", "vector_size", 10**7),
         ("transcribe, beam", "search.size", 10**9),
         ("transcribe, beam", "search.nbest", 10**9),
@@ -107,6 +108,12 @@ def test_learned_values_that_contradict_each_other_are_refused(
 ) -> None:
     path = damaged(seeds[name], tmp_path / "run", learned=setter(key, value))
     with pytest.raises(RunError, match=rf"learned\.json: does not fit the task .*{message}"):
+        model.load(path)
+
+
+def test_scales_of_other_targets_are_refused(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
+    path = damaged(seeds["forecast"], tmp_path / "run", learned=setter("horizon_changes", [[1.0, 1.0]] * 4))
+    with pytest.raises(RunError, match="expected the changes of 2 targets in 2 steps"):
         model.load(path)
 
 

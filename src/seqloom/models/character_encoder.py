@@ -23,7 +23,7 @@ NO_CHARACTER = 0xFFFFFFFF
 class CharacterConfig(ConfigSection):
     """Recurrent layers over the characters of each word."""
 
-    layers: int = Field(1, ge=0, description="Number of stacked layers (0: no character encoder).")
+    layers: int = Field(1, ge=0, le=1000, description="Number of stacked layers (0: no character encoder).")
     cell: str = Field("lstm", description="Recurrent cell.")
     embedding_size: int = Field(32, ge=1, description="Size of a character embedding.")
     hidden_size: int = Field(64, ge=1, description="Hidden size of each direction; a word vector has twice this size.")

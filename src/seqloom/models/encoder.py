@@ -30,7 +30,7 @@ LayerFactory = type[Cell] | Callable[[int], nn.Module]
 class PrenetConfig(ConfigSection):
     """Feed-forward or convolutional layers before the recurrence."""
 
-    layers: int = Field(default=0, ge=0, description="Number of layers (0: no prenet).")
+    layers: int = Field(default=0, ge=0, le=1000, description="Number of layers (0: no prenet).")
     size: int = Field(default=128, ge=1, description="Output size of each layer.")
     window: int = Field(default=1, ge=1, description="Convolution width in time steps (1: a feed-forward layer).")
     activation: Literal["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"] = Field(
@@ -47,7 +47,7 @@ class RecurrenceConfig(ConfigSection):
         '["lstm", "transformer"].',
     )
     hidden_size: int = Field(default=128, ge=1, description="Output size of each layer and direction.")
-    layers: int = Field(default=1, ge=0, description="Number of stacked layers (0: only the prenet).")
+    layers: int = Field(default=1, ge=0, le=1000, description="Number of stacked layers (0: only the prenet).")
     bidirectional: bool = Field(
         default=False,
         description="Read in both directions; a Transformer without it attends to earlier positions only.",
@@ -121,7 +121,7 @@ class BidirectionalEncoder(RecurrenceConfig):
 class DecoderConfig(RecurrenceConfig):
     """Recurrent or Transformer layers of a decoder, which reads forwards only."""
 
-    layers: int = Field(default=1, ge=0, description="Number of stacked layers.")
+    layers: int = Field(default=1, ge=0, le=1000, description="Number of stacked layers.")
     bidirectional: Annotated[bool, Unlisted()] = Field(
         default=False, description="Must be false: a decoder must not see what it predicts."
     )

@@ -17,7 +17,15 @@ from seqloom.config import Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers.series import Numbers, Series, Window, consecutive_windows, last_window, windows
+from seqloom.data.readers.series import (
+    Numbers,
+    Series,
+    Window,
+    column_positions,
+    consecutive_windows,
+    last_window,
+    windows,
+)
 from seqloom.data.readers.series_reader import SeriesReader
 from seqloom.data.readers.text_files import DataError, Source
 from seqloom.data.series_scales import SINGLE_DIGITS, SeriesScales
@@ -257,9 +265,10 @@ class Forecast(Task):
         return ExampleSummary(values=example.series.values, columns=example.series.names, is_view=True)
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
-        if missing := [name for name in self.target if name not in columns]:
+        positions = column_positions(columns)
+        if missing := [name for name in self.target if name not in positions]:
             raise DataError(self.train, f"no column {missing[0]!r} (task.target); found {', '.join(columns)}")
-        return [columns.index(name) for name in self.target or columns]
+        return [positions[name] for name in self.target or columns]
 
     @property
     def fitted(self) -> Learned:
@@ -305,6 +314,9 @@ class Forecast(Task):
             nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational_dropout
         )
         targets = self._targets(learned.columns)
+        changes = (len(learned.horizon_changes), len(learned.naive_errors))
+        if changes != (self.horizon, len(targets)):
+            raise ValueError(f"expected the changes of {len(targets)} targets in {self.horizon} steps, found {changes}")
         model = Forecaster(
             encoder,
             self.horizon,

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Generic, TypeVar
 
+from seqloom.data.readers.expansion import ExpansionError, check_expansion
 from seqloom.data.readers.text_files import (
     DataError,
     Location,
@@ -75,6 +76,7 @@ class TarReader(Generic[T]):
                     self.names.append(name)
                     key = name if name in self.requested else without_suffix(name, self.suffixes)
                     if member.isreg() and key in self.requested and key not in self.decoded:
+                        check_expansion(self.path.stat().st_size, member.size)
                         stream = tar.extractfile(member)
                         assert stream is not None  # noqa: S101  it is a regular file
                         data = io.BytesIO(stream.read())
@@ -83,6 +85,8 @@ class TarReader(Generic[T]):
                         except ContentError as error:
                             self.decoded[key] = error
                     yield name
+        except ExpansionError as error:
+            raise DataError(str(self.path), str(error)) from None
         except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
             raise DataError(str(self.path), f"not a tar archive, or damaged ({error})") from None
 
@@ -135,8 +139,11 @@ def _members(archive: Path, prefix: str, suffix: str) -> Iterator[tuple[str, IO[
             for member in tar:
                 name = member.name.removeprefix("./")
                 if member.isreg() and name.startswith(prefix):
+                    check_expansion(archive.stat().st_size, member.size if name.endswith(suffix) else 0)
                     stream = tar.extractfile(member) if name.endswith(suffix) else None
                     yield name.removeprefix(prefix), stream
+    except ExpansionError as error:
+        raise DataError(str(archive), str(error)) from None
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise DataError(str(archive), f"not a tar archive, or damaged ({error})") from None
 
@@ -218,7 +225,7 @@ def _existing_file(path: Path, suffixes: Sequence[str]) -> Path | None:
 
 def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where: str, noun: str) -> T:
     try:
-        special = path.exists() and not path.is_file()
+        special = path.exists() and not path.is_file() and not path.is_dir()
     except (OSError, ValueError) as error:
         raise DataError(location, f"cannot open the {noun} {path}: {error}") from None
     if special:  # a pipe or a device may never end

@@ -13,6 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from seqloom import files
+from seqloom.data.readers.expansion import ExpansionError, check_expansion
 from seqloom.data.readers.text_files import DataError, no_such_file
 
 MAX_BYTES = 1 << 36  # largest array; a small file may decompress to more than the memory
@@ -30,11 +31,14 @@ def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "")
             for array in names:
                 info = members.get(f"{array}.npy")
                 if info is not None:
+                    check_expansion(info.compress_size, info.file_size)
                     with archive.open(info) as stream:
                         arrays[array] = read_array(f"{file}: {array}", stream, info.file_size)
             return arrays
     except DataError:
         raise
+    except ExpansionError as error:
+        raise DataError(file, str(error)) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise DataError(file, f"not a .npz file, or damaged ({error})") from None
     except OSError as error:

@@ -1,5 +1,6 @@
 """PNG and JPEG images as squares of pixels, or as the columns of a text line; needs Pillow."""
 
+import io
 import struct
 import zlib
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.readers.expansion import ExpansionError, check_expansion
 from seqloom.data.readers.file_lists import ContentError
 
 Pixels = NDArray[np.uint8]
@@ -18,6 +20,7 @@ Resize = Literal["crop", "pad"]
 FORMATS = ("PNG", "JPEG")
 SUFFIXES = (".png", ".jpg", ".jpeg")
 MAX_WIDTH = 1 << 16  # largest width of a text line, in pixels
+RGBA_BYTES = 4  # for each pixel
 GREY = (128, 128, 128)
 WHITE = (255, 255, 255, 255)  # background of a transparent image
 
@@ -31,6 +34,7 @@ def decode(stream: IO[bytes], *, size: int, resize: Resize = "crop") -> Pixels: 
     library, operations = _pillow()
     with _translate_errors(library), library.open(stream, formats=FORMATS) as image:
         image.draft("RGB", (2 * size, 2 * size))  # decode a much larger JPEG at a fraction of its size
+        _check_pixels(image, stream)
         return square(operations.exif_transpose(image), size=size, resize=resize)
 
 
@@ -38,6 +42,7 @@ def decode_line(stream: IO[bytes], *, height: int) -> NDArray[np.float32]:  # (w
     """The columns of the image of a text line, scaled to ``height``."""
     library, operations = _pillow()
     with _translate_errors(library), library.open(stream, formats=FORMATS) as image:
+        _check_pixels(image, stream)
         return columns(operations.exif_transpose(image), height=height)
 
 
@@ -85,6 +90,18 @@ def _image(values: NDArray[Any]) -> Any:
         raise ImageError(f"expected uint8 (height, width, 3), found {values.dtype} {values.shape}")
     library, _ = _pillow()
     return library.fromarray(np.ascontiguousarray(values))
+
+
+def _check_pixels(image: Any, stream: IO[bytes]) -> None:
+    """Raise ImageError before an image is decoded that is far larger than its file."""
+    position = stream.tell()
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(position)
+    width, height = image.size
+    try:
+        check_expansion(size, RGBA_BYTES * width * height)
+    except ExpansionError as error:
+        raise ImageError(f"{width} × {height} pixels: {error}") from None
 
 
 @contextmanager

@@ -199,7 +199,8 @@ def table(
     if date is None and 0 not in kept and names[0] not in taken and _is_word(head[0][0]):
         kept[0] = []
     numbers = {column: name for column, name in enumerate(names) if column not in kept and not columns}
-    numbers |= {names.index(name): name for name in columns}
+    positions = column_positions(names)
+    numbers |= {positions[name]: name for name in columns}
     if words := [column for column in numbers if all(map(_is_name, head[column]))]:
         refuse_names(location, names[words[0]], head[words[0]], [names[each] for each in numbers if each not in words])
     rows: list[list[float]] = []
@@ -272,9 +273,15 @@ def _checked_widths(records: Iterable[Record], width: int) -> Iterator[Record]:
         yield location, fields
 
 
+def column_positions(names: Sequence[str]) -> dict[str, int]:
+    """The first position of each name."""
+    return {name: index for index, name in reversed(list(enumerate(names)))}
+
+
 def _check_columns(location: Location, names: Sequence[str], chosen: Sequence[str]) -> None:
+    known = set(names)
     for name in chosen:
-        if name not in names:
+        if name not in known:
             similar = "".join(f"did you mean {other}? " for other in get_close_matches(name, names, n=1))
             raise DataError(location, f"no column {name!r}: {similar}The file has {', '.join(names)}")
 
@@ -315,7 +322,8 @@ def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False
         if columns and len(columns) != len(names) and not set(columns) <= set(names):
             raise DataError(location, f"expected {len(columns)} columns ({', '.join(columns)}), found {len(names)}")
         if columns and len(columns) != len(names):
-            values = values[:, [names.index(name) for name in columns]]
+            positions = column_positions(names)
+            values = values[:, [positions[name] for name in columns]]
         yield Series(location, values, tuple(columns) or names, 0, len(values))
 
 

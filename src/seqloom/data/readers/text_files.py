@@ -24,6 +24,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, Never, cast
 
 from seqloom.config.hints import nearest_file
 from seqloom.data.readers.binary_formats import binary_format
+from seqloom.data.readers.expansion import CountingReader, ExpansionError, limit_expansion
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
 STANDARD_INPUT = Path("-")
@@ -134,7 +135,7 @@ def open_member(path: Path, archive: Path) -> Iterator[IO[bytes]]:
             if name not in zip_members(zip_file):
                 raise _no_such_member(name, archive, zip_members(zip_file))
             with zip_file.open(name) as content:
-                yield content
+                yield limit_expansion(content, compressed=zip_file.getinfo(name).compress_size)
         return
     with tarfile.open(archive) as tar:
         members = {member.name.removeprefix("./"): member for member in tar if member.isreg()}
@@ -143,7 +144,7 @@ def open_member(path: Path, archive: Path) -> Iterator[IO[bytes]]:
         stream = tar.extractfile(members[name])
         assert stream is not None  # noqa: S101  it is a regular file
         with stream:
-            yield stream
+            yield limit_expansion(stream, compressed=archive.stat().st_size)
 
 
 def _no_such_member(name: str, archive: Path, names: Iterable[str]) -> FileNotFoundError:
@@ -156,6 +157,15 @@ def _no_such_member(name: str, archive: Path, names: Iterable[str]) -> FileNotFo
 @contextmanager
 def open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
     """A file opened for reading bytes, decompressed; standard input is not closed."""
+    try:
+        with _open_binary(path, name) as stream:
+            yield stream
+    except ExpansionError as error:
+        raise DataError(name, str(error)) from None
+
+
+@contextmanager
+def _open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
     if name == "standard input":
         yield decompress(sys.stdin.buffer)
         return
@@ -197,7 +207,8 @@ def _unzip(stream: BinaryIO, path: Path) -> BinaryIO:
             stream.seek(0)
             return stream
         if len(names) == 1:
-            return decompress(cast(BinaryIO, archive.open(names[0])))
+            size = archive.getinfo(names[0]).compress_size
+            return decompress(limit_expansion(archive.open(names[0]), compressed=size))
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
         raise DataError(str(path), f"the zip archive is damaged, encrypted or unsupported ({error})") from None
     shown = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
@@ -210,8 +221,12 @@ def _unzip(stream: BinaryIO, path: Path) -> BinaryIO:
 
 def decompress(stream: BinaryIO) -> BinaryIO:
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
-    gzipped = _starts_with(buffered, b"\x1f\x8b")
-    return cast(BinaryIO, gzip.GzipFile(fileobj=buffered, mode="rb") if gzipped else buffered)
+    if not _starts_with(buffered, b"\x1f\x8b"):
+        return cast(BinaryIO, buffered)
+    counted = CountingReader(buffered)
+    return limit_expansion(
+        cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, counted), mode="rb")), compressed=counted
+    )
 
 
 def _starts_with(stream: io.BufferedReader, magic: bytes) -> bool:
@@ -268,6 +283,8 @@ def _file_lines(path: Path, *, encoding: str) -> Iterator[tuple[Location, str]]:
             location = Location(name, number + 1)
             try:
                 raw = stream.readline(LONGEST_LINE)
+            except ExpansionError:
+                raise
             except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile) as error:
                 raise DataError(location, f"the compressed data are damaged or truncated here ({error})") from None
             except OSError as error:

@@ -184,7 +184,8 @@ def find_time_axis(
     if chosen:
         indices = tuple(names.index(name) for name in chosen)
         return _axis(indices, names, columns, certain=True) or _names_axis(indices, names), []
-    free = [index for index in range(len(names)) if names[index] not in set(taken)]
+    used_names = set(taken)
+    free = [index for index, name in enumerate(names) if name not in used_names]
     joined = _date_parts(names, free)
     axis = _axis(joined, names, columns, certain=True) if len(joined) > 1 else None
     used = set(axis.columns) if axis else set()

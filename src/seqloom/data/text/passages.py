@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from seqloom.data.readers.expansion import ExpansionError
 from seqloom.data.readers.text_files import (
     STANDARD_INPUT,
     DataError,
@@ -102,6 +103,8 @@ def _chunks(path: Path) -> Iterator[tuple[Location, bytes]]:
 def _read(stream: BinaryIO, location: Location) -> bytes:
     try:
         return stream.read(SIZE)
+    except ExpansionError:
+        raise
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
         raise DataError(location, f"the compressed data are damaged or truncated here ({error})") from None
     except OSError as error:
