@@ -1,5 +1,7 @@
 """Word vectors: training, questions, scores, export, and invalid texts."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,20 +133,17 @@ def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     settings = build(folder / "train.txt", train__epochs=2)
     whole = workflow.train(settings, output=tmp_path / "whole")
-    stop_requests = iter([False] * 6)
+    updates: list[int] = []
 
-    class Interruptible:
-        def __enter__(self) -> Any:
-            return lambda: next(stop_requests, True)
+    @contextmanager
+    def interrupt_after_seven() -> Iterator[Callable[[], bool]]:
+        yield lambda: updates[-1:] == [7]
 
-        def __exit__(self, *reason: object) -> None: ...
-
-    monkeypatch.setattr(workflow, "interruptible", Interruptible)
-    with pytest.raises(Interrupted):
-        workflow.train(settings, output=tmp_path / "left")
-    monkeypatch.undo()
-    monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.examples_per_update", 5)
-    monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
+    listeners: list[workflow.Listener] = [lambda _, event: updates.append(event.update)]
+    with monkeypatch.context() as patch:
+        patch.setattr(workflow, "interruptible", interrupt_after_seven)
+        with pytest.raises(Interrupted):
+            workflow.train(settings, output=tmp_path / "left", listeners=listeners)
     events: list[Progress] = []
     again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: events.append(event)])
     assert events[0].update == 8
