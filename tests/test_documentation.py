@@ -152,7 +152,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build("analogies", folder / "analogies")
     (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")
-    (folder / "mine.py").write_text(blocks(ROOT / "README.md")[1])
+    (folder / "mine.py").write_text(blocks(ROOT / "README.md")[2])
     with contextlib.chdir(folder):
         (folder / "tagger.toml").write_text(run_command(["init", "tag"]))
         (block,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "docs/sweep.md").read_text(), re.MULTILINE | re.DOTALL)
@@ -184,7 +184,7 @@ def test_python_blocks_print_what_they_promise(page: Path, inside: Path, monkeyp
 
 
 def test_first_examples_are_short() -> None:
-    first, cell, _ = blocks(ROOT / "README.md")
+    first, _, cell, _ = blocks(ROOT / "README.md")
     layer = blocks(ROOT / "docs" / "recurrent.md")[0]
     assert [len(block.splitlines()) <= most for block, most in ((first, 10), (cell, 20), (layer, 10))] == [True] * 3
 
