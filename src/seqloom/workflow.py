@@ -119,6 +119,7 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
         config = config._replace(task=warm_start.adapt(config.task))
         module = _init_model(config)
         notes = (*notes, *warm_start.load(config.task, module))
+    config.task.check_inputs(dev)
     _check_memory(config, module, longest, dev)
     dev_summary = _summarize_dev(config, dev)
     repeated = len(dev) if dev_summary is not None and all_repeated(summary, dev_summary) else 0

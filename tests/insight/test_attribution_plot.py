@@ -61,6 +61,14 @@ def test_channels_have_a_table_and_a_line_of_time() -> None:
     assert max(map(len, lines[:-1])) <= 85
 
 
+def test_channels_have_their_names(tmp_path: Path) -> None:
+    named = replace(VECTORS, channels=["ax", "<ay>", "$az$, in units of g"])
+    assert [line.split("  ")[0] for line in list(attribution_lines(named))[2:5]] == ["ax", "<ay>", "$az$, in unit…"]
+    assert ">&lt;ay&gt;</text>" in "".join(attribution_html(named))
+    draw_attribution(named, tmp_path / "a.svg")
+    assert "<!-- $az$, in unit… -->" in (tmp_path / "a.svg").read_text().replace("\\$", "$")
+
+
 def test_html_shows_no_input_as_markup() -> None:
     page = "".join(attribution_html(TEXT))
     assert "&lt;b&gt;" in page

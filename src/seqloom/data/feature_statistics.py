@@ -16,8 +16,10 @@ def is_constant(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> ND
     return np.asarray(deviation <= CONSTANT * np.abs(mean))
 
 
-def check_scales(means: Sequence[float], deviations: Sequence[float]) -> None:
-    """Raise ValueError unless there are as many finite means as positive, finite deviations."""
+def check_scales(means: Sequence[float], deviations: Sequence[float], names: Sequence[str] = ()) -> None:
+    """Raise ValueError unless there are as many finite means as positive, finite deviations, and as many names."""
+    if names and len(set(names)) != len(means):
+        raise ValueError(f"expected {len(means)} different names of channels, found {len(set(names))}")
     if len(means) != len(deviations):
         raise ValueError(f"expected as many means as standard deviations, found {len(means)} and {len(deviations)}")
     if not all(map(math.isfinite, means)) or not all(0 < deviation < math.inf for deviation in deviations):

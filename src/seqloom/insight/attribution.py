@@ -50,6 +50,7 @@ class Attribution:
     gap: float = 0.0  # integrated gradients: score - baseline_score - sum of the values
     window: int = 0  # occlusion of channels: time steps that are occluded at once
     channel_values: list[list[float]] = field(default_factory=list)  # (T, channels); of texts empty
+    channels: list[str] = field(default_factory=list)  # names of the channels; empty: unknown
     signal: NDArray[Any] | None = field(default=None, repr=False)  # (T, channels), the values read; not in JSON
 
     @property
@@ -91,6 +92,7 @@ def attribute(
     tokens: Sequence[str],
     words: Sequence[tuple[str, Sequence[int]]] = (),  # words with the indices of their tokens; empty: the tokens
     signal: NDArray[Any] | None = None,  # (T, D): the vectors are channels, of which each has its own value
+    channels: Sequence[str] = (),  # their names; empty: unknown
     word: str = "",
     position: int = 0,
     is_number: bool = False,  # the score is the value of a number, not the log-odds of a label
@@ -140,6 +142,7 @@ def attribute(
         gap=gap,
         window=window,
         channel_values=matrix.tolist() if signal is not None else [],
+        channels=list(channels) if signal is not None else [],
         signal=signal,
     )
 

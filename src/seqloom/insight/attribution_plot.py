@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom import html
-from seqloom.formats import format_number, format_percent
+from seqloom.formats import format_number, format_percent, shorten
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.heatmap_text import draw_heatmap_text, signed_heatmap_lines
-from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, save_figure
+from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, escape_dollars, save_figure
 from seqloom.insight.token_names import show_whitespace
 
 METHOD_NAMES = {
@@ -22,6 +22,7 @@ METHOD_NAMES = {
 }
 SHOWN_CHANNELS = 12  # in the terminal and in HTML
 MAX_COLUMNS = 120  # time steps of a heat map in HTML; more are summed
+NAME_LENGTH = 14  # characters of the name of a channel
 MAX_SIGNALS = 24  # channels whose values are drawn above their colours
 
 
@@ -121,13 +122,18 @@ def _channels(attribution: Attribution) -> tuple[NDArray[np.float64], list[int]]
     return values, sorted(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:SHOWN_CHANNELS].tolist())
 
 
+def _name(attribution: Attribution, channel: int) -> str:
+    """The name of a channel, or else its number from 1."""
+    return shorten(attribution.channels[channel], NAME_LENGTH) if attribution.channels else str(channel + 1)
+
+
 def _channel_lines(attribution: Attribution, *, width: int) -> Iterator[str]:
     values, shown = _channels(attribution)
     rows = [("channel", "contribution", "strongest at")]
     for channel in shown:
         step = int(np.abs(values[channel]).argmax())
         total = values[channel][:: attribution.window or 1].sum()
-        rows.append((str(channel + 1), _signed(total), f"step {step + 1}: {_signed(values[channel][step])}"))
+        rows.append((_name(attribution, channel), _signed(total), f"step {step + 1}: {_signed(values[channel][step])}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         yield "  ".join(f"{cell:{cell_width}}" for cell, cell_width in zip(cells, widths, strict=True)).rstrip()
@@ -147,7 +153,7 @@ def _binned(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:  
 
 def _channel_html(attribution: Attribution) -> str:
     values, shown = _channels(attribution)
-    names = [f"channel {channel + 1}" for channel in shown]
+    names = [_name(attribution, channel) if attribution.channels else f"channel {channel + 1}" for channel in shown]
     return html.signed_heatmap(names, _binned(values[shown], MAX_COLUMNS).tolist(), label="time →")
 
 
@@ -177,7 +183,12 @@ def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, la
             axes.plot(np.arange(1, length + 1), heights, color=BLACK, linewidth=0.9)
     if attribution.position:
         axes.axvline(attribution.position, color=SLATE, linewidth=0.8, linestyle=(0, (3, 2)))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
+    if attribution.channels and channels <= MAX_SIGNALS:
+        axes.set_yticks(
+            range(1, channels + 1), [escape_dollars(_name(attribution, channel)) for channel in range(channels)]
+        )
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("time step", fontsize=9)
     axes.set_ylabel("channel", fontsize=9)

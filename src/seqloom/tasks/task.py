@@ -317,6 +317,9 @@ class Task(ConfigSection, ABC):
     def check_targets(self, examples: Sequence[Any]) -> None:
         """Raise a DataError if no target of the examples occurs in the training data, so that scores mean nothing."""
 
+    def check_inputs(self, examples: Sequence[Any]) -> None:
+        """Raise a DataError if the fitted model cannot read the examples, such as vectors with other channels."""
+
     def metric_sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002
         """Sums per example from which the main metric is computed, to compare models; None if there are none."""
         return None

@@ -41,6 +41,21 @@ def test_sequences_of_a_long_table(tmp_path: Path, name: str, text: str) -> None
     assert read(write(tmp_path / name, text)) == EXPECTED
 
 
+def test_sequences_have_their_id_and_the_names_of_their_channels(tmp_path: Path) -> None:
+    examples = list(LabelledReader().read(write(tmp_path / "x.csv", LONG)))
+    assert [example.identity for example in examples] == ["7", "8"]
+    assert {example.channel_names for example in examples} == {("ax", "ay")}
+    (example,) = LabelledReader().read(write(tmp_path / "y.csv", "time,ax,ay,activity\n0,1,2,sit\n1,3,4,sit\n"))
+    assert example.identity == ""
+
+
+def test_a_recording_without_times_is_known_by_its_channels(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "ay,ax\n2,1\n4,3\n")
+    (example,) = LabelledReader(known={"sit"}, numeric=True, channel_names=("ax", "ay")).read(path)
+    assert np.asarray(example.content).tolist() == [[2, 1], [4, 3]]
+    assert example.channel_names == ("ay", "ax")
+
+
 def test_frames_in_memory() -> None:
     columns = {"id": [7, 7, 8, 8], "ax": [1, 3, 5, 7], "ay": [2, 4, 6, 8], "label": ["sit", "sit", "walk", "walk"]}
     assert read(columns) == EXPECTED
@@ -106,7 +121,10 @@ def test_folder_of_recordings_named_by_label(tmp_path: Path) -> None:
     write(tmp_path / "d" / "sit" / "a.csv", RECORDING.format(1))
     write(tmp_path / "d" / "walk" / "b.csv", RECORDING.format(5))
     assert read(tmp_path / "d") == [([[1, 2], [3, 4]], "sit"), ([[5, 2], [3, 4]], "walk")]
-    assert LabelledReader().inspect(tmp_path / "d") == ({}, "label from the names of 2 folders")
+    assert LabelledReader().inspect(tmp_path / "d") == (
+        {},
+        "2 recordings, one per file; label from the names of 2 folders; time from column 1 'time'; 2 channels: ax, ay",
+    )
 
 
 def test_folder_of_recordings_with_a_table_of_labels(tmp_path: Path) -> None:
@@ -115,7 +133,8 @@ def test_folder_of_recordings_with_a_table_of_labels(tmp_path: Path) -> None:
     listed = write(tmp_path / "d" / "labels.csv", "file,label\nb.csv,walk\na.csv,sit\n")
     expected = [([[5, 2], [3, 4]], "walk"), ([[1, 2], [3, 4]], "sit")]
     assert read(tmp_path / "d") == read(listed) == expected
-    assert LabelledReader().inspect(tmp_path / "d") == ({}, "2 recordings, one per file; label from labels.csv")
+    note = "2 recordings, one per file; label from labels.csv; time from column 1 'time'; 2 channels: ax, ay"
+    assert LabelledReader().inspect(tmp_path / "d") == ({}, note)
     listed.write_text("file,label\nb,walk\na,sit\n")  # names without a suffix
     assert read(tmp_path / "d") == expected
     listed.write_text("file,label\na,walk\nc,sit\n")
@@ -127,6 +146,8 @@ def test_folder_of_recordings_with_a_label_column(tmp_path: Path) -> None:
     for name, label in (("a", "sit"), ("b", "walk")):
         write(tmp_path / "d" / f"{name}.csv", f"time,ax,activity\n0,1,{label}\n1,2,{label}\n")
     assert read(tmp_path / "d") == [([[1], [2]], "sit"), ([[1], [2]], "walk")]
+    note = "2 recordings, one per file; time from column 1 'time', label from column 3 'activity'; 1 channel: ax"
+    assert LabelledReader().inspect(tmp_path / "d") == ({}, note)
 
 
 def test_folder_of_texts_named_by_label(tmp_path: Path) -> None:

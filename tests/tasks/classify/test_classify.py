@@ -75,6 +75,65 @@ def test_fit_learns_mean_and_deviation_of_each_channel() -> None:
     np.testing.assert_allclose(plain.collate(examples).inputs.values[0, :4].numpy(), VECTORS[0][0], rtol=1e-6)
 
 
+SENSORS = "id,time,ax,ay,az,activity\n7,0,1,20,300,sit\n7,1,4,50,600,sit\n8,0,7,80,900,walk\n8,1,9,90,100,walk\n"
+
+
+def rearranged(path: Path, order: str) -> Path:
+    """SENSORS with its columns in another order; a column that it does not have holds ones."""
+    rows = [line.split(",") for line in SENSORS.splitlines()]
+    names = order.split(",")
+    places = [rows[0].index(name) if name in rows[0] else -1 for name in names]
+    body = [",".join("1" if place < 0 else row[place] for place in places) for row in rows[1:]]
+    path.write_text("\n".join([order, *body]) + "\n")
+    return path
+
+
+def test_channels_are_matched_by_name(tmp_path: Path) -> None:
+    path = rearranged(tmp_path / "train.csv", "id,time,ax,ay,az,activity")
+    unfitted, _ = task().resolve(path)
+    classifier = unfitted.fit(unfitted.read(path))
+    assert classifier.fitted.channel_names == ("ax", "ay", "az")
+    expected = classifier.collate(list(classifier.read(path))).inputs.values
+    for order in ("id,time,az,ay,ax,activity", "ay,activity,az,time,ax,id", "az,ay,ax,id,time"):
+        other = rearranged(tmp_path / "other.csv", order)
+        assert torch.equal(classifier.collate(list(classifier.read(other))).inputs.values, expected)
+        classifier.check_inputs(list(unfitted.read(other)))  # development data are read before the task is fitted
+    rearranged(tmp_path / "other.csv", "az,ay,ax,id,time")
+    in_memory = [(np.array([[1.0, 20, 300], [4, 50, 600]]), None)]  # no names: by position
+    assert torch.equal(classifier.collate(list(classifier.read(in_memory))).inputs.values, expected[:1])
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("id,time,x,ay,z,activity", "missing channels: ax, az; unknown channels: x, z; the training data have ax, ay"),
+        ("id,time,ay,az,activity", "missing channel: ax; the training data have ax, ay, az: rename the columns"),
+        ("id,time,ax,ay,az,temp,activity", "unknown channel: temp; the training data have ax, ay, az: remove the"),
+    ],
+)
+def test_other_channels_are_named(tmp_path: Path, order: str, message: str) -> None:
+    path = rearranged(tmp_path / "train.csv", "id,time,ax,ay,az,activity")
+    unfitted, _ = task().resolve(path)
+    classifier = unfitted.fit(unfitted.read(path))
+    other = rearranged(tmp_path / "other.csv", order)
+    with pytest.raises(DataError, match=rf"other\.csv: {message}"):
+        classifier.collate(list(classifier.read(other)))
+    with pytest.raises(DataError, match=message):
+        classifier.check_inputs(list(unfitted.read(other)))
+
+
+def test_recordings_in_several_files_may_order_their_channels_differently(tmp_path: Path) -> None:
+    for label, text in (("sit", "time,ax,ay\n0,1,20\n1,3,40\n"), ("walk", "ay,ax,time\n60,5,0\n80,7,1\n")):
+        (tmp_path / label).mkdir()
+        (tmp_path / label / "1.csv").write_text(text)
+    unfitted = task()
+    classifier = unfitted.fit(unfitted.read(tmp_path))
+    assert list(classifier.fitted.means) == [4, 50]
+    (tmp_path / "walk" / "2.csv").write_text("ay,x,time\n60,5,0\n80,7,1\n")
+    with pytest.raises(DataError, match=r"2\.csv: missing channel: ax; unknown channel: x"):
+        unfitted.fit(unfitted.read(tmp_path))
+
+
 def test_a_constant_channel_stays_finite() -> None:
     classifier, examples = fitted([(np.full((3, 1), 7.0), "x"), (np.full((2, 1), 7.0), "y")])
     assert torch.equal(classifier.collate(examples).inputs.values, torch.zeros(2, 3, 1))

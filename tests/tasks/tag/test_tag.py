@@ -352,3 +352,35 @@ def test_columns_of_a_table_become_explicit(tmp_path: Path) -> None:
     assert (resolved.word_column, resolved.label_column, resolved.group_column) == ("token", "ner", "sentence_id")
     assert [example.labels for example in resolved.read(path)] == [("ORG", "O"), ("PER",)]
     assert [example.labels for example in task().read([["a", "b"]])] == [None]
+
+
+@pytest.mark.parametrize(
+    ("trained", "same", "other"),
+    [
+        (
+            "id,time,ax,ay,state\n7,0,1,20,u\n7,1,3,40,v\n",
+            "ay,id,ax,time,state\n20,7,1,0,u\n40,7,3,1,v\n",
+            "id,time,x,ay,state\n7,0,1,20,u\n7,1,3,40,v\n",
+        ),
+        ("ax,ay,state\n1,20,u\n3,40,v\n", "ay,ax,state\n20,1,u\n40,3,v\n", "x,ay,state\n1,20,u\n3,40,v\n"),
+        ("ax,ay,state\n1,20,u\n3,40,v\n", "ay,ax\n20,1\n40,3\n", "x,ay\n1,20\n3,40\n"),
+    ],
+)
+def test_channels_are_matched_by_name(tmp_path: Path, trained: str, same: str, other: str) -> None:
+    for name, text in (("trained", trained), ("same", same), ("other", other)):
+        (tmp_path / f"{name}.csv").write_text(text)
+    unfitted, _ = task().resolve(tmp_path / "trained.csv")
+    tagger = unfitted.fit(unfitted.read(tmp_path / "trained.csv"))
+    assert tagger.fitted.channel_names == ("ax", "ay")
+    first, second = (tagger.collate(list(tagger.read(tmp_path / f"{name}.csv"))) for name in ("trained", "same"))
+    assert torch.equal(first.inputs.values, second.inputs.values)
+    with pytest.raises(DataError, match=r"other\.csv: missing channel: ax; unknown channel: x"):
+        tagger.check_inputs(list(tagger.read(tmp_path / "other.csv")))
+
+
+def test_the_last_column_is_no_label_if_it_is_a_channel(tmp_path: Path) -> None:
+    (tmp_path / "trained.csv").write_text("ax,ay,state\n1,20,u\n3,40,v\n")
+    (tmp_path / "new.csv").write_text("temp,ay,ax\n0,20,1\n1,40,3\n")
+    tagger = task().fit(task().read(tmp_path / "trained.csv"))
+    with pytest.raises(DataError, match=r"new\.csv: unknown channel: temp"):
+        tagger.check_inputs(list(tagger.read(tmp_path / "new.csv")))

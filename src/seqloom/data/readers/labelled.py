@@ -1,7 +1,7 @@
 """Labelled sequences, texts or vectors: text lines, tables, folders, .ts and .npz files."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,10 +26,22 @@ from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, Values, VectorSequence
 
-Rows = Iterator[tuple[Location, str | Values, Target | None]]  # content and label
 LabelType = Literal["text", "integer", "boolean"]
 IDENTIFIERS = ("", "id", "index", "uuid", "unnamed:_0")
 """Names of columns that number the rows."""
+
+
+class Row(NamedTuple):
+    """A sequence as it is read."""
+
+    location: Location
+    content: str | Values
+    label: Target | None
+    channel_names: tuple[str, ...] = ()
+    identity: str = ""
+
+
+Rows = Iterator[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,8 @@ class LabelledSequence:
     label: str | None  # None: unknown, or numbers
     length: int  # approximate number of elements, for bucketing
     target: Numbers | None = None  # (K,), numbers to predict
+    channel_names: tuple[str, ...] = ()  # of the vectors; empty: unknown
+    identity: str = ""  # name of the sequence in its table; empty: it has none
 
     def __len__(self) -> int:
         return self.length
@@ -91,18 +105,20 @@ class LabelledReader:
     measure: Callable[[str], int] = len  # length of a text
     known: Container[str] | None = None  # labels of the trained model; None: before training, where labels are required
     numeric: bool = False  # standard input holds vectors, not text
+    channel_names: tuple[str, ...] = ()  # of the trained model; empty: unknown
 
     def read(self, source: Source) -> Iterator[LabelledSequence]:
-        for location, content, label in self._rows(source):
+        for location, content, label, names, identity in self._rows(source):
             length = self.measure(content) if isinstance(content, str) else len(content)
+            example = LabelledSequence(location, content, None, length, channel_names=names, identity=identity)
             if label is None or (isinstance(label, str) and not label):
-                yield LabelledSequence(location, content, None, length)
+                yield example
             elif isinstance(label, str) and self.target_type != "number":
-                yield LabelledSequence(location, content, self._first_label(label), length)
+                yield replace(example, label=self._first_label(label))
             elif self.target_type == "class":
                 raise DataError(location, 'expected a class, found numbers; task.target_type is "class"')
             else:
-                yield LabelledSequence(location, content, None, length, to_number(location, label))
+                yield replace(example, target=to_number(location, label))
 
     def detect(self, source: Source) -> Format:
         """The configured format, or else the one that the name and the first lines of a file show."""
@@ -110,8 +126,16 @@ class LabelledReader:
             named = isinstance(self.text_column, str) and self.text_column
             if named and isinstance(source, Path) and tables.suffix(source) in tables.SUFFIXES:
                 return "columns"
-            return detect(source, self.separator, numeric=self.numeric, encoding=self.encoding)
+            kind = detect(source, self.separator, numeric=self.numeric, encoding=self.encoding)
+            return "long" if kind in ("numbers", "columns") and self._has_channels(source) else kind
         return self.format
+
+    def _has_channels(self, source: Source) -> bool:
+        """Whether columns have the names of channels, so that rows are time steps."""
+        if not self.channel_names or (isinstance(source, Path) and source == STANDARD_INPUT):
+            return False
+        table = tables.read_table(source, separator=self.separator, encoding=self.encoding)
+        return not set(self.channel_names).isdisjoint(table.names)
 
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
@@ -193,18 +217,21 @@ class LabelledReader:
         text, label = columns.name(TEXT.key), columns.name(LABEL.key)
         for location, fields in table.records:
             if len(fields) == 1 and not table.names:
-                yield location, as_text(location, fields[0], name=text), None
+                yield Row(location, as_text(location, fields[0], name=text), None)
                 continue
             content = as_text(location, columns.value(location, fields, TEXT.key), name=text)
-            yield location, content, as_target(location, columns.value(location, fields, LABEL.key), name=label)
+            yield Row(location, content, as_target(location, columns.value(location, fields, LABEL.key), name=label))
 
     def _layout(self, source: Source) -> Layout:
         return long_tables.find_layout(source, self._chosen, separator=self.separator, encoding=self.encoding)
 
     def _long(self, source: Source) -> Rows:
-        numbers = self.target_type == "number"
-        for sequence in long_tables.read_sequences(self._layout(source), missing=self.missing, numbers=numbers):
-            yield sequence.location, sequence.values, long_tables.one_label(sequence)
+        layout, numbers = self._layout(source), self.target_type == "number"
+        unnamed = {long_tables.GROUP.key, long_tables.TIME.key}.isdisjoint(layout.columns.indices)
+        # A recording without times, for a model of one file per recording.
+        whole = unnamed and bool(self.channel_names) and self.group_column == ""
+        for sequence in long_tables.read_sequences(layout, missing=self.missing, whole=whole, numbers=numbers):
+            yield _row(sequence, long_tables.one_label(sequence))
 
     def _number_columns(self, source: Path, separator: str) -> NumberColumns:
         """The columns of rows of numbers, as the first two rows show."""
@@ -300,7 +327,7 @@ class LabelledReader:
         for location, label, text in text_files.labelled(source, encoding=self.encoding):
             if location.line == 1 and _is_header_line(label, text):
                 continue
-            yield location, text, label
+            yield Row(location, text, label)
 
     def _has_labels(self, source: Path) -> bool:
         """Whether lines start with a label: always before training, later if most start with a known one.
@@ -327,8 +354,8 @@ class LabelledReader:
                     yield from self._file(file, folder.name)
         elif content.texts:
             for file in content.texts:
-                for location, text, _ in self._texts(file):
-                    yield location, text, Path(file.name.removesuffix(".gz")).stem
+                for location, text, *_ in self._texts(file):
+                    yield Row(location, text, Path(file.name.removesuffix(".gz")).stem)
         elif content.labels:
             yield from self._listed(content.labels[0])
         else:
@@ -337,18 +364,28 @@ class LabelledReader:
 
     def _describe_folder(self, source: Path) -> str:
         content = list_folder(source)
-        if content.folders or content.texts:
-            noun = "folder" if content.folders else "file"
-            count = text_files.pluralize(len(content.folders or content.texts), noun)
-            return f"label from the {'name' if count.startswith('1 ') else 'names'} of {count}"
-        label = f"label from {content.labels[0].name}" if content.labels else "label from a column of each file"
-        return f"{text_files.pluralize(len(content.recordings), 'recording')}, one per file; {label}"
+        if content.texts:
+            return f"label from the {_names_of(len(content.texts), 'file')}"
+        if content.folders:
+            files = [file for folder in content.folders for file in sorted(folder.rglob("*")) if file.is_file()]
+            recordings = [file for file in files if tables.suffix(file) in tables.SUFFIXES]
+            label = f"label from the {_names_of(len(content.folders), 'folder')}"
+        else:
+            recordings = content.recordings
+            label = f"label from {content.labels[0].name}" if content.labels else "label from a column of each file"
+        if not recordings:
+            return label
+        layout = self._layout(recordings[0])
+        in_file = not content.folders and not content.labels and long_tables.LABEL.key in layout.columns.indices
+        columns = layout.describe((long_tables.TIME, long_tables.LABEL) if in_file else (long_tables.TIME,))
+        parts = [f"{text_files.pluralize(len(recordings), 'recording')}, one per file", *[label][in_file:], columns]
+        return "; ".join(parts)
 
     def _file(self, file: Path, label: Target | None) -> Rows:
         """The text or the recording that a file holds."""
         if tables.suffix(file) == ".txt":
             lines = [line.strip() for _, line in text_files.lines(file, encoding=self.encoding)]
-            yield Location(str(file), 1), " ".join(filter(None, lines)), label
+            yield Row(Location(str(file), 1), " ".join(filter(None, lines)), label)
         elif tables.suffix(file) in tables.SUFFIXES:
             chosen = self._chosen if label is None else {**self._chosen, "label_column": ""}
             sequence = long_tables.recording(
@@ -359,7 +396,7 @@ class LabelledReader:
                 missing=self.missing,
                 numbers=self.target_type == "number",
             )
-            yield sequence.location, sequence.values, long_tables.one_label(sequence) if label is None else label
+            yield _row(sequence, long_tables.one_label(sequence) if label is None else label)
         elif not file.name.startswith((".", "README", "LICENSE")):
             raise DataError(str(file), f"expected a .txt file or a table ({', '.join(tables.SUFFIXES)})")
 
@@ -392,7 +429,7 @@ class LabelledReader:
         """Each line as a text without a label; empty ones only of standard input, where each line has an answer."""
         for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip() or source == STANDARD_INPUT:
-                yield location, line.strip(), None
+                yield Row(location, line.strip(), None)
 
     def _first_label(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
@@ -403,12 +440,20 @@ def _is_header_line(label: str, text: str) -> bool:
     return label.casefold() in LABEL.names and text.casefold() in TEXT.names
 
 
+def _names_of(count: int, noun: str) -> str:
+    return f"{'name' if count == 1 else 'names'} of {text_files.pluralize(count, noun)}"
+
+
+def _row(sequence: VectorSequence, label: Target | None) -> Row:
+    return Row(sequence.location, sequence.values, label, sequence.channel_names, sequence.identity)
+
+
 def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:
     for sequence in sequences:
         per_element = sequence.target is not None and sequence.target.ndim > 1
         if per_element or (sequence.labels is not None and sequence.label is None):
             raise DataError(sequence.location, "expected one label for the sequence, found one for each element")
-        yield sequence.location, sequence.values, sequence.label if sequence.target is None else sequence.target
+        yield _row(sequence, sequence.label if sequence.target is None else sequence.target)
 
 
 def _python_values(values: Sequence[Any]) -> Rows:
@@ -421,7 +466,7 @@ def _python_values(values: Sequence[Any]) -> Rows:
         label = as_target(location, label, name="label")
         if isinstance(content, str):
             text_files.check_text(location, content)
-            yield location, content.strip(), label
+            yield Row(location, content.strip(), label)
             continue
         if is_missing(content):
             raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
@@ -433,7 +478,7 @@ def _python_values(values: Sequence[Any]) -> Rows:
         if array.ndim != 2:
             shape = f"shape {array.shape}" if array.ndim else f"the single number {content}"
             raise DataError(location, f"expected numbers (T, D), found {shape}")
-        yield location, vectors.fill_missing(location, array, "error"), label
+        yield Row(location, vectors.fill_missing(location, array, "error"), label)
 
 
 def _pair(value: Any) -> tuple[Any, Any]:

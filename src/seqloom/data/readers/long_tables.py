@@ -33,11 +33,14 @@ class Layout:
     values: tuple[int, ...]  # columns of the vectors
     ignored: tuple[int, ...]  # columns that are neither numbers nor have a role
 
-    def describe(self) -> str:
-        names = self.table.names
-        values = [names[index] for index in self.values]
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        return tuple(self.table.names[index] for index in self.values)
+
+    def describe(self, roles: Sequence[Role] = (GROUP, TIME, LABEL)) -> str:
+        names, values = self.table.names, self.channel_names
         shown = ", ".join(values[:8]) + (", …" if len(values) > 8 else "")
-        parts = [self.columns.describe(), f"{pluralize(len(values), 'channel')}: {shown}"]
+        parts = [replace(self.columns, roles=tuple(roles)).describe(), f"{pluralize(len(values), 'channel')}: {shown}"]
         if self.ignored:
             parts.append(f"ignored: {', '.join(names[index] for index in self.ignored)}")
         return "; ".join(part for part in parts if part)
@@ -130,6 +133,7 @@ class _Rows:
     """The rows of one sequence."""
 
     location: Location
+    identity: str
     values: "array[float]" = field(default_factory=lambda: array("d"))
     times: list[float] = field(default_factory=list)
     labels: list[Target | None] = field(default_factory=list)
@@ -149,19 +153,20 @@ def read_sequences(
         raise DataError(layout.table.location, "no column of numbers")
     if layout.table.head and not whole and {GROUP.key, TIME.key}.isdisjoint(columns.indices):
         raise unclear(layout.table, (replace(GROUP, optional=False),), (GROUP,))
+    named = GROUP.key in columns.indices and not whole
     number, before = 0, -math.inf
     for location, fields in layout.table.records:
         time = -math.inf
         if TIME.key in columns.indices:
             time = _time_at(location, columns.value(location, fields, TIME.key), columns.name(TIME.key))
-        if GROUP.key in columns.indices and not whole:
+        if named:
             name = as_label(location, columns.value(location, fields, GROUP.key), name="sequence")
         else:  # a sequence ends where the time starts again
             number, before = number + (time < before and not whole), time
             name = str(number)
         if name is None:
             raise DataError(location, f"no value in the column {columns.name(GROUP.key)!r}, which names the sequence")
-        rows = groups.setdefault(name, _Rows(location))
+        rows = groups.setdefault(name, _Rows(location, name if named else ""))
         for index in layout.values:
             value = as_number(fields[index])
             if value is None:
@@ -175,7 +180,7 @@ def read_sequences(
         rows.lines.append(location.line)
         rows.times.append(time)
     for rows in groups.values():
-        yield _vectors(rows, len(layout.values), missing)
+        yield _vectors(rows, layout.channel_names, missing)
 
 
 def _time_at(location: Location, value: Any, name: str) -> float:
@@ -185,8 +190,8 @@ def _time_at(location: Location, value: Any, name: str) -> float:
     return time
 
 
-def _vectors(rows: _Rows, width: int, missing: Missing) -> VectorSequence:
-    values: Values = np.array(rows.values, dtype=np.float64).reshape(-1, width)
+def _vectors(rows: _Rows, names: tuple[str, ...], missing: Missing) -> VectorSequence:
+    values: Values = np.array(rows.values, dtype=np.float64).reshape(-1, len(names))
     labels, location = rows.labels, rows.location
     if any(later < earlier for earlier, later in zip(rows.times, rows.times[1:], strict=False)):
         order = np.argsort(np.array(rows.times), kind="stable")
@@ -196,7 +201,7 @@ def _vectors(rows: _Rows, width: int, missing: Missing) -> VectorSequence:
         at = location._replace(line=rows.lines[unknown[0]])
         raise DataError(at, "the label is missing, but other rows of this sequence have one")
     values = fill_missing(location, values, missing)
-    return with_targets(VectorSequence(location, values), labels)
+    return with_targets(VectorSequence(location, values, channel_names=names, identity=rows.identity), labels)
 
 
 def one_label(sequence: VectorSequence) -> Target | None:

@@ -75,6 +75,7 @@ class TaggedReader:
     time: Column | None = None
     parallel: tuple[str, str] | None = None  # parts of the file names of words and labels
     frames: int = 0  # features of the vectors that the model reads; 0: not trained yet, or words
+    channel_names: tuple[str, ...] = ()  # of these features; empty: unknown
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
         for sequence in self._read(source):
@@ -99,7 +100,9 @@ class TaggedReader:
         if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
             return read_parallel(source, self.parallel, encoding=self.encoding)
         if kind == "vectors":
-            return read_frames(source, labels=self.labels, features=self.frames, numbers=self.target_type == "number")
+            numbers = self.target_type == "number"
+            known = self.channel_names
+            return read_frames(source, labels=self.labels, features=self.frames, names=known, numbers=numbers)
         if kind == "lines":
             return read_lines(source, encoding=self.encoding)
         if kind == "conllu":

@@ -18,6 +18,7 @@ def read_frames(
     *,
     labels: LabelColumn | None = None,
     features: int = 0,  # of the trained model: vectors with as many numbers have no labels
+    names: Sequence[str] = (),  # of these features; empty: unknown
     numbers: bool = False,  # labels are numbers
 ) -> Iterator[VectorSequence]:
     """Labelled vectors: rows of a CSV file with empty lines between sequences, a .npz file, or a .ts file."""
@@ -30,14 +31,16 @@ def read_frames(
             yield _channels_as_target(sequence, columns, features)
         return
     first = next((line for _, line in lines(source)), "") if source != STANDARD_INPUT else ""
-    names = [name.strip().strip('"') for name in first.split(",")]
-    missing = [name for name in columns if isinstance(name, str) and name not in names]
+    header = [name.strip().strip('"') for name in first.split(",")]
+    missing = [name for name in columns if isinstance(name, str) and name not in header]
     if missing and not features:
         raise DataError(str(source), f"no column {missing[0]!r}; the first row is {first[:80]!r}")
-    if missing or (features and len(names) == features):
+    by_position = [name for name in columns if isinstance(name, int) and -len(header) <= name < len(header)]
+    unlabelled = (features and len(header) == features) or any(header[place] in names for place in by_position)
+    if missing or unlabelled:
         yield from frames(source, label=None)
         return
-    places = [names.index(name) if isinstance(name, str) else name for name in columns]
+    places = [header.index(name) if isinstance(name, str) else name for name in columns]
     yield from frames(source, label=places, numbers=numbers)
 
 

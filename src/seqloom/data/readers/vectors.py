@@ -29,6 +29,8 @@ class VectorSequence:
     label: str | None = None  # label of the whole sequence
     labels: tuple[str, ...] | None = None  # label of each element
     target: Numbers | None = None  # (K,), numbers of the whole sequence, or (T, K), of each element
+    channel_names: tuple[str, ...] = ()  # of a header; empty: unknown
+    identity: str = ""  # name of the sequence in its table; empty: it has none
 
     def __len__(self) -> int:
         return len(self.values)
@@ -166,6 +168,7 @@ def frames(
     header = next(rows, None)
     if header is not None and not (header[1] and _is_header(header[1], *labels, identity)):
         rows, header = chain([header], rows), None
+    names = _channel_names(header[1], labels, identity) if header is not None else ()
     width = 0
     number = 0
 
@@ -189,10 +192,18 @@ def frames(
                 raise DataError(location, "the label is missing, but other elements of this sequence have one")
         location = elements[0][0]
         values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, step=1)
-        yield with_targets(VectorSequence(location, values), [target for _, _, target in elements])
+        sequence = VectorSequence(location, values, channel_names=names if len(names) == width else ())
+        yield with_targets(sequence, [target for _, _, target in elements])
     if empty and header is not None:
         shown = ",".join(header[1])[:40]
         raise DataError(header[0], f"expected rows of numbers, found only {shown!r}")
+
+
+def _channel_names(header: Sequence[str], labels: Sequence[int], identity: int | None) -> tuple[str, ...]:
+    """The names of the columns that are neither labels nor ids; none if they do not identify the channels."""
+    special = {column % len(header) for column in (*labels, identity) if column is not None}
+    names = tuple(name for column, name in enumerate(header) if column not in special)
+    return names if all(names) and len(set(names)) == len(names) else ()
 
 
 def with_targets(sequence: VectorSequence, targets: Sequence[Target | None]) -> VectorSequence:

@@ -16,9 +16,11 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.length_limit import TooLong
+from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.labelled import LabelledReader, LabelledSequence
 from seqloom.data.readers.numeric_targets import ANY_NUMBER, detect
 from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.vectors import Values
 from seqloom.data.target_scale import TargetStatistics
 from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.formats import format_percent
@@ -88,7 +90,7 @@ class Classify(ClassifySettings):
         return replace(answer, label=convert(answer.label), probabilities=probabilities)
 
     def input_text(self, example: LabelledSequence) -> str:
-        return example.content if isinstance(example.content, str) else ""
+        return example.content if isinstance(example.content, str) else example.identity
 
     def _reader(self) -> LabelledReader:
         names = ("format", "encoding", "separator", "label_column", "text_column", "group_column", "time_column")
@@ -102,6 +104,7 @@ class Classify(ClassifySettings):
             measure=self.text.measure,
             known=None if learned is None else learned.labels.ids if learned.scale is None else ANY_NUMBER,
             numeric=learned is not None and learned.text is None,
+            channel_names=() if learned is None else learned.channel_names,
         )
 
     def fit(self, examples: Iterable[LabelledSequence]) -> Self:
@@ -120,10 +123,11 @@ class Classify(ClassifySettings):
         else:
             if self.pretrained:
                 raise DataError(first.location, "found vectors; task.pretrained works with texts only")
-            means, deviations = _moments(rest)
+            names = first.channel_names
+            means, deviations = _moments(rest, names)
             if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
-            parts = {"means": means, "deviations": deviations}
+            parts = {"means": means, "deviations": deviations, "channel_names": names}
         if statistics.moments.count:
             scale = statistics.checked_scale(self.label_column, file=self.train, check=self.check_labels)
             learned = Learned(labels=Labels(names=()), weights=(), scale=scale, **parts)
@@ -200,10 +204,23 @@ class Classify(ClassifySettings):
             return np.array(learned.text.encode(content), dtype=np.int64)
         if learned.text is not None:
             raise DataError(example.location, "found vectors; the model was trained on texts")
-        if content.shape[1] != len(learned.means):
-            raise DataError(example.location, f"expected {len(learned.means)} channels, found {content.shape[1]}")
-        scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
+        values = self._channels(example)
+        scaled: NDArray[Any] = (values - np.array(learned.means)) / np.array(learned.deviations)
         return scaled.astype(np.float32)
+
+    def _channels(self, example: LabelledSequence) -> Values:
+        """The vectors of an example, with their channels in the order of the training data."""
+        learned, location = self.fitted, example.location
+        values = match_channels(location, np.asarray(example.content), example.channel_names, learned.channel_names)
+        if values.shape[1] != len(learned.means):
+            raise DataError(location, f"expected {len(learned.means)} channels, found {values.shape[1]}")
+        return values
+
+    def check_inputs(self, examples: Sequence[LabelledSequence]) -> None:
+        if self.fitted.text is None:
+            for example in examples:
+                if not isinstance(example.content, str):
+                    self._channels(example)
 
     def build_model(self) -> Classifier:
         learned = self.fitted
@@ -413,16 +430,17 @@ class Classify(ClassifySettings):
             target=label,
             tokens=self._element_names(example, []),
             words=word_groups(encoding, content) if isinstance(content, str) and encoding is not None else (),
-            signal=None if isinstance(content, str) else content,
+            signal=None if isinstance(content, str) else self._channels(example),
+            channels=self.fitted.channel_names,
             is_number=numbers is not None,
         )
 
 
-def _moments(examples: Iterable[LabelledSequence]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel."""
+def _moments(examples: Iterable[LabelledSequence], names: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, in the order of the names."""
     moments = RunningMoments()
     for example in examples:
-        values = np.asarray(example.content)
+        values = match_channels(example.location, np.asarray(example.content), example.channel_names, names)
         if moments.size and values.shape[1] != moments.size:
             raise DataError(
                 example.location, f"expected {moments.size} channels as in the first example, found {values.shape[1]}"

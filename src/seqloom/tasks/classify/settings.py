@@ -38,10 +38,11 @@ class Learned(ConfigSection):
     vectors: PretrainedInputs | None = None
     means: tuple[float, ...] = ()  # one per channel of the vectors
     deviations: tuple[float, ...] = ()
+    channel_names: tuple[str, ...] = ()  # of the vectors; empty: unknown
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        check_scales(self.means, self.deviations)
+        check_scales(self.means, self.deviations, self.channel_names)
         if len(self.weights) != len(self.labels):
             raise ValueError(f"weights: expected one for each of {len(self.labels)} labels, found {len(self.weights)}")
         return self

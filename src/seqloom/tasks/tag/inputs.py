@@ -9,8 +9,10 @@ import torch
 from torch import nn
 
 from seqloom.data.batch import Padded, pad
+from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.vectors import Values
 from seqloom.data.text.vocabulary import build_vocabulary, vocabulary_from_counts
 from seqloom.models.character_encoder import (
     MAX_CHARACTERS,
@@ -79,13 +81,22 @@ def collate_words(
 
 def collate_frames(learned: Learned, examples: Sequence[TaggedSequence]) -> Padded:
     """Standardised vectors."""
-    rows = []
-    for example in examples:
-        if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
-            actual = "words" if isinstance(example, Sentence) else f"{example.values.shape[1]} features"
-            raise DataError(example.location, f"expected frames of {learned.size} features, found {actual}")
-        rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
+    rows = [
+        (frame_values(learned, example) - np.array(learned.mean)) / np.array(learned.deviation) for example in examples
+    ]
     return pad(rows, dtype=np.float32)
+
+
+def frame_values(learned: Learned, example: TaggedSequence) -> Values:
+    """The vectors of an example, with their features in the order of the training data."""
+    if isinstance(example, Sentence):
+        raise DataError(example.location, f"expected frames of {learned.size} features, found words")
+    values = match_channels(example.location, example.values, example.channel_names, learned.channel_names)
+    if values.shape[1] != learned.size:
+        raise DataError(
+            example.location, f"expected frames of {learned.size} features, found {values.shape[1]} features"
+        )
+    return values
 
 
 def build_embedding(settings: TagSettings, learned: Learned) -> tuple[nn.Module, int]:

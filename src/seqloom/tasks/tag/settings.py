@@ -61,11 +61,12 @@ class Learned(ConfigSection):
     size: int  # width of a word embedding or of a frame
     mean: tuple[float, ...] = ()  # one per feature of a frame
     deviation: tuple[float, ...] = ()
+    channel_names: tuple[str, ...] = ()  # of the features of a frame; empty: unknown
     vectors: PretrainedInputs | None = None
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        check_scales(self.mean, self.deviation)
+        check_scales(self.mean, self.deviation, self.channel_names)
         if unknown := {name for pair in self.pairs for name in pair} - {"", *self.labels.names}:
             raise ValueError(f"pairs: {min(unknown)!r} is not a label")
         if self.counts and (self.words is None or len(self.counts) != len(self.words)):

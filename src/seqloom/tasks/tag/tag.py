@@ -15,6 +15,7 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers import tagged
+from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.numeric_targets import detect
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.data.readers.tagged_parts import cut_sequence
@@ -33,7 +34,14 @@ from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.hmm import HMM, shorten
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import SoftmaxOutput, Tagger
-from seqloom.tasks.tag.inputs import build_embedding, collate_frames, collate_words, fit_words, lookup_form
+from seqloom.tasks.tag.inputs import (
+    build_embedding,
+    collate_frames,
+    collate_words,
+    fit_words,
+    frame_values,
+    lookup_form,
+)
 from seqloom.tasks.tag.settings import Learned, TagSettings
 from seqloom.tasks.targets import numbers
 from seqloom.tasks.targets.numbers import NumberTargets, StepRegression
@@ -103,12 +111,14 @@ class Tag(TagSettings):
             time=self.time_column,
             parallel=self.parallel,
             frames=self.learned.size if self.learned is not None and self.learned.words is None else 0,
+            channel_names=() if self.learned is None else self.learned.channel_names,
         )
 
     def fit(self, examples: Iterable[TaggedSequence]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
         statistics, targets = RunningMoments(), TargetStatistics()
+        names: tuple[str, ...] = ()
         for example in examples:
             if example.labels is None and example.target is None:
                 raise self._missing_target(example, "training")
@@ -123,13 +133,15 @@ class Tag(TagSettings):
             if isinstance(example, Sentence):
                 words.update(example.words)
             else:
-                size = example.values.shape[1]
+                names = names if statistics.count else example.channel_names
+                values = match_channels(example.location, example.values, example.channel_names, names)
+                size = values.shape[1]
                 if statistics.count and size != statistics.size:
                     raise DataError(
                         example.location,
                         f"expected {statistics.size} features as in the first sequence, found {size}",
                     )
-                statistics.add(example.values)
+                statistics.add(values)
         labels = Labels.of(label for pair in pairs for label in pair if label)
         if not labels.names and not targets.moments.count:
             raise self._no_examples()
@@ -153,7 +165,7 @@ class Tag(TagSettings):
             raise DataError(self.train, "found vectors; task.pretrained works with words only")
         if not words:
             mean, deviation = statistics.means(), statistics.deviations()
-            learned = Learned(**common, size=statistics.size, mean=mean, deviation=deviation)
+            learned = Learned(**common, size=statistics.size, mean=mean, deviation=deviation, channel_names=names)
         else:
             learned = fit_words(self, common, words)
         kind = "number" if learned.scale is not None else "class"
@@ -353,6 +365,14 @@ class Tag(TagSettings):
             [(example.location, label) for example in examples for label in example.labels or ()]
         )
 
+    def check_inputs(self, examples: Sequence[TaggedSequence]) -> None:
+        if self.fitted.words is None:
+            for example in examples:
+                frame_values(self.fitted, example)
+
+    def input_text(self, example: TaggedSequence) -> str:
+        return "" if isinstance(example, Sentence) else example.identity
+
     @property
     def answers_each_line(self) -> bool:
         return self.fitted.words is not None
@@ -457,7 +477,8 @@ class Tag(TagSettings):
             method=method,
             target=label,
             tokens=names,
-            signal=None if isinstance(example, Sentence) else example.values,
+            signal=None if isinstance(example, Sentence) else frame_values(self.fitted, example),
+            channels=self.fitted.channel_names,
             word=names[position],
             position=position + 1,
             is_number=numbers is not None,
