@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Batch
 from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import Window
 from seqloom.data.readers.text_files import DataError
 from seqloom.tasks.forecast import Forecast, ForecastPrediction, Learned
@@ -497,3 +498,19 @@ def test_many_columns_are_not_searched_one_by_one() -> None:
 
     assert Forecast(train="x")._targets(Names(("a", "b", "c"))) == [0, 1, 2]
     assert Forecast(train="x", target=("c", "a"))._targets(Names(("a", "b", "c"))) == [2, 0]
+
+
+def test_a_frame_whose_index_is_not_in_order_is_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    days = pandas.date_range("2020-01-01", periods=60, name="day")
+    frame = pandas.DataFrame({"load": range(60)}, index=days)
+    read = task(train=IN_MEMORY).resolve
+    with pytest.raises(DataError, match=r"time runs backwards in the index 'day'; sort the rows by time"):
+        read(frame[::-1])
+    with pytest.raises(DataError, match=r"the index 'day'.*; sort the rows by time"):
+        read(frame.sample(frac=1, random_state=3))
+    swapped = [
+        day for pair in zip(range(0, 60, 3), range(1, 60, 3), range(2, 60, 3), strict=True) for day in pair[::-1]
+    ]
+    with pytest.raises(DataError, match=r"sort the rows by time"):
+        read(frame.iloc[swapped])

@@ -17,6 +17,8 @@ from seqloom.config import Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
+from seqloom.data.readers.date_formats import DateOrder
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -122,6 +124,12 @@ class Forecast(Task):
         description="Column with the dates or times, or several of them such as year and month; it is neither read nor "
         "forecast (auto: a column that holds dates or times, or counts up; empty: none).",
     )
+    date_order: DateOrder = Field(
+        "", description="Whether 03/04/2020 has the day or the month first (empty: the one that gives equal steps)."
+    )
+    decimal: DecimalMark = Field(
+        "", description="Decimal mark, . or , where numbers such as 1,234 leave it open (empty: as the numbers show)."
+    )
     separator: str = Field(
         "",
         max_length=1,
@@ -217,6 +225,8 @@ class Forecast(Task):
             columns=learned.columns if learned else self.columns,
             target=() if learned else self.target,
             date=None if learned else date,  # the time axis of another file may have another name, or be missing
+            date_order=self.date_order,
+            decimal=self.decimal,
             separator=self.separator,
             fill_missing=self.fill_missing,
             history=self.history,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from seqloom.data.readers.memory import as_source
 from seqloom.data.readers.series import (
     Range,
     Series,
@@ -274,3 +275,26 @@ def test_range_of_many_series_selects_series(tmp_path: Path) -> None:
     assert [len(series.values) for series in sequences(tmp_path / "x.npz")] == [2, 3, 4, 5]
     assert [len(series.values) for series in sequences(tmp_path / "x.npz[0.5:1]")] == [4, 5]
     assert [len(series.values) for series in sequences(tmp_path / "x.npz[:-1]")] == [2, 3, 4]
+
+
+def test_the_index_of_a_frame_is_the_time_axis() -> None:
+    pandas = pytest.importorskip("pandas")
+    months = pandas.date_range("2020-01-01", periods=12, freq="MS", name="month")
+    frame = pandas.DataFrame({"sales": range(12, 0, -1)}, index=months)
+    for source in (frame, frame.to_period("M"), as_source(frame["sales"])):
+        series = table(source)
+        assert series.names == ("sales",)
+        assert series.axis is not None
+        assert series.axis.describe().startswith("time axis from the index 'month' (2020-01 to 2020-12, every month)")
+        assert last_window(series, 4).time_stamps(1) == ["2021-01"]
+    gap = table(frame.drop(index=months[3])).axis
+    assert gap is not None
+    assert gap.irregularities().gaps == [3]
+    assert table(frame, date=()).axis is None
+    assert list(frame.columns) == ["sales"]
+    numbered = frame.reset_index(drop=True).sample(frac=1, random_state=0)
+    assert table(numbered).axis is None
+    unnamed = as_source(frame["sales"].rename(None))
+    assert table(unnamed, columns=("sales",)).names == ("sales",)
+    by_year = pandas.DataFrame({"x": [3, 1, 2, 5]}, index=pandas.Index([1990, 1991, 1992, 1993], name="year"))
+    assert last_window(table(by_year), 4).time_stamps(1) == ["1994"]

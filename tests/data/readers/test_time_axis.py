@@ -151,3 +151,31 @@ def test_descriptions_name_the_column_and_its_range() -> None:
     assert both.names == ("day",)
     assert others == [0]
     np.testing.assert_array_equal(both.stamps, np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "M8[us]"))
+
+
+def test_day_and_month_are_told_apart_by_regular_steps() -> None:
+    months = [f"01/{month:02}/{year}" for year in (2020, 2021) for month in range(1, 13)]
+    axis = axis_of(months)
+    assert axis is not None
+    assert (axis.order, axis.is_ambiguous, str(axis.step)) == ("day_first", False, "every month")
+    assert axis.describe().endswith("; dates are read as day first")
+    american = axis_of([f"{month:02}/01/{year}" for year in (2020, 2021) for month in range(1, 13)])
+    assert american is not None
+    assert (american.order, str(american.step)) == ("month_first", "every month")
+    descending = axis_of(months[::-1])
+    assert descending is not None
+    assert (descending.order, descending.is_ambiguous) == ("day_first", False)
+
+
+def test_dates_that_are_regular_both_ways_or_neither_are_ambiguous() -> None:
+    both = [f"{day:02}/02/2020" for day in range(1, 11)]
+    for values in (both, [f"01/{month:02}/2020" for month in (1, 2, 4, 5, 9, 10)]):
+        axis = axis_of(values)
+        assert axis is not None
+        assert axis.is_ambiguous
+    chosen, _ = find_time_axis(["day"], [both], order="day_first")
+    assert chosen is not None
+    assert (chosen.is_ambiguous, str(chosen.step)) == (False, "every day")
+    chosen, _ = find_time_axis(["day"], [both], order="month_first")
+    assert chosen is not None
+    assert str(chosen.step) == "every month"

@@ -27,10 +27,19 @@ def as_source(data: Any) -> Any:
         return list(data)
     if isinstance(data, set | frozenset):
         raise DataError("input", f"expected {EXPECTED}, found a set, which has no order")
+    if _is_time_series(data):
+        return data.to_frame("1" if data.name is None else str(data.name))
     values = _array_or_list(data)
     if values is None:
         raise DataError("input", f"expected {EXPECTED}, found {_describe(data)}")
     return values
+
+
+def _is_time_series(data: Any) -> bool:
+    """Whether a value is a series of pandas with numbers and an index of times."""
+    index = type(getattr(data, "index", None)).__name__
+    numeric = getattr(getattr(data, "dtype", None), "kind", "") in ("f", "i", "u")
+    return index in ("DatetimeIndex", "PeriodIndex") and numeric and hasattr(data, "to_frame")
 
 
 def _array_or_list(data: Any) -> Any | None:

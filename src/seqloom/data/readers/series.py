@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import tables, text_files, vectors
+from seqloom.data.readers import decimal_marks, tables, text_files, vectors
+from seqloom.data.readers.date_formats import DateOrder
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.panels import refuse_names, refuse_numbered_series
 from seqloom.data.readers.table_values import is_missing, is_numeric
 from seqloom.data.readers.tables import Record
@@ -76,6 +78,8 @@ class Series:
     lines: Sequence[int] = ()  # line of each row; empty if the file has no lines
     axis: TimeAxis | None = None  # time stamp of each row; None: there are none
     left_out: tuple[str, ...] = ()  # further columns that are not read, since they number the rows or hold dates
+    number_note: str = ""  # about decimal commas and thousands separators; empty: there are none
+    decimal: DecimalMark = ""  # of the columns that have them
 
     def at(self, row: int) -> Location:
         return self.location._replace(line=self.lines[row]) if row < len(self.lines) else self.location
@@ -182,18 +186,25 @@ def table(
     target: Sequence[str] = (),  # columns that are forecast, so that they are not the time axis
     date: Sequence[str] | None = None,  # columns of the time axis; None: search; empty: there is none
     fill: bool = False,  # replace a missing value by the previous one
+    date_order: DateOrder = "",  # of day and month, where the dates leave it open
+    decimal: DecimalMark = "",  # decimal mark, where the numbers leave it open
+    is_fitted: bool = False,  # the settings can no longer be changed
 ) -> Series:
     """A table of numbers, one row per time step; a first record without numbers is a header."""
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
-    names, records = _open_table(path, range_.text, separator)
-    first_records = list(islice(records, tables.HEAD))
-    if not first_records:
-        raise DataError(Location(range_.text, 1), "no rows after the header")
+    index = index_name(path)
+    index, date = (index, (index,)) if index and date in (None, (index,)) else ("", date)
+    names, records = _open_table(with_index(path, index) if index else path, range_.text, separator)
+    if len(columns) == 1 and names[int(bool(index)) :] == ["1"]:  # a series without a name
+        names[-1] = columns[0]
+    first_records, records, marks = _with_points(names, records, range_.text, decimal)
     location = first_records[0][0]
     _check_columns(location, names, (*columns, *target, *(date or ())))
     head = [[fields[column] for _, fields in first_records] for column in range(len(names))]
     taken = (*columns, *target)
-    axis, others = (None, []) if date == () else find_time_axis(names, head, chosen=date or (), taken=taken)
+    axis, others = (
+        (None, []) if date == () else find_time_axis(names, head, chosen=date or (), taken=taken, order=date_order)
+    )
     # Columns that may be the time axis are kept as text until all rows have been read.
     kept: dict[int, list[Any]] = {column: [] for column in (*(axis.columns if axis else ()), *others)}
     if date is None and 0 not in kept and names[0] not in taken and _is_word(head[0][0]):
@@ -213,7 +224,8 @@ def table(
     if kept:
         whole = [kept.get(column, []) for column in range(len(names))]
         free = [name for column, name in enumerate(names) if column not in kept]
-        axis, others = find_time_axis(names, whole, chosen=date or (), taken=(*free, *taken))
+        axis, others = find_time_axis(names, whole, chosen=date or (), taken=(*free, *taken), order=date_order)
+        axis = _checked_axis(axis, location, index=index, is_fitted=is_fitted)
     if not numbers and not kept.keys() - {*(axis.columns if axis else ()), *others}:
         others = [column for column in others if not is_numeric(kept[column])]  # the only ones to forecast
     used = {*(axis.columns if axis else ()), *others}
@@ -236,7 +248,75 @@ def table(
     values = np.array(rows, np.float64)[:, order]
     if axis is not None and axis.stamps is not None and not columns:
         refuse_numbered_series(location, axis.stamps, dict(zip(selected, values.T, strict=True)), taken)
-    return Series(location, values, tuple(selected), start, stop, lines, axis, tuple(left_out))
+    marks = {column: mark for column, mark in marks.items() if column in numbers}
+    return Series(
+        location,
+        values,
+        tuple(selected),
+        start,
+        stop,
+        lines,
+        axis,
+        tuple(left_out),
+        number_note=decimal_marks.describe(marks, names),
+        decimal="," if "," in marks.values() else "." if marks else "",
+    )
+
+
+def index_name(source: Any) -> str:
+    """The name of the index of a data frame, if it holds times; else empty."""
+    index = getattr(source, "index", None)
+    if not tables.is_table(source) or index is None or not hasattr(index, "tolist") or getattr(index, "nlevels", 1) > 1:
+        return ""
+    names = {str(name) for name in source.columns}
+    name = next(name for name in (str(index.name or "index"), "index", "time index") if name not in names)
+    if type(index).__name__ in ("DatetimeIndex", "PeriodIndex"):
+        return name
+    if type(index).__name__ == "RangeIndex" or not len(index):
+        return ""
+    axis, _ = find_time_axis([str(index.name or "")], [index.tolist()])
+    return name if axis is not None and (axis.has_dates or (index.name and axis.stamps is not None)) else ""
+
+
+def with_index(frame: Any, name: str) -> Any:
+    """A data frame with its index as the first column."""
+    index = frame.index.to_timestamp() if hasattr(frame.index, "to_timestamp") else frame.index
+    frame = frame.copy(deep=False)
+    frame.index = range(len(frame))
+    frame.insert(0, name, index)
+    return frame
+
+
+def _checked_axis(axis: TimeAxis | None, location: Location, *, index: str, is_fitted: bool) -> TimeAxis | None:
+    """The same axis; DataError if day and month may be exchanged, or no time stamps if that cannot be set any more."""
+    if axis is None:
+        return None
+    if axis.is_ambiguous and is_fitted:
+        return replace(axis, stamps=None, step=None, is_ambiguous=False)
+    if axis.is_ambiguous:
+        raise DataError(
+            location,
+            f"column {' and '.join(map(repr, axis.names))}: the dates can be read with the day or the month first; "
+            'set task.date_order to "day_first" or "month_first"',
+        )
+    return replace(axis, is_index=True) if axis.names == (index,) else axis
+
+
+def _with_points(
+    names: Sequence[str], records: Iterator[Record], file: str, decimal: DecimalMark
+) -> tuple[list[Record], Iterator[Record], dict[int, str]]:
+    """The first records, the others, and the decimal marks of columns that have had others than decimal points."""
+    head = list(islice(records, tables.HEAD))
+    if not head:
+        raise DataError(Location(file, 1), "no rows after the header")
+    columns = [
+        [fields[column] for _, fields in head if not _is_missing(fields[column])] for column in range(len(names))
+    ]
+    marks = decimal_marks.find_marks(head[0][0], names, columns, preferred=decimal)
+    if not marks:
+        return head, records, marks
+    changed = list(decimal_marks.with_points(head, marks, names))
+    return changed, decimal_marks.with_points(records, marks, names), marks
 
 
 def _open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record]]:
@@ -253,7 +333,9 @@ def _open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iter
     location, first = next(records, (Location(file, 1), []))
     if not first:
         raise DataError(location, "expected a table of numbers, found an empty file")
-    if not all(_number(field) is None for field in first) or all(map(_is_missing, first)):
+    if any(_number(field) is not None or decimal_marks.writes_number(field) for field in first) or all(
+        map(_is_missing, first)
+    ):
         return [str(number + 1) for number in range(len(first))], _checked_widths(
             chain([(location, first)], records), len(first)
         )

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.readers import tables, text_files
+from seqloom.data.readers.date_formats import DateOrder
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import Series, one_series, sequences, split_range, table
 from seqloom.data.readers.text_files import DataError, Source
@@ -20,6 +22,8 @@ class SeriesReader:
     columns: tuple[str, ...]  # empty: all
     target: tuple[str, ...]  # empty: all
     date: tuple[str, ...] | None  # columns of the time axis; None: as the table shows
+    date_order: DateOrder  # empty: as the dates show
+    decimal: DecimalMark  # empty: as the numbers show
     separator: str
     fill_missing: bool
     history: int  # rows before a forecast
@@ -48,6 +52,10 @@ class SeriesReader:
         if axis is not None:
             settings["date"] = axis.names if len(axis.names) > 1 else axis.names[0]
             notes.append(axis.describe())
+            settings |= {"date_order": axis.order} if axis.order else {}
+        if series.number_note:
+            settings["decimal"] = series.decimal
+            notes.append(series.number_note)
         if series.left_out:
             settings["columns"] = series.names
             notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
@@ -128,11 +136,15 @@ class SeriesReader:
             date=self.date,
             separator=self.separator,
             fill=self.fill_missing,
+            date_order=self.date_order,
+            decimal=self.decimal,
+            is_fitted=self.is_fitted,
         )
-        if series.axis is not None and (irregular := series.axis.irregularities()).is_descending:
+        if series.axis is not None and (irregular := series.axis.irregularities()).is_unordered:
             first = irregular.backwards[0]
-            names = " and ".join(map(repr, series.axis.names))
-            raise DataError(series.at(first), f"time runs backwards in column {names}; sort the rows by time")
+            source = f"{'the index' if series.axis.is_index else 'column'} {' and '.join(map(repr, series.axis.names))}"
+            problem = f"time runs backwards in {source}" if irregular.is_descending else f"{source} is not in order"
+            raise DataError(series.at(first), f"{problem}; sort the rows by time")
         return series
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ Line = tuple[Location, str]
 HEAD = 100  # records that show what the columns hold
 SNIFFED_LINES = 30  # lines that show the separator
 SEPARATORS = (",", ";", "\t", "|")
+DECIMAL_COMMAS = re.compile(r"(?:[^,;]|(?<=\d),(?=\d))*;(?:[^,]|(?<=\d),(?=\d))*")
+"""A line with semicolons, in which commas stand only between digits."""
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 SUFFIXES = (".csv", ".tsv", ".tab", *JSON_SUFFIXES, ".parquet", ".pq", ".xlsx", ".xlsm")
 """Suffixes of files that are tables."""
@@ -186,6 +189,8 @@ def sniff_separator(lines: Sequence[str], *, default: str = ",") -> str:
     """The separator that cuts all lines into the same number of columns, at least two; else the default."""
     candidates = [default, *(separator for separator in SEPARATORS if separator != default)]
     filled = [line for line in lines if line.strip()]
+    if default == "," and filled and all(DECIMAL_COMMAS.fullmatch(line) for line in filled):
+        candidates = [";", *candidates]
     for separator in candidates:
         widths = _widths(filled, separator)
         if len(set(widths)) == 1 and widths[0] > 1:

@@ -1,10 +1,9 @@
 """The time axis of a table: columns of dates, Unix times, years or row numbers, and the time stamps that follow."""
 
-import re
 from calendar import monthrange
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,20 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import column_names
+from seqloom.data.readers.date_formats import DateOrder, Dates, ParsedDates, parse_dates, with_format
 from seqloom.data.readers.table_values import as_number, is_missing
 
-Dates = NDArray[np.datetime64]  # (T,), in microseconds
 Stamps = NDArray[Any]  # dates or numbers
 
 DAY = 86_400_000_000  # microseconds
-DATE_FORMATS = (
-    *("%Y-%m", "%Y/%m/%d", "%Y/%m", "%Y.%m.%d", "%Y %b %d", "%Y-%b-%d", "%Y-%b"),
-    *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y", "%m/%Y", "%d.%m.%y"),
-    *("%b-%d-%Y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%d-%b-%y"),
-    *("%b %Y", "%b-%Y", "%B %Y", "%b-%y", "%Y %b", "%Y-%jT", "%a %b %d %Y"),
-)
-CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %H.%M.%S", " %H")
-QUARTER = re.compile(r"(?:(\d{4})[\s-]*[Qq]([1-4])|[Qq]([1-4])[\s/-]*(\d{4}))")
 UNIX_UNITS = ((1e8, 4.2e9, 1e6), (1e11, 4.2e12, 1e3), (1e14, 4.2e15, 1.0), (1e17, 4.2e18, 1e-3))
 """Smallest and largest value of seconds, milli-, micro- and nanoseconds, and the microseconds of one of them."""
 USUAL_NAMES = {
@@ -45,6 +36,7 @@ PARTS = {
 }
 """Names of columns that hold a part of a date."""
 MOSTLY = 0.95  # share of the steps that go forwards in a column with the name of a time
+UNORDERED = 0.1  # share of the steps that go backwards, above which rows are not in the order of time
 GAPS = 0.98  # share of equal steps in row numbers with a few gaps
 
 
@@ -83,6 +75,9 @@ class TimeAxis:
     stamps: Stamps | None  # None: names of rows, which are neither dates nor numbers
     step: Step | None  # None: not known
     decimals: int = 0  # of a numeric axis
+    order: DateOrder = ""  # of day and month, where the format leaves it open
+    is_ambiguous: bool = False  # the dates do not show which of two numbers is the day
+    is_index: bool = False  # of a data frame, instead of a column
 
     @property
     def has_dates(self) -> bool:
@@ -119,15 +114,21 @@ class TimeAxis:
 
     def describe(self) -> str:
         """``time axis from column 1 'year' (1700 to 1920, step 1), which is neither read nor forecast``."""
-        shown = " and ".join(
-            f"column {index + 1}" + (f" {name!r}" if name != str(index + 1) else "")
-            for index, name in zip(self.columns, self.names, strict=True)
-        )
         about = ""
         if self.stamps is not None and len(self.stamps):
             first, last = self.write(self.stamps[[0, -1]])
             about = f" ({first} to {last}{'' if self.step is None else f', {self.step}'})"
-        return f"time axis from {shown}{about}, which is neither read nor forecast"
+        order = f"; dates are read as {self.order.replace('_', ' ')}" if self.order else ""
+        return f"time axis from {self._source()}{about}, which is neither read nor forecast{order}"
+
+    def _source(self) -> str:
+        """The columns, with their numbers and names."""
+        if self.is_index:
+            return f"the index {self.names[0]!r}"
+        return " and ".join(
+            f"column {index + 1}" + (f" {name!r}" if name != str(index + 1) else "")
+            for index, name in zip(self.columns, self.names, strict=True)
+        )
 
     def continues(self, other: "TimeAxis") -> bool:
         """Whether the first time stamp is the one that follows the last of another axis."""
@@ -164,6 +165,10 @@ class Irregularities(NamedTuple):
     def is_descending(self) -> bool:
         return 2 * len(self.backwards) > self.steps
 
+    @property
+    def is_unordered(self) -> bool:
+        return len(self.backwards) > UNORDERED * self.steps
+
     def describe(self, line: Callable[[int], object]) -> str:
         """One sentence, with the place of the first row of each kind; empty if all steps are equal."""
         kinds = (("repeated", self.repeated), ("out of order", self.backwards), ("after a gap", self.gaps))
@@ -179,20 +184,21 @@ def find_time_axis(
     *,
     chosen: Sequence[str] = (),  # names of the columns that are the axis; empty: search
     taken: Iterable[str] = (),  # names of columns that are read, so that they cannot be the axis
+    order: DateOrder = "",  # of day and month, where the format leaves it open; empty: as the dates show
 ) -> tuple[TimeAxis | None, list[int]]:
     """The time axis, and further columns that only number the rows or hold dates."""
     if chosen:
         indices = tuple(names.index(name) for name in chosen)
-        return _axis(indices, names, columns, certain=True) or _names_axis(indices, names), []
+        return _axis(indices, names, columns, certain=True, order=order) or _names_axis(indices, names), []
     used_names = set(taken)
     free = [index for index, name in enumerate(names) if name not in used_names]
     joined = _date_parts(names, free)
-    axis = _axis(joined, names, columns, certain=True) if len(joined) > 1 else None
+    axis = _axis(joined, names, columns, certain=True, order=order) if len(joined) > 1 else None
     used = set(axis.columns) if axis else set()
     candidates = [
         candidate
         for index in free
-        if index not in used and (candidate := _axis((index,), names, columns, certain=False)) is not None
+        if index not in used and (candidate := _axis((index,), names, columns, certain=False, order=order)) is not None
     ]
     if axis is None and candidates:
         axis = min(candidates, key=lambda candidate: not candidate.has_dates)
@@ -226,28 +232,58 @@ def _date_parts(names: Sequence[str], free: Sequence[int]) -> tuple[int, ...]:
 
 
 def _axis(
-    indices: tuple[int, ...], names: Sequence[str], columns: Sequence[Sequence[Any]], *, certain: bool
+    indices: tuple[int, ...],
+    names: Sequence[str],
+    columns: Sequence[Sequence[Any]],
+    *,
+    certain: bool,
+    order: DateOrder,
 ) -> TimeAxis | None:
     chosen_names = tuple(names[index] for index in indices)
     if len(indices) > 1:
-        stamps: Stamps | None = _joined_dates(chosen_names, [columns[index] for index in indices])
-        decimals = 0
+        parsed = _joined_dates(chosen_names, [columns[index] for index in indices])
     else:
         values = columns[indices[0]]
         if not values or any(map(is_missing, values)):
             return None
-        stamps, decimals = _parse(values, names[indices[0]], certain=certain)
-    if stamps is None:
+        if all(as_number(value) is not None for value in values):
+            stamps, decimals = _parse_numbers(values, chosen_names[0], certain=certain)
+            if stamps is None:
+                return None
+            return TimeAxis(indices, chosen_names, stamps, _infer_step(stamps, decimals), decimals)
+        parsed = parse_dates(values)
+    if not parsed:
         return None
-    return TimeAxis(indices, chosen_names, stamps, _infer_step(stamps, decimals), decimals)
+    (dates, read_order), is_ambiguous = _choose_order(parsed, order)
+    return TimeAxis(
+        indices, chosen_names, dates, _infer_step(dates, 0), order=read_order, is_ambiguous=is_ambiguous and not order
+    )
 
 
-def _parse(values: Sequence[Any], name: str, *, certain: bool) -> tuple[Stamps | None, int]:
-    """The time stamps of a column, and the decimals of numbers; None if it is not a time axis."""
-    numbers = [as_number(value) for value in values]
-    if any(number is None for number in numbers):
-        return parse_dates(values), 0
-    array = np.array(numbers, np.float64)
+def _choose_order(parsed: Sequence[ParsedDates], preferred: DateOrder) -> tuple[ParsedDates, bool]:
+    """Of 03/04/2020 as March or April, the one whose dates are in order and regular; and whether both or none are."""
+    ranked = sorted(parsed, key=lambda each: (each.order == preferred, _regularity(each.dates)), reverse=True)
+    best = ranked[0]
+    others = [each for each in ranked[1:] if each.order != best.order and (each.dates != best.dates).any()]
+    if not others:
+        return best, False
+    (in_order, regular), (other_in_order, other_regular) = map(_regularity, (best.dates, others[0].dates))
+    is_clear = in_order > other_in_order or (regular == 1 and other_regular < 1)
+    return best, not is_clear
+
+
+def _regularity(dates: Dates) -> tuple[bool, float]:
+    """Whether all dates are in order, and the share of equal steps."""
+    if len(dates) < 3:
+        return True, 0.0
+    dates = dates[::-1] if dates[-1] < dates[0] else dates
+    step = _infer_step(dates, 0)
+    return bool((dates[1:] >= dates[:-1]).all()), 0.0 if step is None else float(_regular(dates, step, 0).mean())
+
+
+def _parse_numbers(values: Sequence[Any], name: str, *, certain: bool) -> tuple[Stamps | None, int]:
+    """The time stamps of a column of numbers, and their decimals; None if it is not a time axis."""
+    array = np.array([as_number(value) for value in values], np.float64)
     if not np.isfinite(array).all():
         return None, 0
     decimals = max((_decimals(value) for value in values), default=0)
@@ -308,7 +344,7 @@ def _compact_dates(array: NDArray[np.float64]) -> Dates | None:
     formats = {8: "%Y%m%d", 6: "%Y%m", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
     if width not in formats or not 1500 <= int(str(int(array[0]))[:4]) <= 2200:
         return None
-    dates = _with_format([str(int(number)) for number in array], formats[width])
+    dates = with_format([str(int(number)) for number in array], formats[width])
     if dates is None or not 1500 <= int(str(dates[-1])[:4]) <= 2200:
         return None
     forwards = len(dates) < 2 or bool((dates[1:] >= dates[:-1]).mean() >= 0.5) or bool((dates[1:] < dates[:-1]).all())
@@ -318,63 +354,7 @@ def _compact_dates(array: NDArray[np.float64]) -> Dates | None:
     return dates if forwards else None
 
 
-def parse_dates(values: Sequence[Any]) -> Dates | None:
-    """Dates and times from texts or Python objects; None if a value is none."""
-    if not values:
-        return None
-    if isinstance(values[0], date):
-        try:
-            return np.array([_naive(value) for value in values], "M8[us]")
-        except (AttributeError, TypeError, ValueError):
-            return None
-    if isinstance(values[0], np.datetime64):
-        return np.array(values).astype("M8[us]")
-    if not all(isinstance(value, str) for value in values):
-        return None
-    texts = [value.strip() for value in values]
-    try:
-        return np.array([_naive(datetime.fromisoformat(text)) for text in texts], "M8[us]")
-    except ValueError:
-        pass
-    if all(QUARTER.fullmatch(text) for text in texts[:3]):
-        matches = [QUARTER.fullmatch(text) for text in texts]
-        if all(matches):
-            parts = [(match[1] or match[4], match[2] or match[3]) for match in matches if match]
-            return np.array([f"{year}-{3 * int(quarter) - 2:02}" for year, quarter in parts], "M8[us]")
-    parsed = [dates for format_ in _fitting_formats(texts) if (dates := _with_format(texts, format_)) is not None]
-    # Of 03/04/2020 as March or April, the one whose dates are in order.
-    return max(parsed, key=_order) if parsed else None
-
-
-def _order(dates: Dates) -> tuple[float, float]:
-    steps = np.diff(dates).astype(np.int64)
-    return (float((steps > 0).mean()), -float(len(set(steps.tolist())))) if len(steps) else (0.0, 0.0)
-
-
-def _naive(value: Any) -> Any:
-    """A date or time without a time zone, in UTC."""
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC).replace(tzinfo=None)
-    return value
-
-
-def _fitting_formats(texts: Sequence[str]) -> Iterator[str]:
-    """The formats of the first texts."""
-    probe = texts[:3]
-    for format_ in DATE_FORMATS:
-        for clock in CLOCK_FORMATS:
-            if _with_format(probe, format_ + clock) is not None:
-                yield format_ + clock
-
-
-def _with_format(texts: Sequence[str], format_: str) -> Dates | None:
-    try:
-        return np.array([datetime.strptime(text, format_) for text in texts], "M8[us]")  # noqa: DTZ007  no time zone
-    except ValueError:
-        return None
-
-
-def _joined_dates(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Dates | None:
+def _joined_dates(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[ParsedDates]:
     """Dates from columns for year, quarter or month, day …, or for date and time."""
     normal = [column_names.normalize(name) for name in names]
     if normal == ["date", "time"]:
@@ -384,18 +364,18 @@ def _joined_dates(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Dat
         part = next((part for part, known in PARTS.items() if name in known), None)
         numbers = [as_number(value) for value in column]
         if part is None or not all(number is not None and number == number // 1 for number in numbers):
-            return None
+            return []
         fields[part] = [int(number) for number in numbers if number is not None]
     if "year" not in fields:
-        return None
+        return []
     if "quarter" in fields:
         fields["month"] = [3 * quarter - 2 for quarter in fields.pop("quarter")]
     parts = [fields.get(part, [1] * len(columns[0])) for part in ("year", "month", "day")]
     parts += [fields.get(part, [0] * len(columns[0])) for part in ("hour", "minute", "second")]
     try:
-        return np.array([datetime(*row) for row in zip(*parts, strict=True)], "M8[us]")  # noqa: DTZ001
+        return [ParsedDates(np.array([datetime(*row) for row in zip(*parts, strict=True)], "M8[us]"))]  # noqa: DTZ001
     except ValueError:
-        return None
+        return []
 
 
 def _days(dates: Dates) -> NDArray[np.int64]:

@@ -1,0 +1,91 @@
+"""Dates and times from texts, in the formats that people use; 03/04/2020 may be in March or in April."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Dates = NDArray[np.datetime64]  # (T,), in microseconds
+DateOrder = Literal["", "day_first", "month_first"]
+
+DATE_FORMATS = (
+    *("%Y-%m", "%Y/%m/%d", "%Y/%m", "%Y.%m.%d", "%Y %b %d", "%Y-%b-%d", "%Y-%b"),
+    *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y", "%m/%Y", "%d.%m.%y"),
+    *("%b-%d-%Y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%d-%b-%y"),
+    *("%b %Y", "%b-%Y", "%B %Y", "%b-%y", "%Y %b", "%Y-%jT", "%a %b %d %Y"),
+)
+CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %H.%M.%S", " %H")
+QUARTER = re.compile(r"(?:(\d{4})[\s-]*[Qq]([1-4])|[Qq]([1-4])[\s/-]*(\d{4}))")
+
+
+class ParsedDates(NamedTuple):
+    """Dates, and which of two numbers was taken for the day, where the format leaves that open."""
+
+    dates: Dates
+    order: DateOrder = ""
+
+
+def parse_dates(values: Sequence[Any]) -> list[ParsedDates]:
+    """Dates and times from texts or Python objects, in each way in which all can be read; empty: a value is none."""
+    if not values:
+        return []
+    if isinstance(values[0], date):
+        try:
+            return [ParsedDates(np.array([_naive(value) for value in values], "M8[us]"))]
+        except (AttributeError, TypeError, ValueError):
+            return []
+    if isinstance(values[0], np.datetime64):
+        return [ParsedDates(np.array(values).astype("M8[us]"))]
+    if not all(isinstance(value, str) for value in values):
+        return []
+    texts = [value.strip() for value in values]
+    try:
+        return [ParsedDates(np.array([_naive(datetime.fromisoformat(text)) for text in texts], "M8[us]"))]
+    except ValueError:
+        pass
+    if all(QUARTER.fullmatch(text) for text in texts[:3]):
+        matches = [QUARTER.fullmatch(text) for text in texts]
+        if all(matches):
+            parts = [(match[1] or match[4], match[2] or match[3]) for match in matches if match]
+            return [ParsedDates(np.array([f"{year}-{3 * int(quarter) - 2:02}" for year, quarter in parts], "M8[us]"))]
+    return [
+        ParsedDates(dates, _order(format_))
+        for format_ in _fitting_formats(texts)
+        if (dates := with_format(texts, format_)) is not None
+    ]
+
+
+def _order(format_: str) -> DateOrder:
+    match format_[:5]:
+        case "%m/%d" | "%m-%d":
+            return "month_first"
+        case "%d/%m" | "%d-%m":
+            return "day_first"
+    return ""
+
+
+def _naive(value: Any) -> Any:
+    """A date or time without a time zone, in UTC."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
+
+
+def _fitting_formats(texts: Sequence[str]) -> Iterator[str]:
+    """The formats of the first texts."""
+    probe = texts[:3]
+    for format_ in DATE_FORMATS:
+        for clock in CLOCK_FORMATS:
+            if with_format(probe, format_ + clock) is not None:
+                yield format_ + clock
+
+
+def with_format(texts: Sequence[str], format_: str) -> Dates | None:
+    """Dates in a format of ``strptime``; None if a text is none."""
+    try:
+        return np.array([datetime.strptime(text, format_) for text in texts], "M8[us]")  # noqa: DTZ007  no time zone
+    except ValueError:
+        return None
