@@ -66,6 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "decoding",
         "tasks",
         "run_config",
+        "training_data",
         "evaluation",
     },
     "streaming": {"terminal", "data", "model"},

@@ -10,7 +10,16 @@ from tests.contracts.tiny import CASES, build
 from typer.testing import CliRunner
 
 from seqloom.cli.main import app
-from seqloom.learning_rate_finder import LearningRateTest, find_learning_rate, print_test, smooth, suggest
+from seqloom.learning_rate_finder import (
+    START,
+    LearningRateTest,
+    LossAtStart,
+    describe_problem,
+    find_learning_rate,
+    print_test,
+    smooth,
+    suggest,
+)
 
 
 def test_the_loss_falls_and_rises_again(tmp_path: Path) -> None:
@@ -31,10 +40,29 @@ def test_the_loss_falls_and_rises_again(tmp_path: Path) -> None:
 def test_smoothing_and_suggestion() -> None:
     assert smooth([2.0, 2.0, 2.0]) == pytest.approx([2, 2, 2])
     assert smooth([0.0, 1.0]) == pytest.approx([0, 0.1 / 0.19])
-    assert suggest([1e-3, 1e-2, 1e-1], [2.0, 1.0, 5.0]) == 1e-2
-    assert suggest([1e-4, 1e-3, 1e-2, 1e-1], [2.0, 1.0, 1.5, 0.5]) == 1e-3  # the first minimum
-    assert suggest([1e-3, 1e-2], [2.0, 1.99]) is None
-    assert suggest([], []) is None
+    start = LossAtStart(2.0, 0.1)
+    assert suggest([1e-3, 1e-2, 1e-1], [2.0, 1.0, 5.0], start) == 1e-2
+    assert suggest([1e-4, 1e-3, 1e-2, 1e-1], [2.0, 1.0, 1.5, 0.5], start) == 1e-3  # the first minimum
+    assert suggest([1e-3, 1e-2], [2.0, 1.99], start) is None
+    assert suggest([], [], LossAtStart.of([])) is None
+
+
+@pytest.mark.parametrize(
+    ("noise", "lowest", "problem"),
+    [
+        (0.001, 0.98, "too flat: the loss falls from 1 by 0.02"),
+        (0.3, 0.7, "too noisy: the loss falls by 0.3"),
+        (0.01, 0.7, ""),
+    ],
+)
+def test_a_curve_without_a_clear_fall_gives_no_suggestion(noise: float, lowest: float, problem: str) -> None:
+    rates = [1e-6 * 10 ** (number / 10) for number in range(60)]
+    raw = [1 + noise * (-1) ** number for number in range(START)] + [1.0] * 20 + [lowest] * 5 + [3.0] * 15
+    start = LossAtStart.of(raw)
+    losses = [1.0, 0.1, *raw[2:]]  # a dip at the start is luck: nothing is learned there
+    assert start == pytest.approx((1.0, noise))
+    assert suggest(rates, losses, start) == (None if problem else rates[START + 20])
+    assert not problem or problem in describe_problem(losses, start)
 
 
 def test_models_without_a_gradient_are_refused(tmp_path: Path) -> None:
@@ -50,8 +78,8 @@ def test_the_curve_is_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFi
     assert max(map(len, out.splitlines())) <= 80 + len(str(tmp_path))
     assert "train.learning_rate=0.0001" in out
     assert "learning rate" in (tmp_path / "curve.svg").read_text()
-    print_test(LearningRateTest([1e-3], [1.0], None, None, 0.01), tmp_path / "flat.png")
-    assert "did not fall" in capsys.readouterr().out
+    print_test(LearningRateTest([1e-3], [1.0], None, None, 0.01, "the curve is too flat"))
+    assert "No suggestion: the curve is too flat. Configured: 0.01." in capsys.readouterr().out
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from seqloom.info import describe_run
 from seqloom.model import Model, load
 from seqloom.run import Run
 from seqloom.run_config import load_config
+from seqloom.training_data import Sources, data_readers
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,21 @@ def test_a_model_is_evaluated_on_its_current_device(run: Run) -> None:
     labelled = [("it goes up", "up"), ("low", "down")]
     other = Model(elsewhere, model.module, baseline=model.baseline)
     assert other.evaluate(labelled) == model.evaluate(labelled)
+
+
+def test_an_evaluation_on_the_training_data_is_noticed(run: Run, tmp_path: Path) -> None:
+    """The same content under another name is the same file; held-out examples were not trained on."""
+    file = tmp_path / "copy.txt"
+    file.write_text(CASES["classify"].train)
+    model = load(run.path)
+    assert model.evaluate(str(file))["in_train"] == 18
+    task = model.task.model_copy(update={"dev": "", "dev_fraction": 0.5})
+    parted = Model(model.config._replace(task=task), model.module, trained_on=model.trained_on)
+    held_out = sum(1 for _ in data_readers(parted.config, Sources(train=file)).dev())
+    assert 0 < held_out < 18
+    assert parted.evaluate(str(file))["in_train"] == 18 - held_out
+    file.write_text(CASES["classify"].dev)
+    assert "in_train" not in model.evaluate(str(file))
 
 
 def test_unsupported_actions_are_refused(run: Run, tmp_path: Path) -> None:

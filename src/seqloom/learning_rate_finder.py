@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from statistics import mean, pstdev
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,7 +26,9 @@ LOWEST, HIGHEST = 1e-6, 10.0
 UPDATES = 120
 SMOOTHING = 0.9  # of the exponential moving average of the losses
 DIVERGED = 3.0  # times the lowest loss at which the test stops
-SMALLEST_FALL = 0.02  # of the loss, below which nothing was learned
+START = 20  # updates with learning rates so low that nothing is learned: the loss at the start, and its noise
+SMALLEST_FALL = 0.04  # of the loss at the start, below which the curve is flat
+NOISE = 1.5  # standard deviations of the loss at the start, below which a fall may be luck
 RISE = 0.3  # of the fall of the loss, after which a minimum has been passed
 ROWS, BAR_WIDTH = 14, 40  # of the printed curve
 
@@ -36,9 +39,10 @@ class LearningRateTest:
 
     learning_rates: list[float]
     losses: list[float]  # smoothed
-    suggestion: float | None  # a tenth of the one at which the loss stops falling; None: it did not fall
+    suggestion: float | None  # a tenth of the one at which the loss stops falling; None: the curve does not show it
     lowest: float | None  # learning rate at which the loss stops falling
     configured: float  # train.learning_rate
+    problem: str = ""  # why there is no suggestion
 
 
 def find_learning_rate(config: Config, *, updates: int = UPDATES) -> LearningRateTest:
@@ -54,10 +58,12 @@ def find_learning_rate(config: Config, *, updates: int = UPDATES) -> LearningRat
         batches = batch_loader(config, readers.train, SINGLE)
         rule = update_rule(module, batches, config.task.loss, config.train)
         points = list(_losses(rule, updates))
-    rates, losses = [rate for rate, _ in points], smooth([loss for _, loss in points])
-    lowest = suggest(rates, losses)
+    rates, raw = [rate for rate, _ in points], [loss for _, loss in points]
+    losses, start = smooth(raw), LossAtStart.of(raw)
+    lowest = suggest(rates, losses, start)
     suggestion = None if lowest is None else float(f"{lowest / 10:.0e}")
-    return LearningRateTest(rates, losses, suggestion, lowest, config.train.learning_rate)
+    problem = "" if lowest is not None else describe_problem(losses, start)
+    return LearningRateTest(rates, losses, suggestion, lowest, config.train.learning_rate, problem)
 
 
 def _losses(rule: UpdateRule, updates: int) -> Iterator[tuple[float, float]]:
@@ -96,21 +102,53 @@ def smooth(values: Sequence[float]) -> list[float]:
     return result
 
 
-def suggest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
-    """The learning rate at which the loss stops falling; None if it has hardly fallen."""
-    best = 0
-    for index, loss in enumerate(losses):
-        fall = losses[0] - losses[best]
-        if fall > SMALLEST_FALL * abs(losses[0]) and loss - losses[best] > RISE * fall:
+class LossAtStart(NamedTuple):
+    """The loss before anything is learned, and how much it varies from batch to batch."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, losses: Sequence[float]) -> "LossAtStart":
+        first = losses[:START]
+        return cls(mean(first) if first else math.nan, pstdev(first) if first else math.nan)
+
+    @property
+    def smallest_fall(self) -> float:
+        """A smaller fall shows nothing."""
+        return max(SMALLEST_FALL * abs(self.mean), NOISE * self.deviation)
+
+
+def suggest(rates: Sequence[float], losses: Sequence[float], start: LossAtStart) -> float | None:
+    """The learning rate at which the smoothed loss stops falling; None if it has hardly fallen."""
+    best = START if len(losses) > START else 0
+    for index, loss in enumerate(losses[best:], start=best):
+        fall = start.mean - losses[best]
+        if fall > start.smallest_fall and loss - losses[best] > RISE * fall:
             break  # a later minimum may be luck: weights that jump have lost what they had learned
         if loss < losses[best]:
             best = index
-    fallen = bool(losses) and losses[0] - losses[best] > SMALLEST_FALL * abs(losses[0])
+    fallen = bool(losses) and start.mean - losses[best] > start.smallest_fall
     return rates[best] if fallen else None
 
 
-def print_test(test: LearningRateTest, plot: Path) -> None:
-    """Print the curve and the suggestion, and draw the curve if matplotlib is installed."""
+def describe_problem(losses: Sequence[float], start: LossAtStart) -> str:
+    """Why a curve shows no learning rate to use."""
+    fall = max(start.mean - min(losses[START:], default=start.mean), 0.0)
+    if not fall > SMALLEST_FALL * abs(start.mean):
+        return (
+            f"the curve is too flat: the loss falls from {format_value(start.mean)} by {format_value(fall)} at most; "
+            "keep the default, and look for problems with seqloom check if training does not learn"
+        )
+    noise = format_value(start.deviation)
+    return (
+        f"the curve is too noisy: the loss falls by {format_value(fall)}, but varies by {noise} from batch to batch; "
+        "keep the default, or try a larger train.batch_size"
+    )
+
+
+def print_test(test: LearningRateTest, plot: Path | None = None) -> None:
+    """Print the curve and the suggestion, and draw the curve to a file if one is given."""
     step = max(math.ceil(len(test.losses) / ROWS), 1)
     low, high = min(test.losses, default=0.0), max(test.losses, default=1.0)
     rows = [
@@ -124,12 +162,15 @@ def print_test(test: LearningRateTest, plot: Path) -> None:
     terminal.table(("learning rate", "loss", ""), rows)
     terminal.print_lines("")
     if test.suggestion is None:
-        terminal.print_wrapped("The loss did not fall at any learning rate: look for problems with seqloom check.")
+        terminal.print_wrapped(f"No suggestion: {test.problem}. Configured: {test.configured:g}.")
     else:
         terminal.print_wrapped(
             f"Suggestion: train.learning_rate={test.suggestion:g}, a tenth of {test.lowest:.1e}, where the loss stops "
             f"falling. Configured: {test.configured:g}."
         )
+    if plot is None:
+        terminal.print_lines("Draw the curve:  --output learning_rate.png")
+        return
     try:
         draw_learning_rates(test.learning_rates, test.losses, plot, suggestion=test.suggestion)
     except ModuleNotFoundError as error:

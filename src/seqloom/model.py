@@ -33,6 +33,7 @@ from seqloom.run_config import Config, load_config
 from seqloom.run_summary import load_baseline
 from seqloom.tasks.task import PredictionOptions, Task
 from seqloom.training.memory import check_memory
+from seqloom.training_data import count_trained
 
 STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 """How standard input is read unless options say otherwise."""
@@ -54,9 +55,11 @@ class Model:
         baseline: Baseline | None = None,
         task: Task | None = None,  # that predicts; None: that of the configuration
         name: str = "",  # of its run
+        trained_on: Mapping[str, Any] | None = None,  # fingerprints of the data of its run
     ) -> None:
         self.config, self.baseline, self.name = config, baseline, name
         self.task = task or config.task
+        self.trained_on = trained_on or {}
         self.module = module.eval()
 
     def __repr__(self) -> str:
@@ -214,17 +217,23 @@ class Model:
         *,
         top_words: int = 0,  # evaluate word vectors on this many of the most frequent words; 0: on all
     ) -> dict[str, Any]:
-        """The scores on labelled data; ``baseline`` has those of a trivial model."""
+        """The scores on labelled data; ``baseline`` has those of a trivial model.
+
+        ``in_train`` is the number of examples that the model was trained on, if the data are its training data.
+        """
         config = self.config
         if top_words:
             config = config._replace(task=self.task.with_top_words(top_words))
-        examples = list(self.task.read(resolve(source) if isinstance(source, str) else as_source(source)))
+        data = resolve(source) if isinstance(source, str) else as_source(source)
+        examples = list(self.task.read(data))
         if not examples:
             raise ValueError(f"{source if isinstance(source, str | Path) else 'data'}: there are no examples")
         self.task.check_targets(examples)
         scores = evaluate(config, self.module, examples)
         if self.baseline is not None:
             scores["baseline"] = {"name": self.baseline.name, **self.task.score_baseline(self.baseline, examples)}
+        if trained := count_trained(self.config, data, examples, recorded=self.trained_on):
+            scores["in_train"] = trained
         return scores
 
     def generate(self, prompt: str = "", *, length: int = 200, sample: Sample | None = None) -> Iterator[str]:
@@ -275,15 +284,22 @@ def load(
     task = config.task if search else config.task.for_prediction()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module = build_with_weights(config.task.build_model, snapshot.model, run.path, trusted=layer is not None)
+    recorded = run.environment.get("data")
+    facts: dict[str, Any] = {
+        "baseline": load_baseline(run),
+        "task": task,
+        "name": run.name,
+        "trained_on": recorded if isinstance(recorded, dict) else None,
+    }
     if not ensemble:
-        return Model(config, module, baseline=load_baseline(run), task=task, name=run.name)
+        return Model(config, module, **facts)
     # Of the others, only the modules are used, which open no files.
     others = [load(other, layer=layer, checkpoint=checkpoint, own_files=True) for other in ensemble]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
-    return Model(config, together, baseline=load_baseline(run), task=task, name=run.name)
+    return Model(config, together, **facts)
 
 
 def _unnamed_file(task: Task, options: Mapping[str, Any]) -> str:

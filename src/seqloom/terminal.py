@@ -61,6 +61,11 @@ def prepare_output() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def print_warning(text: str) -> None:
+    """Print a warning to standard error."""
+    print(f"warning: {visible(text)}", file=sys.stderr, flush=True)
+
+
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     print(_json_text(value, indent=2))

@@ -1,5 +1,6 @@
 """The data of a training run: its readers, what they show, and whether they are still the same."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,26 @@ def check_unchanged(run: Run, config: Config, sources: Sources) -> None:
         raise RunError(
             f"{name}: has changed since {run.path} was started; a run can only be resumed with the same data"
         )
+
+
+def count_trained(
+    config: Config,
+    source: Any,  # a path, or data in memory
+    examples: Sequence[Any],  # of the source
+    *,
+    recorded: Mapping[str, Any],  # fingerprints of the data that a run was trained on
+) -> int:
+    """How many of the examples a run was trained on, if they are its training data and not only a part of them."""
+    task = config.task
+    if isinstance(source, Path):
+        same = source != STANDARD_INPUT and recorded.get(task.train) == fingerprint(str(source))
+    else:
+        name = f"train {IN_MEMORY}"
+        same = name in recorded and recorded[name] == digest(examples)
+    if not same or task.dev:
+        return len(examples) if same else 0
+    held_out = data_readers(config, Sources(train=source)).dev()
+    return len(examples) - sum(1 for _ in held_out)
 
 
 def _refuse_special(name: str, run: Run) -> None:

@@ -277,6 +277,11 @@ def test_evaluation(folder: Path, tagger: Path) -> None:
     assert low <= result["accuracy"] <= high
 
 
+def test_an_evaluation_on_the_training_file_warns(folder: Path, tagger: Path) -> None:
+    result = call("evaluate", tagger, folder / "data" / "train.conll")
+    assert "train.conll: the model was trained on 3 examples of this file, so that the scores do not" in result.stderr
+
+
 def test_prediction_from_standard_input(tagger: Path) -> None:
     result = call("predict", tagger, text="the cat sleeps\ncats bark\n")
     assert result.exit_code == 0

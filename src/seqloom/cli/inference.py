@@ -57,10 +57,16 @@ def evaluate(
 ) -> None:
     """Score a model on labelled data. Prints its metrics with 95 % confidence intervals."""
     from seqloom import terminal
+    from seqloom.data.readers.text_files import pluralize
 
     with errors():
         model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
         metrics = model.evaluate(file, top_words=top_words)
+        if trained := metrics.get("in_train"):
+            terminal.print_warning(
+                f"{file}: the model was trained on {pluralize(trained, 'example')} of this file, so that the scores do "
+                "not show how well it does on new data"
+            )
         if as_json:
             terminal.print_json(metrics)
         else:

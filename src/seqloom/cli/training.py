@@ -70,8 +70,8 @@ def check(
         typer.Option("--learning-rate", help="Suggest a learning rate instead: train briefly with rising ones."),
     ] = False,
     output: Annotated[
-        Path, typer.Option(help="With --learning-rate: file for the curve, such as .png, .svg or .pdf.")
-    ] = Path("learning_rate.png"),
+        Path | None, typer.Option(help="With --learning-rate: draw the curve to this .png, .svg or .pdf file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Look for problems in data and configuration. Reports sizes, lengths, unknown tokens, duplicates and errors."""
