@@ -106,7 +106,7 @@ def predict(
 ) -> None:
     """Predict from files or from standard input. Standard input is answered line by line.
 
-    With several files, each answer follows the name of its file.
+    With several files or a folder, each answer follows the name of its file; in tables of sequences, the id.
     """
     from seqloom import terminal
     from seqloom.cli.predictions import PredictionPrinter, expand_patterns

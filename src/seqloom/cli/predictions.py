@@ -5,12 +5,20 @@ import os.path
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqloom import terminal
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.tasks.task import Task
 
 SHOWN = 5  # unknown tokens in a remark
+
+
+class Origin(NamedTuple):
+    """Where an example comes from, as far as its answer says so."""
+
+    file: str  # empty: there is only one
+    identity: str  # of a sequence in a table; empty: it has none
 
 
 class PredictionPrinter:
@@ -18,31 +26,35 @@ class PredictionPrinter:
 
     def __init__(self, task: Task, *, as_json: bool, names: bool, interactive: bool) -> None:
         self.task, self.as_json, self.names, self.interactive = task, as_json, names, interactive
-        self.sources: deque[str] = deque()  # the file of each example that has no answer yet
+        self.origins: deque[Origin] = deque()  # of the examples that have no answer yet
         self.answers = self.affected = 0
         self.unknown: dict[str, None] = {}
 
     def watch(self, files: Iterable[tuple[str, Iterable[Any]]]) -> Iterator[Any]:
         """The examples of all files, given with their names."""
         for name, examples in files:
+            is_folder = _is_folder(name)
             for example in examples:
-                self.sources.append(name)
+                file = name if self.names else ""
+                if is_folder:
+                    file = getattr(example, "name", "") or example.location.file
+                self.origins.append(Origin(file, getattr(example, "identity", "")))
                 yield example
 
     def print(self, predictions: Sequence[Any]) -> None:
         """Print predictions; None is the answer to an empty line of standard input."""
         for prediction in predictions:
-            file = self.sources.popleft() if self.sources else "-"
+            file, identity = self.origins.popleft() if self.origins else Origin("", "")
             if prediction is None:
                 terminal.print_lines("null" if self.as_json else "")
                 continue
             if self.as_json:
-                value = self.task.to_json(prediction)
-                terminal.print_lines(terminal.json_line({"file": file, **value} if self.names else value))
+                origin = {name: value for name, value in (("file", file), ("id", identity)) if value}
+                terminal.print_lines(terminal.json_line({**origin, **self.task.to_json(prediction)}))
             else:
-                text = str(prediction)
-                lines = text.split("\n") if self.names else [text]
-                terminal.print_lines(*(f"{file}\t{line}" if self.names and line else line for line in lines))
+                text, prefix = str(prediction), "".join(f"{part}\t" for part in (file, identity) if part)
+                lines = text.split("\n") if prefix else [text]
+                terminal.print_lines(*(f"{prefix}{line}" if line else line for line in lines))
             self._count(prediction)
         sys.stdout.flush()
 
@@ -68,6 +80,13 @@ def expand_patterns(names: Sequence[str]) -> list[str]:
         matches = sorted(glob.glob(name)) if glob.has_magic(name) and not os.path.lexists(name) else []  # noqa: PTH207
         expanded += matches or [name]
     return expanded
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return resolve(name).is_dir()
+    except DataError:  # reported where the file is read
+        return False
 
 
 def _quote(tokens: Sequence[str]) -> str:

@@ -211,7 +211,7 @@ class LabelledReader:
 
     def _columns(self, source: Source) -> Rows:
         if isinstance(source, Path) and self._is_list(source):
-            yield from self._listed(source)
+            yield from self._listed(source, named=True)
             return
         table, columns = self._find(source)
         text, label = columns.name(TEXT.key), columns.name(LABEL.key)
@@ -412,8 +412,8 @@ class LabelledReader:
                 return path.suffix.lower() in tables.SUFFIXES and path.is_file()
         return False
 
-    def _listed(self, source: Path) -> Rows:
-        """The recordings that a table names, with their labels."""
+    def _listed(self, source: Path, *, named: bool = False) -> Rows:
+        """The recordings that a table names, with their labels; ``named``: their ids are these names."""
         table, columns = self._find(source, FILE)
         for location, fields in table.records:
             name = as_text(location, columns.value(location, fields, FILE.key), name=columns.name(FILE.key))
@@ -423,7 +423,8 @@ class LabelledReader:
             file = next((match for match in matches if match.is_file()), None)
             if file is None:
                 raise DataError(location, f"no file {name!r} in {source.parent}")
-            yield from self._file(file, label)
+            for row in self._file(file, label):
+                yield row._replace(identity=name) if named else row
 
     def _texts(self, source: Path) -> Rows:
         """Each line as a text without a label; empty ones only of standard input, where each line has an answer."""

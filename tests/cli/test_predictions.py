@@ -1,0 +1,64 @@
+"""Predictions say which sequence and which file they belong to."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seqloom.cli.predictions import PredictionPrinter
+from seqloom.data.readers.labelled import LabelledReader
+
+TABLE = "id,time,ax,activity\nb,0,1,sit\na,0,2,sit\nb,1,3,sit\na,1,4,sit\n"
+RECORDING = "time,ax\n0,1\n1,2\n"
+
+
+@dataclass
+class Answer:
+    label: str
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "x.csv").write_text(TABLE)
+    return tmp_path / "x.csv"
+
+
+def lines(capsys: pytest.CaptureFixture[str], *files: Path, as_json: bool = False) -> list[str]:
+    """What is printed if the answer to an example is the number of its time steps."""
+    task: Any = SimpleNamespace(to_json=asdict)
+    printer = PredictionPrinter(task, as_json=as_json, names=len(files) > 1, interactive=False)
+    reader = LabelledReader(known={"sit"}, numeric=True)
+    examples = printer.watch((str(file), reader.read(file)) for file in files)
+    printer.print([Answer(str(len(example))) for example in list(examples)])
+    return capsys.readouterr().out.splitlines()
+
+
+def test_sequences_of_a_table_have_their_id(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(capsys, table) == ["b\t2", "a\t2"]
+    assert [json.loads(line) for line in lines(capsys, table, as_json=True)] == [
+        {"id": "b", "label": "2"},
+        {"id": "a", "label": "2"},
+    ]
+    assert lines(capsys, table, table)[:2] == [f"{table}\tb\t2", f"{table}\ta\t2"]
+
+
+def test_recordings_of_a_folder_have_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    for name in ("a.csv", "b.csv"):
+        (folder / name).write_text(RECORDING)
+    assert lines(capsys, folder) == [f"{folder / 'a.csv'}\t2", f"{folder / 'b.csv'}\t2"]
+    assert json.loads(lines(capsys, folder, as_json=True)[1]) == {"file": str(folder / "b.csv"), "label": "2"}
+    (tmp_path / "list.csv").write_text("file,label\nd/b.csv,sit\nd/a.csv,sit\n")
+    assert lines(capsys, tmp_path / "list.csv") == ["d/b.csv\t2", "d/a.csv\t2"]
+
+
+def test_one_recording_needs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text(RECORDING)
+    assert lines(capsys, tmp_path / "a.csv") == ["2"]
