@@ -15,11 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seqloom import files
+from seqloom import files, migration
 from seqloom.files import OPEN_FLAGS, os_error_message, sync
-
-FORMAT = 1
-"""Version of the run format. Higher ones are refused; the checksum of a manifest is computed alike in all versions."""
 
 MANIFEST = "manifest.json"
 FILES = ("model.safetensors", "training.safetensors", "training.json")
@@ -142,13 +139,14 @@ def write_manifest(folder: Path, names: Iterable[str]) -> None:
         with open_regular_file(folder / name) as file:
             size = os.fstat(file.fileno()).st_size
             entries[name] = {"size": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    write_text(folder / MANIFEST, _manifest_text({"format": FORMAT, "files": entries}))
+    write_text(folder / MANIFEST, _manifest_text({"format": migration.FORMAT, "files": entries}))
     sync(folder)
 
 
-def verify_files(folder: Path, names: Iterable[str]) -> None:
-    """Raise a RunError that names the file unless every file exists and is byte for byte as in the manifest."""
-    for name, (size, digest) in _read_manifest(folder, set(names)).items():
+def verify_files(folder: Path, names: Iterable[str]) -> int:
+    """The format; a RunError names the file unless every file exists and is byte for byte as in the manifest."""
+    version, files = _read_manifest(folder, set(names))
+    for name, (size, digest) in files.items():
         path = folder / name
         with open_regular_file(path) as file:
             actual_size = os.fstat(file.fileno()).st_size
@@ -157,6 +155,7 @@ def verify_files(folder: Path, names: Iterable[str]) -> None:
             _check_size(path, size)
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 raise RunError(f"{path}: damaged: its SHA-256 differs from the manifest")
+    return version
 
 
 def refuse_special_files(folder: Path, *, allow_folders: bool) -> None:
@@ -202,9 +201,9 @@ def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
     problems = []
     for candidate in candidates(folder):
         try:
-            verify_checkpoint(candidate)
+            version = verify_checkpoint(candidate)
             snapshot = Snapshot(
-                read_tensors(candidate / "model.safetensors"),
+                migration.migrate_weights(read_tensors(candidate / "model.safetensors"), version),
                 read_tensors(candidate / "training.safetensors"),
                 parse_json(read_text(candidate / "training.json"), candidate / "training.json"),
             )
@@ -235,12 +234,12 @@ def remove_leftovers(folder: Path) -> None:
         shutil.rmtree(oldest)
 
 
-def verify_checkpoint(folder: Path) -> None:
-    """Raise RunError if a checkpoint is incomplete or damaged."""
+def verify_checkpoint(folder: Path) -> int:
+    """The format of a checkpoint; RunError if it is incomplete or damaged."""
     if folder.is_symlink():
         raise RunError(f"{folder}: expected a folder, found a link")
     refuse_special_files(folder, allow_folders=False)
-    verify_files(folder, FILES)
+    return verify_files(folder, FILES)
 
 
 def _split_aliases(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -291,8 +290,11 @@ def _manifest_text(content: Mapping[str, Any]) -> str:
     return json.dumps({**content, "sha256": digest}, indent=2) + "\n"
 
 
-def _read_manifest(folder: Path, names: set[str]) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of each file; the manifest has to list exactly these names."""
+def _read_manifest(folder: Path, names: set[str]) -> tuple[int, dict[str, tuple[int, str]]]:
+    """The format, and size and SHA-256 of each file; the manifest has to list exactly these names.
+
+    The checksum of a manifest is computed alike in all formats.
+    """
     path = folder / MANIFEST
     text = read_text(path)
     content = parse_json(text, path)
@@ -306,8 +308,11 @@ def _read_manifest(folder: Path, names: set[str]) -> dict[str, tuple[int, str]]:
     version, listed = content.get("format"), content.get("files")
     if type(version) is not int:
         raise RunError(f"{path}: format: expected an integer, found {version!r}")
-    if version > FORMAT:
-        raise NewerFormat(f"{path}: format {version} is newer than {FORMAT}, which this Seqloom supports: upgrade it")
+    if version > migration.FORMAT:
+        supported = f"{migration.FORMAT}, which this Seqloom supports"
+        raise NewerFormat(f"{path}: format {version} is newer than {supported}: upgrade it")
+    if version not in (*migration.MIGRATIONS, migration.FORMAT):
+        raise RunError(f"{path}: format {version} is not supported")
     if not isinstance(listed, dict) or listed.keys() != names:
         raise RunError(f"{path}: files: expected exactly {', '.join(sorted(names))}")
     entries = {}
@@ -317,4 +322,4 @@ def _read_manifest(folder: Path, names: set[str]) -> dict[str, tuple[int, str]]:
                 entries[name] = (size, digest)
             case _:
                 raise RunError(f"{path}: {name}: expected a size and a sha256")
-    return entries
+    return version, entries

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from seqloom import checkpoint, files, html
 from seqloom.checkpoint import RunError, Snapshot
 from seqloom.files import os_error_message
+from seqloom.migration import FORMAT, migrate_texts
 
 __all__ = ["Run", "RunError", "Snapshot"]
 
@@ -144,8 +145,12 @@ class Run:
         checkpoint.refuse_special_files(path, allow_folders=True)
         if not os.path.lexists(path / checkpoint.MANIFEST):
             raise RunError(f"{path}: not a run: it has no {checkpoint.MANIFEST}")
-        checkpoint.verify_files(path, FILES)
+        version = checkpoint.verify_files(path, FILES)
         config, learned, environment = (checkpoint.read_text(path / name) for name in FILES)
+        try:
+            config, learned = migrate_texts(config, learned, version)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise RunError(f"{path}: cannot be brought from format {version} to {FORMAT}: {error}") from error
         return cls(path, config, learned, checkpoint.parse_json(environment, path / "env.json"))
 
     @contextmanager
