@@ -23,7 +23,7 @@ def test_metrics_and_checkpoints_match_the_events(name: str, tmp_path: Path) -> 
     scores = [(event.update, event.evaluation.metrics) for event in events if event.evaluation]
     assert [[row["update"], row["dev"]] for row in rows if "dev" in row] == json.loads(json.dumps(scores))
     assert [update for update, _ in scores] == [5, 10, 12]
-    best = [event for event in events if event.best][-1]
+    best = [event for event in events if event.kept][-1]
     assert best.evaluation is not None
     assert run.load("best").facts["update"] == best.update
     metric = load(run.path).task.main_metric

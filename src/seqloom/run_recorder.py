@@ -46,7 +46,7 @@ class RunRecorder:
         if self.group.is_main:
             self._log(event)
         due = self.group.any_rank(flag=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
-        if event.best and event.evaluation is not None:
+        if event.kept and event.evaluation is not None:
             facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
             facts |= {"degenerate": event.evaluation.degenerate}
             if self.group.is_main:

@@ -47,10 +47,11 @@ def test_the_best_may_be_the_lowest(tmp_path: Path) -> None:
     assert "best: 0.5 at update 10" in drawn(figure.axes[1])
 
 
-def test_of_equal_scores_the_last_is_the_best(tmp_path: Path) -> None:
-    rows = [*ROWS, {"update": 40, "epoch": 4.0, "dev": {"accuracy": 0.8}}]
+@pytest.mark.parametrize(("loss", "update"), [(2.1, 40), (2.2, 20), (2.3, 20)])
+def test_of_equal_scores_the_one_with_the_lowest_loss_is_the_best(tmp_path: Path, loss: float, update: int) -> None:
+    rows = [*ROWS, {"update": 40, "epoch": 4.0, "dev": {"accuracy": 0.8, "loss": loss}}]
     figure = draw_learning_curves(rows, tmp_path / "x.png")
-    assert drawn(figure.axes[1])["best: 0.8 at update 40"] == ([40], [0.8])
+    assert drawn(figure.axes[1])[f"best: 0.8 at update {update}"] == ([update], [0.8])
 
 
 def test_a_metric_called_loss_shares_the_panel(tmp_path: Path) -> None:

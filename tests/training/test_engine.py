@@ -1,5 +1,6 @@
 """The training engine: schedule, log entries, evaluations, limits and their events."""
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -241,6 +242,43 @@ def test_an_equal_score_is_no_improvement() -> None:
     assert [event.best for event in result] == [True, True, False, False, False]
     assert [event.learning_rate for event in result] == [1, 1, 1, 0.5, 0.5]
     assert result[-1].finished == "no improvement in 3 evaluations"
+
+
+def with_losses(pairs: Sequence[tuple[float, float]]) -> Any:
+    left = iter(pairs)
+
+    def evaluate(model: nn.Module) -> Evaluation:
+        score, loss = next(left)
+        return Evaluation(score, {"score": score, "loss": loss}, "score")
+
+    return evaluate
+
+
+TIES = [(1.0, 0.9), (1.0, 0.5), (1.0, 0.7), (0.5, 0.1), (1.0, math.nan), (1.0, 0.4), (2.0, 0.8), (2.0, 0.8), (2.0, 0.6)]
+KEPT = [True, True, False, False, False, True, True, False, True]
+
+
+def test_of_equal_scores_the_one_with_the_lowest_loss_is_kept() -> None:
+    chosen = settings(epochs=len(TIES), patience=6)
+    events = begin(Toy(), chosen, sequences(20), evaluate=with_losses(TIES))
+    result = [event for event in events if event.evaluation]
+    assert [event.kept for event in result] == KEPT
+    assert [event.best for event in result] == [index in (0, 6) for index in range(len(TIES))]
+    impatient = begin(Toy(), settings(epochs=9, patience=3), sequences(20), evaluate=with_losses(TIES))
+    assert [event.finished for event in impatient if event.evaluation][3:] == ["no improvement in 3 evaluations"]
+    assert [event.kept for event in evaluations([1, 1, 2, 2])] == [True, False, True, False]  # there is no loss
+
+
+def test_the_lowest_loss_is_known_after_resuming() -> None:
+    chosen, examples = settings(epochs=len(TIES)), sequences(20)
+    events = begin(Toy(), chosen, examples, evaluate=with_losses(TIES))
+    snapshots = [event.snapshot() for event in events if event.evaluation]
+    for done, snapshot in enumerate(snapshots[:-1], start=1):
+        facts = json.loads(json.dumps(snapshot.facts))
+        resumed = begin(
+            Toy(), chosen, examples, start=snapshot._replace(facts=facts), evaluate=with_losses(TIES[done:])
+        )
+        assert [event.kept for event in resumed if event.evaluation] == KEPT[done:]
 
 
 # Ends

@@ -47,7 +47,7 @@ def draw_learning_curves(
         else:
             _draw_curve(axes, points, BLUE, label="dev")
         if panel == metric and points:
-            update, best = (max if higher_is_better else min)(points[::-1], key=lambda point: point[1])
+            update, best = _best(points, dict(losses), sign=1 if higher_is_better else -1)
             label = f"best: {format_number(best, 4)} at update {update:,}"
             axes.plot([update], [best], "o", color=RED, markersize=8, zorder=4, clip_on=False, label=label)
         axes.set_title(panel.replace("_", " "), loc="left", fontsize=10, color=BLACK)
@@ -57,6 +57,11 @@ def draw_learning_curves(
         axes.set_ylabel(panel.replace("_", " "))
     save_figure(figure, path, title=titled("learning curves"))
     return figure
+
+
+def _best(points: Curve, losses: dict[float, float], *, sign: int) -> tuple[float, float]:
+    """The best point; of equal ones that with the lowest loss, or else the first: the one whose checkpoint is kept."""
+    return max(points, key=lambda point: (sign * point[1], -losses.get(point[0], math.inf)))
 
 
 def _draw_curve(axes: "Axes", curve: Curve, colour: str, *, label: str) -> None:

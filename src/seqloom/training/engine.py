@@ -173,14 +173,26 @@ class Training:
             evaluation = self._evaluate(self.rule.model.eval())
         score = -math.inf if math.isnan(evaluation.score) else evaluation.score
         self.position = self.position._replace(scores=(*self.position.scores, score), pending=False)
+        best = self._is_best(evaluation)
+        kept = best or self.position.has_lower_loss(evaluation)
+        if kept:
+            self.position = self.position._replace(kept_loss=evaluation.loss)
         ending = self.position.ending or self._out_of_patience()
         self.position = self.position._replace(finished=ending)
         if ending and math.isnan(evaluation.score) and max(self.position.scores) == -math.inf:
             raise Diverged(f"no evaluation gave a number for {evaluation.metric}")
         result = UpdateResult(None, 0, seen=0, processed=0, learning_rate=self.learning_rate())
-        return self._progress(result, evaluation)
+        return self._progress(result, evaluation, best=best, kept=kept)
 
-    def _progress(self, result: UpdateResult, evaluation: Evaluation | None = None) -> Progress:
+    def _is_best(self, evaluation: Evaluation) -> bool:
+        """Whether the last evaluation has a higher score than all before it."""
+        position = self.position
+        no_score = max(position.scores) == -math.inf
+        return not math.isnan(evaluation.score) and (position.evaluations_since_best() == 0 or no_score)
+
+    def _progress(
+        self, result: UpdateResult, evaluation: Evaluation | None = None, *, best: bool = False, kept: bool = False
+    ) -> Progress:
         position = self.position
         logged = bool(position.counted) and (
             position.pending or bool(position.finished) or position.update % self.settings.log_every == 0
@@ -201,9 +213,8 @@ class Training:
             logged=logged,
             pending=position.pending,
             evaluation=evaluation,
-            best=evaluation is not None
-            and not math.isnan(evaluation.score)
-            and (position.evaluations_since_best() == 0 or max(position.scores) == -math.inf),
+            best=best,
+            kept=kept,
             finished=position.finished,
             snapshot=self.snapshot,
             weights=self.weights,

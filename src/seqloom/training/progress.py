@@ -1,5 +1,6 @@
 """Progress of a training run: the counters that a checkpoint saves, and the events that listeners receive."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -31,6 +32,7 @@ class Position(NamedTuple):
     update: int = 0  # updates done
     seen: int = 0  # tokens so far
     scores: tuple[float, ...] = ()  # of all evaluations
+    kept_loss: float | None = None  # dev loss of the best checkpoint; None: it has none
     skipped: int = 0  # updates skipped because the gradient was not finite
     skipped_in_a_row: int = 0
     summed: float = 0.0  # loss since the last log entry
@@ -67,6 +69,12 @@ class Position(NamedTuple):
             return 0
         return len(self.scores) - 1 - max(range(len(self.scores)), key=self.scores.__getitem__)
 
+    def has_lower_loss(self, evaluation: "Evaluation") -> bool:
+        """Whether the last evaluation has the highest score so far, and a lower loss than the best checkpoint."""
+        if self.kept_loss is None or evaluation.loss is None or math.isnan(evaluation.score):
+            return False
+        return self.scores[-1] == max(self.scores) and evaluation.loss < self.kept_loss
+
 
 class Evaluation(NamedTuple):
     """The result of an evaluation."""
@@ -76,6 +84,12 @@ class Evaluation(NamedTuple):
     metric: str  # the name of the metric that the score is taken from
     details: Mapping[str, Any] = MappingProxyType({})  # tables and lists, such as the scores of each label
     degenerate: str = ""  # how the predictions show that the model has learned nothing; empty: they do not
+
+    @property
+    def loss(self) -> float | None:
+        """The dev loss; None: the task has none, or it is not a number."""
+        loss = self.metrics.get("loss")
+        return loss if isinstance(loss, float) and not math.isnan(loss) else None
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,7 @@ class Progress:
     pending: bool  # an evaluation comes next
     evaluation: Evaluation | None
     best: bool  # every earlier evaluation had a lower score
+    kept: bool  # becomes the best checkpoint: the best score, or the same score as before with a lower dev loss
     finished: str  # why training stops here; empty: it continues
     snapshot: Callable[[], Snapshot]  # everything needed to resume from here; call it before the next event
     weights: Callable[[], dict[str, Tensor]]  # the weights that are evaluated; call it before the next event
