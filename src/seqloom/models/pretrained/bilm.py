@@ -61,9 +61,9 @@ class BiLMVocabulary(ConfigSection):
 class BiLMConfig(ConfigSection):
     """The configuration of a bidirectional language model: fields of its task, under the same names."""
 
-    embedding_size: int
+    embedding_size: int = Field(ge=1)
     tie_embeddings: bool
-    input_dropout: float
+    input_dropout: float = Field(ge=0, lt=1)
     characters: CharacterConfig
     prenet: PrenetConfig = Field(default_factory=PrenetConfig)
     decoder: RecurrenceConfig
