@@ -119,6 +119,8 @@ def test_commands_are_quoted_and_fit_the_state(summary: RunSummary) -> None:
     assert quoted["predict"] == "seqloom predict 'my runs/a' x.txt"
     assert quoted["evaluate"] == "seqloom evaluate 'my runs/a' TEST_FILE"
     assert quoted["continue"] == "seqloom train --resume 'my runs/a'"
+    short = commands(replace(summary, path="a", dev="d.csv", dev_is_short=True))
+    assert (short["predict"], short["evaluate"]) == ("seqloom predict a FILE", "seqloom evaluate a d.csv")
     assert commands(replace(summary, dev="", train="(in memory)"))["predict"].endswith(" FILE")
     for finished, change in (("10 updates done", "train.updates=20"), ("0.5 minutes elapsed", "train.minutes=1")):
         assert commands(replace(summary, finished=finished))["continue"].endswith(f" {change}")

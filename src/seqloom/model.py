@@ -1,6 +1,7 @@
 """A trained model that is loaded from a run: predict, explain, evaluate, generate, embed, stream, export."""
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -101,7 +102,7 @@ class Model:
         inputs: list[str] = []
         examples = self._noting_inputs(self.read(self._source(source)), inputs)
         answers = chain.from_iterable(self.predict_batches(examples, batch_size=batch_size))
-        return Answers(map(self.task.as_given, answers), inputs)
+        return Answers(map(self.task.as_given, _with_warnings(answers)), inputs)
 
     def _source(self, source: Any) -> Any:
         """A string that names no file, and does not look like a file name, as the only text of a list."""
@@ -300,6 +301,16 @@ def load(
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
     return Model(config, together, **facts)
+
+
+def _with_warnings(predictions: Iterable[Any]) -> Iterator[Any]:
+    """The same predictions; the first warning among them is given to Python's warnings."""
+    is_warned = False
+    for prediction in predictions:
+        if not is_warned and (message := getattr(prediction, "warning", "")):
+            is_warned = True
+            warnings.warn(message, stacklevel=4)
+        yield prediction
 
 
 def _unnamed_file(task: Task, options: Mapping[str, Any]) -> str:

@@ -110,7 +110,8 @@ def task_defaults(
         data = _training_file(document) if source is None else source
         if data is not None:
             task: Any = document.with_defaults(values).build(task=kind, train=TrainConfig)["task"]
-            values = too_long | kind.defaults(document, task.resolve(data)[0].preview(data))
+            training = task.model_copy(update={"dev": ""})  # the development data are checked once all is known
+            values = too_long | kind.defaults(document, training.resolve(data)[0].preview(data))
     return values
 
 

@@ -59,6 +59,7 @@ class RunSummary:
     settings: dict[str, Any]  # that differ from their defaults
     resumable: bool  # the last checkpoint is there
     inputs_are_files: bool
+    dev_is_short: bool  # too short to predict what follows it
     generates: bool
     pictures: list[str]
     versions: dict[str, str]
@@ -112,6 +113,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         settings=changed_settings(config),
         resumable=bool(last) and not (position.get("finished") and config.train.keep == "best"),
         inputs_are_files=task.inputs_are_files,
+        dev_is_short=task.dev_is_short,
         generates=getattr(task, "direction", "") == "forward",
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
         versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
@@ -188,9 +190,10 @@ def commands(summary: RunSummary) -> dict[str, str]:
     """Commands to continue with, by what they do."""
     source = summary.dev or summary.train
     run, file = shlex.quote(summary.path), "FILE" if source == IN_MEMORY else shlex.quote(source)
-    texts = "image.png" if summary.task == "caption" else file if summary.inputs_are_files else "'your text'"
+    whole = "FILE" if summary.dev_is_short else file
+    texts = "image.png" if summary.task == "caption" else whole if summary.inputs_are_files else "'your text'"
     result = {
-        "predict": f"seqloom predict {run} {file}",
+        "predict": f"seqloom predict {run} {whole}",
         "evaluate": f"seqloom evaluate {run} {file if summary.dev else 'TEST_FILE'}",
         "explain": f"seqloom explain {run} {texts}",
     }

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 from seqloom.formats import format_loss, format_number, format_value, shorten, visible
 
+MAX_TARGETS = 8  # numbers to predict whose scores are printed
+
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to standard output: plain columns if piped, with rules and right-aligned numbers on a terminal."""
@@ -168,9 +170,10 @@ def _print_target_scores(metrics: Mapping[str, Any]) -> None:
         columns = list(dict.fromkeys(name for row in scores.values() for name in row))
         rows = [
             (name, *(format_value(row[column]) if column in row else "" for column in columns))
-            for name, row in scores.items()
+            for name, row in list(scores.items())[:MAX_TARGETS]
         ]
-        print_lines("", "Targets:")
+        more = f" (the first {MAX_TARGETS} of {len(scores):,}; --json shows all)" if len(scores) > MAX_TARGETS else ""
+        print_lines("", f"Targets{more}:")
         table(("target", *columns), rows)
 
 

@@ -90,7 +90,8 @@ def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config
     source = _readable_again(sources.training_source(config))
     task, notes = config.task.resolve(source)
     name = config.task.train if sources.train is None else "data"
-    return config._replace(task=task), tuple(f"{name}: {note}" for note in notes)
+    located = (note if note.startswith("dev file ") else f"{name}: {note}" for note in notes)
+    return config._replace(task=task), tuple(located)
 
 
 def fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Forecasting: scales, losses and scores compared with NumPy; the model never sees the future."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,10 @@ def test_scores_equal_numpy(tmp_path: Path) -> None:
     assert third["mse_scaled"] == pytest.approx((((forecast - truth)[:, 2] / deviation) ** 2).mean())
     assert third["last_mse_scaled"] == pytest.approx((((last - truth)[:, 2] / deviation) ** 2).mean())
     assert fitted.main_metric in scores
+    second = scores["per_target"]["2"]
+    assert second["mse"] == pytest.approx(((forecast - truth)[..., 1] ** 2).mean())
+    assert second["last_mae"] == pytest.approx(np.abs(last - truth)[..., 1].mean())
+    assert second["seasonal_mae"] == pytest.approx(np.abs(seasonal - truth)[..., 1].mean())
 
 
 @pytest.mark.parametrize(
@@ -291,7 +296,8 @@ def test_concatenated_sequences_have_the_same_scores() -> None:
             cut += predictions.answers
     whole = list(fitted.model_copy(update={"history": 0}).read([wave(40)]))
     actual, expected = fitted.score(cut, examples), fitted.score(answers(fitted, model, whole), whole)
-    assert actual.pop("per_step").keys() == expected.pop("per_step").keys()
+    for name in ("per_step", "per_target"):
+        assert actual.pop(name).keys() == expected.pop(name).keys()
     assert actual == pytest.approx(expected, rel=1e-5)
 
 
@@ -382,6 +388,17 @@ def test_constant_columns() -> None:
     predictions = answers(fitted, model, examples)
     assert all(value == pytest.approx(3) for answer in predictions for _, value in answer.values)
     assert all(np.isfinite(value) for value in fitted.score(predictions, examples).values() if isinstance(value, float))
+    alone = task().fit(task().read([values[:, :1]]))
+    shorter = [replace(answer, values=[row[:1] for row in answer.values]) for answer in predictions]
+    windows = list(alone.read([values[:, :1]]))
+    actual, expected = fitted.score(predictions, examples), alone.score(shorter, windows)
+    assert actual.pop("per_step").keys() == expected.pop("per_step").keys()
+    assert actual == pytest.approx(expected)  # the constant column dilutes nothing
+    baseline = fitted.fit_baseline(Counter(), examples)
+    assert baseline is not None
+    assert fitted.score_baseline(baseline, examples) == pytest.approx(alone.score_baseline(baseline, windows))
+    sums, single = fitted.metric_sums(predictions, examples), alone.metric_sums(shorter, windows)
+    assert sums.value(sums.rows.sum(axis=0)) == pytest.approx(single.value(single.rows.sum(axis=0)))
     still = [np.full((20, 1), 3.0)]
     fitted = task().fit(task().read(still))
     scores = fitted.score(answers(fitted, fitted.build_model(), list(fitted.read(still))), list(fitted.read(still)))
@@ -452,7 +469,7 @@ def test_a_short_dev_file_takes_its_history_from_the_training_file(tmp_path: Pat
     train, dev = write_years(tmp_path / "t.csv", range(1900, 1930)), write_years(tmp_path / "d.csv", range(1930, 1936))
     chosen = task(train=str(train), dev=str(dev))
     resolved, (_, short, few) = chosen.resolve(train)
-    assert "the 6 rows of the dev file are fewer than task.history + task.horizon (4 + 3); they continue" in short
+    assert short.startswith(f"dev file {dev}: 6 rows, fewer than task.history + task.horizon (4 + 3); it continues")
     assert few.startswith("the development data allow only 4 forecasts")
     windows = list(resolved.read(dev))
     assert [len(window) for window in windows] == [4] * 4
@@ -514,3 +531,28 @@ def test_a_frame_whose_index_is_not_in_order_is_refused() -> None:
     ]
     with pytest.raises(DataError, match=r"sort the rows by time"):
         read(frame.iloc[swapped])
+
+
+def test_columns_that_never_change_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["year,store,load", *(f"{1900 + row},1,{row % 5}" for row in range(40))]))
+    _, notes = task(train=str(path)).resolve(path)
+    assert "columns that never change do not count in the scores: store" in notes
+
+
+def test_a_forecast_from_less_than_the_history_has_a_warning(tmp_path: Path) -> None:
+    fitted = task().fit(task().read([wave(20)]))
+    model = fitted.build_model()
+    (answer,) = answers(fitted, model, list(fitted.read_inputs([wave(3)])))
+    assert answer.warning.startswith("forecast from 3 rows, but the model was trained with 4 (task.history)")
+    assert all(not each.warning for each in answers(fitted, model, list(fitted.read_inputs([wave(4), wave(9)]))))
+    train, dev = write_years(tmp_path / "t.csv", range(1900, 1930)), write_years(tmp_path / "d.csv", range(1930, 1933))
+    assert task(train=str(train), dev=str(dev)).fit(task().read(train)).dev_is_short
+    assert not task(train=str(train), dev=str(train)).fit(task().read(train)).dev_is_short
+
+
+def test_one_column_needs_no_list() -> None:
+    chosen = Forecast.model_validate({"train": "x.csv", "target": "sales", "columns": "sales"})
+    assert (chosen.target, chosen.columns) == (("sales",), ("sales",))
+    listed = Forecast.model_validate({"train": "x.csv", "target": ["a", "b"]}, strict=True)
+    assert listed.target == ("a", "b")

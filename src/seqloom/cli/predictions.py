@@ -29,6 +29,7 @@ class PredictionPrinter:
         self.origins: deque[Origin] = deque()  # of the examples that have no answer yet
         self.answers = self.affected = 0
         self.unknown: dict[str, None] = {}
+        self.warnings: dict[str, int] = {}  # of predictions, with their numbers
 
     def watch(self, files: Iterable[tuple[str, Iterable[Any]]]) -> Iterator[Any]:
         """The examples of all files, given with their names."""
@@ -60,6 +61,8 @@ class PredictionPrinter:
 
     def _count(self, prediction: Any) -> None:
         self.answers += 1
+        if warning := getattr(prediction, "warning", ""):
+            self.warnings[warning] = self.warnings.get(warning, 0) + 1
         if unknown := getattr(prediction, "unknown", []):
             self.affected += 1
             self.unknown |= dict.fromkeys(unknown)
@@ -67,7 +70,12 @@ class PredictionPrinter:
                 terminal.print_note(f"the model does not know {_quote(unknown)}")
 
     def finish(self) -> None:
-        """Remark on what the model did not know."""
+        """Remark on what the model did not know, and repeat the warnings of predictions."""
+        for number, (warning, repeated) in enumerate(self.warnings.items()):
+            if number == SHOWN:
+                terminal.print_note(f"… {len(self.warnings) - SHOWN:,} more warnings; --json shows all")
+                break
+            terminal.print_note(f"warning: {warning}{f' ({repeated:,} times)' if repeated > 1 else ''}")
         if self.affected and not self.interactive:
             count = "the input contains" if self.answers == 1 else f"{self.affected} of {self.answers} inputs contain"
             terminal.print_note(f"{count} tokens that the model does not know: {_quote(list(self.unknown))}")

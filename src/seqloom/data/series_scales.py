@@ -22,6 +22,8 @@ class SeriesScales(ConfigSection):
     rms_changes: tuple[float, ...]  # root mean square change from row to row, in deviations
     horizon_changes: tuple[tuple[float, ...], ...]  # (horizon, targets), root mean square change after 1, 2, … steps
     naive_errors: tuple[float, ...]  # mean absolute error of the (seasonal) naive forecast, for each target
+    constant: tuple[int, ...] = ()  # columns that never change
+    shortest: int = 0  # rows of the shortest history before a forecast; 0: any
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -42,11 +44,13 @@ class SeriesScales(ConfigSection):
         targets: Sequence[int],  # columns to forecast
         horizon: int,
         season: int,  # 0: none
+        shortest: int = 0,
     ) -> Self:
         """The scales of series."""
         joined = np.concatenate(parts)
         means, deviations = joined.mean(axis=0), joined.std(axis=0)
-        deviations[is_constant(means, deviations)] = 1
+        constant = is_constant(means, deviations)
+        deviations[constant] = 1
         squares = [(differences(parts, step + 1) ** 2).mean(axis=0) for step in range(horizon)]
         horizon_changes = np.sqrt(squares) / deviations
         rms_changes = np.sqrt((differences(parts, 1) ** 2).mean(axis=0)) / deviations
@@ -58,6 +62,8 @@ class SeriesScales(ConfigSection):
             rms_changes=tuple(np.where(rms_changes > 0, rms_changes, 1).tolist()),
             horizon_changes=tuple(map(tuple, horizon_changes[:, targets].tolist())),
             naive_errors=tuple(np.abs(seasonal).mean(axis=0).tolist()) if len(seasonal) else (0.0,) * len(targets),
+            constant=tuple(np.flatnonzero(constant).tolist()),
+            shortest=shortest,
         )
 
     def scale(self, values: Numbers) -> Numbers:  # (..., D)
@@ -69,6 +75,11 @@ class SeriesScales(ConfigSection):
         """Scaled values of the targets in the units of the data."""
         restored: Numbers = scaled * np.array(self.deviations)[targets] + np.array(self.means)[targets]
         return restored
+
+    def varying(self, targets: Sequence[int]) -> list[int]:
+        """The positions of the targets that change, which are those to score; all, if none does."""
+        constant = set(self.constant)
+        return [place for place, column in enumerate(targets) if column not in constant] or list(range(len(targets)))
 
     def round(self, values: Numbers, targets: Sequence[int]) -> Numbers:  # (..., targets)
         """Values without the digits that single precision does not determine."""

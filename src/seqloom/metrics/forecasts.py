@@ -11,6 +11,8 @@ from seqloom.metrics import regression
 
 Numbers = NDArray[np.float64]
 
+MAX_TARGETS = 1000  # columns up to which each has errors of its own
+
 
 @dataclass(frozen=True, kw_only=True)
 class Forecasts:
@@ -21,6 +23,7 @@ class Forecasts:
     last_errors: Numbers  # of the last value before each forecast
     seasonal_errors: Numbers | None  # of the value one season before; None: there is no season
     scale: Numbers  # (targets,), standard deviations in the training data
+    names: Sequence[str]  # of the targets
     naive_errors: Sequence[float]  # mean absolute error of the naive forecast in the training data, for each target
 
     def score(self) -> dict[str, Any]:
@@ -47,7 +50,24 @@ class Forecasts:
             }
         steps = {"mse_scaled": model_mse, "last_mse_scaled": last_mse}
         per_step = regression.by_step(self.truth, self.forecast, steps)
-        return scores | {"windows": len(self.truth), "per_step": per_step}
+        return scores | {"windows": len(self.truth), "per_step": per_step} | self._per_target()
+
+    def _per_target(self) -> dict[str, dict[str, dict[str, float]]]:
+        """The errors of each target, if there are several."""
+        if not 1 < len(self.names) <= MAX_TARGETS:
+            return {}
+        errors = {"": self.forecast - self.truth, "last_": self.last_errors}
+        if self.seasonal_errors is not None:
+            errors["seasonal_"] = self.seasonal_errors
+        columns = {"mse_scaled": ((errors[""] / self.scale) ** 2), "mse": errors[""] ** 2, "mae": np.abs(errors[""])}
+        columns |= {f"{name}mae": np.abs(values) for name, values in errors.items() if name}
+        means = {name: values.mean(axis=(0, 1)).tolist() for name, values in columns.items()}
+        return {
+            "per_target": {
+                target: {name: values[place] for name, values in means.items()}
+                for place, target in enumerate(self.names)
+            }
+        }
 
     def _scaled_mse(self, errors: Numbers) -> Numbers:  # (horizon,)
         """The mean squared error at each step, in standard deviations."""

@@ -3,13 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from seqloom import html
@@ -19,6 +20,7 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.date_formats import DateOrder
 from seqloom.data.readers.decimal_marks import DecimalMark
+from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -29,7 +31,7 @@ from seqloom.data.readers.series import (
     windows,
 )
 from seqloom.data.readers.series_reader import SeriesReader
-from seqloom.data.readers.text_files import DataError, Source
+from seqloom.data.readers.text_files import DataError, Source, pluralize, resolve
 from seqloom.data.series_scales import SINGLE_DIGITS, SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.formats import format_number
@@ -44,6 +46,7 @@ from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
+SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
 LOSS_FUNCTIONS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
@@ -69,6 +72,7 @@ class ForecastPrediction:
     steps: list[list[list[float]]]  # (T, horizon, targets), the forecast at each row; only for every_step
     truth: list[list[list[float]]]  # (T, horizon, targets), the observed values; empty if unknown
     times: list[str] = field(default_factory=list)  # (horizon,), time stamps of the values; empty if unknown
+    warning: str = ""  # why the forecast may be worse than others
 
     def __str__(self) -> str:
         rows = [",".join(format_number(value, SINGLE_DIGITS) for value in row) for row in self.values]
@@ -187,6 +191,11 @@ class Forecast(Task):
         series = tuple(self._reader().read(source))
         return DataPreview(series, len(series))
 
+    @field_validator("columns", "target", mode="before")
+    @classmethod
+    def _one_name(cls, names: Any) -> Any:
+        return (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.history and self.output == "last":
@@ -257,7 +266,9 @@ class Forecast(Task):
 
     def fit(self, examples: Iterable[Window]) -> Self:
         spans: dict[int, tuple[Series, int, int]] = {}
+        shortest = self.history
         for window in examples:
+            shortest = min(shortest, len(window))
             if not window.known:
                 raise DataError(window.location, "the values to forecast are missing; training needs them")
             series, start, end = spans.get(id(window.series), (window.series, window.start, 0))
@@ -267,7 +278,14 @@ class Forecast(Task):
             raise self._no_examples()
         columns = next(iter(spans.values()))[0].names
         targets = self._targets(columns)
-        learned = Learned.of(parts, columns, targets=targets, horizon=self.horizon, season=self.season)
+        learned = Learned.of(
+            parts,
+            columns,
+            targets=targets,
+            horizon=self.horizon,
+            season=self.season,
+            shortest=shortest if self.output == "last" else 0,
+        )
         return self.model_copy(update={"learned": learned})
 
     def summarize_example(self, example: Window) -> ExampleSummary:
@@ -366,8 +384,8 @@ class Forecast(Task):
         stamps = [window.time_stamps(self.horizon) for window in batch.examples] or [[] for _ in values]
         if self.output == "last":
             forecasts = [
-                ForecastPrediction(names, row[0].tolist(), [], [], times)
-                for row, times in zip(values, stamps, strict=True)
+                ForecastPrediction(names, row[0].tolist(), [], [], times, self._short_history(length))
+                for row, times, length in zip(values, stamps, batch.inputs.lengths.tolist(), strict=True)
             ]
             return Predictions(forecasts, state)
         truth = None if batch.target is None else self._restore(batch.target.values)
@@ -377,6 +395,21 @@ class Forecast(Task):
             observed = [] if truth is None else truth[row, :length].tolist()
             answers.append(ForecastPrediction(names, steps[-1] if steps else [], steps, observed, stamps[row]))
         return Predictions(answers, state)
+
+    def _short_history(self, rows: int) -> str:
+        """A warning about fewer rows than in training; empty: they are enough."""
+        if rows >= (expected := self.fitted.shortest):
+            return ""
+        return (
+            f"forecast from {pluralize(rows, 'row')}, but the model was trained with {expected} (task.history): give "
+            f"at least {expected} rows"
+        )
+
+    def _scored(self) -> tuple[list[int], list[int]]:
+        """The columns to score, and their places among the targets: those that change."""
+        targets = self._targets(self.fitted.columns)
+        places = self.fitted.varying(targets)
+        return [targets[place] for place in places], places
 
     def _pairs(
         self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]
@@ -402,8 +435,9 @@ class Forecast(Task):
         pairs = self._pairs(predictions, examples)
         if self.data_type == "binary":
             return mean_of_sums([regression.log_losses(*pair) for pair in pairs])
-        scale = np.array(self.fitted.deviations)[self._targets(self.fitted.columns)]
-        return mean_of_sums([((forecast - truth) / scale) ** 2 for truth, forecast in pairs])
+        columns, places = self._scored()
+        scale = np.array(self.fitted.deviations)[columns]
+        return mean_of_sums([((forecast - truth)[..., places] / scale) ** 2 for truth, forecast in pairs])
 
     @property
     def custom_layer_field(self) -> str:
@@ -417,14 +451,19 @@ class Forecast(Task):
                 "accuracy": regression.frame_accuracy(truth, forecast),
                 "frames": len(truth) * self.horizon,
             }
-        observed = self._observed(examples)
+        observed, (columns, places) = self._observed(examples), self._scored()
+        last, seasonal = (
+            (self._naive(examples, lag) - observed)[..., places] if lag else None for lag in (1, self.season)
+        )
+        assert last is not None  # noqa: S101  its lag is 1
         forecasts = Forecasts(
-            truth=truth,
-            forecast=forecast,
-            last_errors=self._naive(examples, 1) - observed,
-            seasonal_errors=self._naive(examples, self.season) - observed if self.season else None,
-            scale=np.array(self.fitted.deviations)[self._targets(self.fitted.columns)],
-            naive_errors=self.fitted.naive_errors,
+            truth=truth[..., places],
+            forecast=forecast[..., places],
+            last_errors=last,
+            seasonal_errors=seasonal,
+            scale=np.array(self.fitted.deviations)[columns],
+            names=[self.fitted.columns[column] for column in columns],
+            naive_errors=[self.fitted.naive_errors[place] for place in places],
         )
         scores = forecasts.score()
         return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
@@ -460,13 +499,24 @@ class Forecast(Task):
                 "nll": regression.frame_nll(truth, forecast),
                 "accuracy": regression.frame_accuracy(truth, forecast),
             }
-        forecast = self._naive(examples, max(baseline.lag, 1))
-        scale = np.array(learned.deviations)[targets]
+        columns, places = self._scored()
+        truth, forecast = truth[..., places], self._naive(examples, max(baseline.lag, 1))[..., places]
+        scale = np.array(learned.deviations)[columns]
         return {
             "mse_scaled": regression.mse(truth / scale, forecast / scale),
             "mse": regression.mse(truth, forecast),
             "mae": regression.mae(truth, forecast),
         }
+
+    @property
+    def dev_is_short(self) -> bool:
+        if self.learned is None or not self.dev or self.dev == IN_MEMORY:
+            return False
+        with suppress(DataError, OSError):
+            path = resolve(self.dev)
+            if path.is_file() and path.stat().st_size <= SHORT_FILE:
+                return any(len(window) < self.fitted.shortest for window in self.read_inputs(path))
+        return False
 
     @property
     def answers_each_line(self) -> bool:

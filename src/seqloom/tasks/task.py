@@ -297,6 +297,11 @@ class Task(ConfigSection, ABC):
         return asdict(prediction)
 
     @property
+    def dev_is_short(self) -> bool:
+        """Whether the development file has too little before its end for a good prediction of what follows."""
+        return False
+
+    @property
     def prediction_notes(self) -> tuple[str, ...]:
         """What a user should know before the first prediction, such as words of a lexicon that are never found."""
         return ()

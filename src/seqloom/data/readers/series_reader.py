@@ -1,15 +1,16 @@
 """The series of a forecast: which rows and columns of its files are read, and what has to be known about them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqloom.data.feature_statistics import is_constant
 from seqloom.data.readers import tables, text_files
 from seqloom.data.readers.date_formats import DateOrder
 from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.memory import IN_MEMORY
-from seqloom.data.readers.series import Series, one_series, sequences, split_range, table
+from seqloom.data.readers.series import Numbers, Series, one_series, sequences, split_range, table
 from seqloom.data.readers.text_files import DataError, Source
 
 FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
@@ -61,6 +62,8 @@ class SeriesReader:
             notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
         if problem := _irregular(series):
             notes.append(problem)
+        if constant := constant_columns(series.values[series.start : series.stop], series.names):
+            notes.append(f"columns that never change do not count in the scores: {', '.join(constant)}")
         return settings, (*notes, *self._dev_notes(series))
 
     def with_history(self, series: Series, source: Source) -> Series:
@@ -99,13 +102,13 @@ class SeriesReader:
                 return []
             series = self._table(path)
             if problem := _irregular(series):
-                notes.append(f"dev file: {problem}")
-            rows = series.stop - series.start
+                notes.append(f"dev file {self.dev}: {problem}")
+            rows = text_files.pluralize(series.stop - series.start, "row")
             if self._is_short(series):
                 series = self.with_history(series, path)
                 notes.append(
-                    f"the {rows} rows of the dev file are fewer than task.history + task.horizon "
-                    f"({self.history} + {self.horizon}); they continue the training file, whose end is their history"
+                    f"dev file {self.dev}: {rows}, fewer than task.history + task.horizon ({self.history} + "
+                    f"{self.horizon}); it continues the training file, whose end is its history"
                 )
             count = series.stop - self.horizon - max(series.start, self.history) + 1
         else:
@@ -146,6 +149,12 @@ class SeriesReader:
             problem = f"time runs backwards in {source}" if irregular.is_descending else f"{source} is not in order"
             raise DataError(series.at(first), f"{problem}; sort the rows by time")
         return series
+
+
+def constant_columns(values: Numbers, names: Sequence[str]) -> list[str]:  # (T, D)
+    """The columns that never change, if others do."""
+    constant = is_constant(values.mean(axis=0), values.std(axis=0))
+    return [] if constant.all() else [name for name, is_still in zip(names, constant, strict=True) if is_still]
 
 
 def _irregular(series: Series) -> str:
