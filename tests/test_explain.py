@@ -402,7 +402,12 @@ def test_tasks_that_read_no_text_take_files(runs: dict[str, Path], tmp_path: Pat
     result = call(runs["classify, numbers"], tmp_path / "numbers.csv")
     assert result.exit_code == 0, result.output
     assert "Which channels and time steps mattered" in result.stdout
+    note = f"{tmp_path / 'numbers.csv'}: only the first of several examples is explained"
+    assert result.stderr == f"note: {note}\n"
     model = load(runs["classify, numbers"])
+    assert model.explain(tmp_path / "numbers.csv").notes == [note]
+    (tmp_path / "one.csv").write_text("0.0,0.2,0.4,0.6,rise\n")
+    assert model.explain(tmp_path / "one.csv").notes == []
     by_path = model.explain(str(tmp_path / "numbers.csv")).attribution
     by_array = model.explain(next(iter(model.read(tmp_path / "numbers.csv"))).content).attribution
     assert by_path is not None

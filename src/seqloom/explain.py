@@ -1,7 +1,6 @@
 """Why a model predicts what it predicts: which inputs mattered, attention, alternatives and gates."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,10 @@ def read_inputs(model: Model, inputs: Sequence[str]) -> Iterator[Any]:
         if text_or_file == "-":
             yield from model.read("-")
         elif model.task.inputs_are_files:
-            yield from islice(model.read(text_or_file), 1)
+            example, notes = model.first_example(text_or_file)
+            for note in notes:
+                terminal.print_note(note)
+            yield example
         else:
             check_not_empty(text_or_file)
             yield from model.task.read_inputs([text_or_file])

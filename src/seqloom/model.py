@@ -177,7 +177,7 @@ class Model:
         """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
         if beam and not self.task.uses_search:
             raise ValueError(f"the task {self.task.name} does not use a search: there is no beam to show")
-        example = self.example(source)
+        example, remarks = self.first_example(source) if self._names_file(source) else (self.example(source), [])
         with torch.no_grad():
             explanation = self.task.explain(self.module, example, beam=beam, heads=heads)
             attribution, notes = None, list[str]()
@@ -197,20 +197,34 @@ class Model:
                 explanation,
                 attribution=attribution,
                 layer_weights=layer_weights(self.module),
-                notes=[*explanation.notes, *notes],
+                notes=[*explanation.notes, *notes, *remarks],
             )
 
     def example(self, source: Any) -> Any:
         """One input as an example of the task; of a file, its first one."""
         if hasattr(source, "location"):  # already an example
             return source
-        if isinstance(source, Path) or (isinstance(source, str) and self.task.inputs_are_files):
-            first = next(iter(self.read(source)), None)
-            if first is None:
-                raise ValueError(f"{source}: there are no examples")
-            return first
+        if self._names_file(source):
+            return self.first_example(source)[0]
         check_not_empty(source)
         return next(iter(self.task.read_inputs([source])))
+
+    def _names_file(self, source: Any) -> bool:
+        return isinstance(source, Path) or (isinstance(source, str) and self.task.inputs_are_files)
+
+    def first_example(self, source: str | Path) -> tuple[Any, list[str]]:
+        """The first example of a file, and a note if there are more."""
+        examples = iter(self.read(source))
+        first = next(examples, None)
+        if first is None:
+            raise ValueError(f"{source}: there are no examples")
+        try:
+            is_only = next(examples, None) is None
+        except DataError:  # there are more, which are not explained
+            is_only = False
+        identity = getattr(first, "identity", "")
+        which = f"the first of several examples is explained{f' (id {identity})' if identity else ''}"
+        return first, [] if is_only else [f"{source}: only {which}"]
 
     def evaluate(
         self,
