@@ -114,3 +114,23 @@ def build_embedding(settings: TagSettings, learned: Learned) -> tuple[nn.Module,
     return settings.pretrained.build_embedding(
         learned.vectors, embedding if embedding.size else None, size=embedding.size
     )
+
+
+def find_word(words: Sequence[str], chosen: str | int) -> int:
+    """The index of a word that is given as text, or by its position from 1."""
+    if isinstance(chosen, str):
+        matches = [index for index, word in enumerate(words) if word == chosen]
+        matches = matches or [index for index, word in enumerate(words) if word.lower() == chosen.lower()]
+        if len(matches) > 1:
+            places = ", ".join(str(index + 1) for index in matches)
+            raise ValueError(f"word: {chosen!r} occurs {len(matches)} times; give one of its positions: {places}")
+        if matches:
+            return matches[0]
+    if str(chosen).isdecimal() and 1 <= int(chosen) <= len(words):
+        return int(chosen) - 1
+    raise ValueError(f"word: {chosen!r} is neither a word of the input nor a position from 1 to {len(words)}")
+
+
+def input_words(example: TaggedSequence) -> tuple[str, ...]:
+    """The words of a sentence; none for vectors."""
+    return example.words if isinstance(example, Sentence) else ()

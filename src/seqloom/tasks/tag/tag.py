@@ -38,8 +38,10 @@ from seqloom.tasks.tag.inputs import (
     build_embedding,
     collate_frames,
     collate_words,
+    find_word,
     fit_words,
     frame_values,
+    input_words,
     lookup_form,
 )
 from seqloom.tasks.tag.settings import Learned, TagSettings
@@ -452,7 +454,7 @@ class Tag(TagSettings):
         names = prediction.words or [str(number) for number in range(1, len(example) + 1)]
         numbers = self._numbers
         if isinstance(prediction, TagPrediction):
-            position = _position(names, word) if word != "" else int(np.argmin(prediction.probabilities))
+            position = find_word(names, word) if word != "" else int(np.argmin(prediction.probabilities))
             label = target or prediction.labels[position]
             index = self.fitted.labels.index(label, location="target")
         else:
@@ -460,7 +462,7 @@ class Tag(TagSettings):
             index = numbers.column(target)
             label = numbers.scale.names[index]
             far = np.abs(np.array(prediction.values[label]) - numbers.scale.means[index])
-            position = _position(names, word) if word != "" else int(far.argmax())
+            position = find_word(names, word) if word != "" else int(far.argmax())
         inputs = self.collate([example]).inputs
 
         def score(vectors: Tensor) -> Tensor:
@@ -495,23 +497,3 @@ class Tag(TagSettings):
             attention=mean_of_heads(layers, words, words),
             heads=all_heads(layers, words, words) if heads else [],
         )
-
-
-def _position(words: Sequence[str], chosen: str | int) -> int:
-    """The index of a word that is given as text, or by its position from 1."""
-    if isinstance(chosen, str):
-        matches = [index for index, word in enumerate(words) if word == chosen]
-        matches = matches or [index for index, word in enumerate(words) if word.lower() == chosen.lower()]
-        if len(matches) > 1:
-            places = ", ".join(str(index + 1) for index in matches)
-            raise ValueError(f"word: {chosen!r} occurs {len(matches)} times; give one of its positions: {places}")
-        if matches:
-            return matches[0]
-    if str(chosen).isdecimal() and 1 <= int(chosen) <= len(words):
-        return int(chosen) - 1
-    raise ValueError(f"word: {chosen!r} is neither a word of the input nor a position from 1 to {len(words)}")
-
-
-def input_words(example: TaggedSequence) -> tuple[str, ...]:
-    """The words of a sentence; none for vectors."""
-    return example.words if isinstance(example, Sentence) else ()
