@@ -156,7 +156,7 @@ def test_malicious_files_are_refused(made: Run, name: str, data: bytes, message:
     ("path", "message"),
     [
         ("nowhere", "nowhere: no such run"),
-        ("file", "file: Not a directory"),
+        ("file", "file: not a run but a file"),
         ("empty", "empty: not a run: it has no manifest"),
     ],
 )

@@ -191,3 +191,8 @@ def test_mistakes_are_explained() -> None:
         SequenceClassifier(epochs=1.5).fit(TEXTS, STARS)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r'unknown key "task\.poling"; did you mean "task\.pooling"'):
         SequenceClassifier(settings={"task.poling": "mean"}).fit(TEXTS, STARS)
+
+
+def test_a_missing_text_is_named() -> None:
+    with pytest.raises(ValueError, match=r"X: there is no text in row 3 \(1 of 4 are missing\)"):
+        SequenceClassifier(epochs=1).fit(["a", "b", None, "c"], [1, 2, 1, 2])

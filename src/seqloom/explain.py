@@ -11,7 +11,7 @@ from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.plotting import SUFFIXES, named_plots
 from seqloom.insight.report import report
-from seqloom.model import Model, check_not_empty
+from seqloom.model import AGAIN, Model, check_not_empty
 
 
 def explain_all(
@@ -69,14 +69,16 @@ def read_inputs(model: Model, inputs: Sequence[str]) -> Iterator[Any]:
     for text_or_file in inputs:
         if text_or_file == "-":
             yield from model.read("-")
-        elif model.task.inputs_are_files:
-            example, notes = model.first_example(text_or_file)
+        else:
+            check_not_empty(text_or_file)
+            source = model.source(text_or_file, again=AGAIN)
+            if isinstance(source, list):
+                yield from model.task.read_inputs(source)
+                continue
+            example, notes = model.first_example(source)
             for note in notes:
                 terminal.print_note(note)
             yield example
-        else:
-            check_not_empty(text_or_file)
-            yield from model.task.read_inputs([text_or_file])
 
 
 def explain(

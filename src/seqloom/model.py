@@ -42,6 +42,8 @@ STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 
 FILE_NAME = re.compile(r"\S*[^\s.]\.[A-Za-z]\w{1,6}(\.gz)?|\S*[/\\]\S*|\$\w+\S*")
 """Strings that are taken for the names of files: one word with a suffix or a slash."""
+AGAIN = "a text that looks like a file name is read from standard input"
+"""How such a text is given on the command line."""
 SHOWN_DEPTH, SHOWN_PARTS = 2, 20  # of the parts of a model in a notebook
 
 
@@ -100,12 +102,15 @@ class Model:
     def predict(self, source: Any, *, batch_size: int = 64) -> Answers:
         """The predictions in order for texts, arrays or a table, for one text, or for a file by its path."""
         inputs: list[str] = []
-        examples = self._noting_inputs(self.read(self._source(source)), inputs)
+        examples = self._noting_inputs(self.read(self.source(source)), inputs)
         answers = chain.from_iterable(self.predict_batches(examples, batch_size=batch_size))
         return Answers(map(self.task.as_given, _with_warnings(answers)), inputs)
 
-    def _source(self, source: Any) -> Any:
-        """A string that names no file, and does not look like a file name, as the only text of a list."""
+    def source(self, source: Any, *, again: str = "") -> Any:
+        """A string that names no file, and does not look like a file name, as the only text of a list.
+
+        ``again`` says how a text that looks like a file name is given.
+        """
         if not isinstance(source, str) or self.task.inputs_are_files:
             return source
         try:
@@ -113,8 +118,8 @@ class Model:
         except DataError as error:
             if not FILE_NAME.fullmatch(source):
                 return [source]
-            again = f"predict([{shorten(source, 60)!r}])"
-            raise DataError(error.location, f"{error.message}; a text is given in a list: {again}") from None
+            again = again or f"a text is given in a list: predict([{shorten(source, 60)!r}])"
+            raise DataError(error.location, f"{error.message}; {again}") from None
 
     def _noting_inputs(self, examples: Iterable[Any], inputs: list[str]) -> Iterator[Any]:
         for example in examples:
@@ -147,7 +152,7 @@ class Model:
 
     def embed(self, source: Any, *, batch_size: int = 64) -> list[Any]:
         """Contextual word vectors of a file or of texts, in order; for bidirectional language models."""
-        examples = self.read(self._source(source))
+        examples = self.read(self.source(source))
         return list(chain.from_iterable(self.embed_batches(examples, batch_size=batch_size)))
 
     def embed_batches(self, examples: Iterable[Any], *, batch_size: int = 64) -> Iterator[list[Any]]:

@@ -142,6 +142,8 @@ class Run:
         if not os.path.lexists(path):
             near = [path.parent / name for name in get_close_matches(path.name, _folders(path.parent), n=1)]
             raise RunError(f"{path}: no such run" + "".join(f"; did you mean {folder}?" for folder in near))
+        if path.is_file():
+            raise RunError(f"{path}: not a run but a file: give the folder of a training run, such as runs/classify")
         checkpoint.refuse_special_files(path, allow_folders=True)
         if not os.path.lexists(path / checkpoint.MANIFEST):
             raise RunError(f"{path}: not a run: it has no {checkpoint.MANIFEST}")

@@ -13,7 +13,7 @@ from seqloom.data.readers.text_files import DataError, refuse_stream, resolve
 
 def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
     """The configuration of a file, or of a task and its data, changed by ``section.key=value``."""
-    is_key = bool(task or data) and path.startswith(("task.", "train."))
+    is_key = bool(task or data) and path.startswith(("task.", "train.", "sweep."))
     if ("=" in path or is_key) and not Path(path).is_file():
         path, overrides = "", [path, *overrides]
     if path and (task or data):

@@ -306,6 +306,10 @@ def _texts(X: Any) -> list[str] | None:
     if hasattr(X, "tocsr") or isinstance(X, str) or not hasattr(X, "__len__"):
         return None
     values = memory.as_source(X)
+    if any(isinstance(value, str) for value in values):
+        missing = [row for row, value in enumerate(values, start=1) if value is None or value != value]
+        if missing:
+            raise ValueError(f"X: there is no text in row {missing[0]} ({len(missing)} of {len(values)} are missing)")
     return list(values) if len(values) and all(isinstance(value, str) for value in values) else None
 
 

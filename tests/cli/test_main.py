@@ -205,6 +205,50 @@ def test_text_for_a_model_of_vectors_is_an_error(classifiers: tuple[Path, Path])
     assert "standard input:1: value 1: expected a number, found 'abc'" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["predict", "explain"])
+def test_an_argument_is_a_text_unless_it_names_a_file(
+    command: str, classifiers: tuple[Path, Path], folder: Path
+) -> None:
+    texts, numbers = classifiers
+    (folder / "one.txt").write_text("so good\n")
+    more = ["--output", folder / "explained", "--method", "none"] if command == "explain" else []
+    as_text, as_file = (call(command, texts, given, "--json", *more) for given in ("so good", folder / "one.txt"))
+    assert (as_text.exit_code, as_file.exit_code) == (0, 0), as_text.output + as_file.output
+    answers = [json.loads(result.stdout) for result in (as_text, as_file)]
+    first, second = (answer.get("prediction", answer) for answer in answers)
+    assert first["probabilities"] == pytest.approx(second["probabilities"])
+    missing = call(command, texts, "none.csv", *more)
+    assert missing.exit_code == 1
+    assert "none.csv: no such file; a text that looks like a file name is read from standard input" in missing.stderr
+    assert "so good: no such file" in call(command, numbers, "so good", *more).stderr
+
+
+def test_a_file_is_no_run(classifiers: tuple[Path, Path], folder: Path) -> None:
+    assert classifiers
+    result = call("predict", folder / "texts.csv", "hi")
+    assert result.exit_code == 1
+    assert "texts.csv: not a run but a file: give the folder of a training run" in result.stderr
+
+
+def test_experiments_take_a_task_and_its_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not reached here is tested with a configuration."""
+    calls: list[tuple[Any, ...]] = []
+
+    def stop(*arguments: Any, **_: Any) -> None:
+        calls.append(arguments)
+        raise ValueError("stop")
+
+    monkeypatch.setattr("seqloom.comparison.compare.compare", stop)
+    monkeypatch.setattr("seqloom.tuning.sweep.sweep", stop)
+    data = ("--task", "tag", "--data", folder / "data")
+    for command in (("compare", "base", "train.epochs=1"), ("sweep", "sweep.trials=2")):
+        assert "seqloom: stop" in call(*command, *data).stderr
+        assert "give a configuration (see seqloom init), or --task and --data" in call(command[0]).stderr
+    (document, variants, _), (swept,) = calls
+    assert variants == ["base", "train.epochs=1"]
+    assert (document.get("task.name"), swept.get("task.name"), swept.get("sweep.trials")) == ("tag", "tag", 2)
+
+
 def test_an_evaluation_without_a_known_label_fails(classifiers: tuple[Path, Path], folder: Path) -> None:
     (folder / "other.csv").write_text("text,label\n" + "so good,1\nso bad,0\n" * 3)
     result = call("evaluate", classifiers[0], folder / "other.csv")

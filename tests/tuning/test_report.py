@@ -40,7 +40,10 @@ def test_the_best_trial_comes_first_and_unfinished_ones_last(higher: bool, order
     assert ["3", "0.75", "0.1235", "b|c", "1.00", "finished"] in rows
     assert ["2", "0.9", "0.1", "b|c", "", "pruned after 2"] in rows
     assert str(sweep).splitlines()[0].split() == columns
-    assert sweep.notes() == ["trial 0 failed: too bad", "importance is computed from 4 finished trials on"]
+    assert sweep.notes() == [
+        "trial 0 failed: too bad",
+        "The importance of each key needs at least 4 finished trials with different scores.",
+    ]
     assert sweep.best_run == Path("runs/sweep/trials/3")
 
 

@@ -122,6 +122,24 @@ def test_a_grid_is_tried_completely(config: Path, tmp_path: Path, fake_trial: Fa
     assert result.best.values["train.learning_rate"] == 0.01
 
 
+def test_listed_values_are_tried_once_each(config: Path, tmp_path: Path, fake_trial: FakeTrial) -> None:
+    document = read(config, ["sweep.trials=5"])
+    del document.values["sweep"]["train"], document.values["sweep"]["task"]
+    values = [0.001, 0.01]
+    space = {"train.learning_rate": values}
+    result = sweep(document, space=space, output=tmp_path / "out", run_trial=fake_trial)
+    assert sorted(trial.values["train.learning_rate"] for trial in result.trials) == values
+
+
+def test_files_are_checked_before_the_first_trial(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "dev.txt").unlink()
+    lines: list[str] = []
+    with pytest.raises(ValueError, match=r"dev.txt: no such file"):
+        sweep(config, output=tmp_path / "out", report=lines.append)
+    assert lines == []
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_compared_is_refused(config: Path, tmp_path: Path, fake_trial: FakeTrial) -> None:
     output = tmp_path / "out"
     sweep(config, ["sweep.trials=1"], output=output, run_trial=fake_trial)

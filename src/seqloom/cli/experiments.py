@@ -2,27 +2,34 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqloom.cli.options import (
     AsJson,
     Configuration,
+    DataFiles,
     Overrides,
+    TaskName,
     errors,
 )
+
+if TYPE_CHECKING:
+    from seqloom.config import Document
 
 MAX_TRIALS = 20
 """Rows of the table that ``seqloom sweep`` prints."""
 
 
 def compare(
-    config: Configuration,
+    config: Configuration = "",
     variants: Annotated[
         list[str] | None, typer.Argument(help="Variants: comma-separated changes, a .toml file, or base (no changes).")
     ] = None,
     *,
+    task: TaskName = "",
+    data: DataFiles = "",
     minutes: Annotated[
         float, typer.Option(min=0, help="Training budget of each run in minutes (0: as configured).")
     ] = 0.0,
@@ -56,13 +63,20 @@ def compare(
     from seqloom.comparison import compare as comparison
     from seqloom.comparison import table
     from seqloom.interrupt import Interrupted
+    from seqloom.run_document import read_document
     from seqloom.workflow import unused_folder
 
     with errors():
         folder = output or unused_folder(comparison.OUTPUT)
+        document: str | Document = config
+        if task or data:  # the first argument is a variant, too
+            variants = [*filter(None, [config]), *(variants or [])]
+            document = read_document("", task=task, data=data)
+        elif not config:
+            raise ValueError("nothing to compare: give a configuration (see seqloom init), or --task and --data")
         try:
             result = comparison.compare(
-                config,
+                document,
                 [*(variants or []), *(f"layer={layer}" for layer in layers or [])],
                 overrides or [],
                 minutes=minutes,
@@ -88,9 +102,11 @@ def compare(
 def sweep(
     config: Annotated[
         str, typer.Argument(help="TOML file with a table [sweep], or the folder of a sweep to continue or join.")
-    ],
+    ] = "",
     overrides: Overrides = None,
     *,
+    task: TaskName = "",
+    data: DataFiles = "",
     output: Annotated[
         Path | None, typer.Option(help="Folder of the sweep; an existing sweep is continued or joined.")
     ] = None,
@@ -102,11 +118,16 @@ def sweep(
     """
     from seqloom import terminal
     from seqloom.interrupt import Interrupted
+    from seqloom.run_document import read_document
     from seqloom.tuning.sweep import sweep as run_sweep
 
     with errors():
         try:
-            result = run_sweep(config, overrides or [], output=output)
+            if task or data or not config:
+                document = read_document(config, overrides or [], task=task, data=data)
+                result = run_sweep(document, output=output)
+            else:
+                result = run_sweep(config, overrides or [], output=output)
         except Interrupted as interrupted:
             typer.echo(f"stopped and saved; continue with: seqloom sweep {interrupted}", err=True)
             raise typer.Exit(130) from None

@@ -80,7 +80,7 @@ def evaluate(
 def predict(
     run: RunFolder,
     file: Annotated[
-        list[str] | None, typer.Argument(help="Files with input data; - for standard input, the default.")
+        list[str] | None, typer.Argument(help="Files with input data, or texts; - for standard input, the default.")
     ] = None,
     *,
     file_format: Annotated[
@@ -104,12 +104,14 @@ def predict(
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
 ) -> None:
-    """Predict from files or from standard input. Standard input is answered line by line.
+    """Predict from files, texts or standard input. Standard input is answered line by line.
 
-    With several files or a folder, each answer follows the name of its file; in tables of sequences, the id.
+    An argument that names no file is a text, if the model reads texts. With several files or a folder, each answer
+    follows the name of its file; in tables of sequences, the id.
     """
     from seqloom import terminal
     from seqloom.cli.predictions import PredictionPrinter, expand_patterns
+    from seqloom.model import AGAIN
     from seqloom.streaming import transcribe_stream
 
     files = expand_patterns(file or ["-"])
@@ -128,7 +130,10 @@ def predict(
             return
         interactive = files == ["-"] and sys.stdin.isatty()
         printer = PredictionPrinter(model.task, as_json=as_json, names=len(files) > 1, interactive=interactive)
-        examples = printer.watch((name, model.read(name, file_format=file_format, encoding=encoding)) for name in files)
+        examples = printer.watch(
+            (name, model.read(model.source(name, again=AGAIN), file_format=file_format, encoding=encoding))
+            for name in files
+        )
         size = 1 if interactive else batch_size
         if files == ["-"] and not file_format and model.task.answers_each_line:
             batches = model.predict_lines(examples, batch_size=size, vectors=vectors)
@@ -143,7 +148,7 @@ def explain(
     run: RunFolder,
     source: Annotated[
         list[str],
-        typer.Argument(help="Texts, or - for standard input; for vectors, images and audio: files."),
+        typer.Argument(help="Texts, files (their first example), or - for standard input."),
     ],
     *,
     method: Annotated[

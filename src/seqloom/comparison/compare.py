@@ -115,7 +115,7 @@ def _with_data(variants: Sequence[Variant], report: Callable[[str], object], sou
     all_notes: dict[str, None] = {}
     for variant in variants:
         try:
-            task, notes = _read_first(variant.configs[0], sources)
+            task, notes = read_first(variant.configs[0], sources)
         except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
             problems.append(f"{variant.name}: {error}")
             continue
@@ -132,7 +132,7 @@ def _with_data(variants: Sequence[Variant], report: Callable[[str], object], sou
     return result
 
 
-def _read_first(config: Config, sources: Sources) -> tuple[Task, tuple[str, ...]]:
+def read_first(config: Config, sources: Sources) -> tuple[Task, tuple[str, ...]]:
     """The task with the columns that its data show, and notes, once the first example of each file has been read."""
     detected, notes = with_detected(config, sources)
     task = detected.task

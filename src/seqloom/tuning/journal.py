@@ -75,7 +75,8 @@ class Journal:
         """Queue the combinations of a grid in random order, unless they are there already; how many there are."""
         points = list(grid(self.space))
         random.Random(self.config.seed).shuffle(points)  # noqa: S311
-        known = [trial.system_attrs.get("fixed_params") for trial in self.study.get_trials(deepcopy=False)]
+        trials = self.study.get_trials(deepcopy=False)
+        known = [trial.system_attrs.get("fixed_params", trial.params) for trial in trials]
         for point in points[:most]:
             if point not in known:
                 self.study.enqueue_trial(point)

@@ -70,7 +70,9 @@ class Sweep:
         """Reasons for failed trials, and what the table does not say."""
         notes = [f"trial {trial.number} failed: {trial.error}" for trial in self.trials if trial.error]
         if not self.importance:
-            notes.append(f"importance is computed from {MIN_TRIALS} finished trials on")
+            notes.append(
+                f"The importance of each key needs at least {MIN_TRIALS} finished trials with different scores."
+            )
         return notes
 
     def __str__(self) -> str:

@@ -289,3 +289,10 @@ def with_space(document: Document, space: Mapping[str, Any]) -> Document:
         lines = {known: line for known, line in lines.items() if known[: len(path)] != path}
         lines[path] = 0
     return Document(document.name, values, lines)
+
+
+def count_combinations(space: Space) -> int:
+    """The number of combinations of listed values; 0: a key has a range."""
+    if not all(isinstance(domain, Choice) for domain in space.values()):
+        return 0
+    return math.prod(len(domain.grid()) for domain in space.values())

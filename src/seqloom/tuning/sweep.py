@@ -15,15 +15,16 @@ import tomli_w
 from seqloom import config as configuration
 from seqloom import files, tasks
 from seqloom.comparison import subprocess_trial
+from seqloom.comparison.compare import read_first
 from seqloom.config import ConfigError, Document
 from seqloom.config.toml import literal
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.training.config import TrainConfig
-from seqloom.training_data import changed_file
+from seqloom.training_data import FILES_ONLY, changed_file
 from seqloom.tuning.report import Sweep, summarize, write_results
-from seqloom.tuning.space import TABLE, Domain, SweepConfig, assign, parse_sweep, with_space
+from seqloom.tuning.space import TABLE, Domain, SweepConfig, assign, count_combinations, parse_sweep, with_space
 from seqloom.workflow import unused_folder
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _print_to_stderr(line: str) -> None:
 
 
 def sweep(
-    config: str | Path,  # TOML file with a table [sweep], or the folder of a sweep to continue
+    config: str | Path | Document,  # TOML file with a table [sweep], or the folder of a sweep to continue
     overrides: Sequence[str] = (),  # section.key=value, applied to the file
     *,
     space: Mapping[str, Any] | None = None,  # values to try by section.key: lists, or tables with min and max
@@ -118,8 +119,10 @@ def sweep(
 
     The same call with the same ``output`` continues a sweep that was interrupted, or joins one that is running.
     """
-    folder, document = _read(Path(config), overrides, output=output)
+    folder, document = _read(config, overrides, output=output)
     plan = SweepPlan.build(with_space(document, space or {}))
+    if run_trial is None:
+        read_first(plan.base, FILES_ONLY)
     try:
         from seqloom.tuning.journal import Journal
     except ModuleNotFoundError as error:
@@ -140,8 +143,13 @@ def sweep(
     return result
 
 
-def _read(path: Path, overrides: Sequence[str], *, output: str | Path | None) -> tuple[Path | None, Document]:
+def _read(
+    config: str | Path | Document, overrides: Sequence[str], *, output: str | Path | None
+) -> tuple[Path | None, Document]:
     """The folder of a sweep if it is known, and its configuration."""
+    if isinstance(config, Document):
+        return Path(output) if output else None, config
+    path = Path(config)
     if not path.is_dir():
         return Path(output) if output else None, configuration.read(path, overrides)
     if output:
@@ -173,6 +181,8 @@ def _run_trials(journal: "Journal", plan: SweepPlan, run_trial: RunTrial, report
     total = settings.trials
     if settings.sampler == "grid":
         total = journal.queue_grid(total if "trials" in settings.model_fields_set else None)
+    elif (combinations := count_combinations(plan.space)) and combinations <= total:
+        total = journal.queue_grid(None)  # each of them once
     elif not journal.trials() and (values := plan.base_values()):
         journal.queue(values)
     while True:
