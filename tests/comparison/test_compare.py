@@ -240,6 +240,20 @@ def test_cross_validation_holds_out_each_example_once(labelled: Path, tmp_path: 
     assert (again.rows, len(lines)) == (result.rows, 1)
 
 
+@pytest.mark.parametrize("names", [[], ["base"]])
+def test_one_configuration_can_be_cross_validated(names: list[str], labelled: Path, tmp_path: Path) -> None:
+    result, _ = run(labelled, tmp_path / "out", names, tokens=0, seeds=1, folds=2)
+    (row,) = result
+    name = names[0] if names else str(labelled)
+    folders = [next((tmp_path / "out").glob(f"*/fold-{fold}-seed-1")) for fold in (1, 2)]
+    metrics = np.array([Run.open(folder).best_metrics()["accuracy"] for folder in folders])
+    assert (row["variant"], row["mean"], row["std"]) == (name, metrics.mean(), pytest.approx(metrics.std(ddof=1)))
+    page = (tmp_path / "out" / "compare.md").read_text()
+    assert page.startswith(f"# classify: {name}\n\n|variant|accuracy|parameters|")
+    assert "- ±: standard deviation over folds.\n" in page
+    assert "difference" not in str(result)
+
+
 def test_parameters_are_matched_by_the_width(labelled: Path, tmp_path: Path) -> None:
     names = ["base", "task.encoder.cell=gru", "task.encoder.cell=elman"]
     result, _ = run(labelled, tmp_path / "out", names, tokens=0, seeds=1, match_parameters=True)

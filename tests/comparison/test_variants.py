@@ -72,7 +72,10 @@ def test_invalid_variants_are_refused(config: Path, tmp_path: Path) -> None:
         == "the variant layer=os:path,layer=os:path has 2 layers, expected one"
     )
     assert "given twice" in message("base", "base")
-    assert "is the only variant" in message("base")
+    only = "is the only variant: add {} to compare it with, or set --seeds or --folds"
+    assert message("base") == f"base {only.format('another variant')}"
+    assert message() == f"{config} {only.format('another variant')}"
+    assert message("train.clip_norm=1") == f"train.clip_norm=1 {only.format('base or another variant')}"
     assert "none.toml: no such file" in message("base", str(tmp_path / "none.toml"))
     assert "exclude each other" in message("base", "task.model=ngram", budget=Budget(1.0, 1))
     (tmp_path / "tag.toml").write_text('[task]\nname = "tag"\ntrain = "x"\n')

@@ -194,7 +194,8 @@ def _write_results(
         name: [{key: value for key, value in trial.items() if key != "bootstrap_samples"} for trial in same_variant]
         for name, same_variant in trials.items()
     }
-    title = f"{first.name}: {len(all_variants)} variants compared"
+    count = len(all_variants)
+    title = f"{first.name}: {count} variants compared" if count > 1 else f"{first.name}: {all_variants[0].name}"
     comparison = replace(comparison, title=title, notes=tuple(notes), plot=_draw(comparison, all_variants))
     settings = {"task": first.name, "budget": budget._asdict(), "environment": machine}
     written = {**settings, "rows": comparison.rows, "trials": without_samples}

@@ -13,22 +13,22 @@ SIGNIFICANT = 0.05  # p values below this are called better or worse
 Trial = Mapping[str, Any]
 """The results of ``run_trial``, or a seed and an error."""
 
-NOTE = (
-    "±: standard deviation over seeds. difference: from the first variant, with the 95 % confidence interval of a "
-    "paired bootstrap over the development examples (1,000 resamples, the same for all variants, averaged over seeds); "
-    "better or worse if the interval excludes 0."
+DIFFERENCE_NOTE = (
+    "difference: from the first variant, with the 95 % confidence interval of a paired bootstrap over the development "
+    "examples (1,000 resamples, the same for all variants, averaged over seeds); better or worse if the interval "
+    "excludes 0."
 )
-
-
-FOLDS_NOTE = (
-    "±: standard deviation over folds. difference: from the first variant, with the 95 % confidence interval and the p "
-    "value of the corrected paired t-test over folds (Nadeau & Bengio 2003); better or worse if p < 0.05."
+FOLDS_DIFFERENCE_NOTE = (
+    "difference: from the first variant, with the 95 % confidence interval and the p value of the corrected paired "
+    "t-test over folds (Nadeau & Bengio 2003); better or worse if p < 0.05."
 )
 
 
 def note(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the columns of a table mean."""
-    return FOLDS_NOTE if any(row["folds"] for row in rows) else NOTE
+    folds = any(row["folds"] for row in rows)
+    spread = f"±: standard deviation over {'folds' if folds else 'seeds'}."
+    return f"{spread} {FOLDS_DIFFERENCE_NOTE if folds else DIFFERENCE_NOTE}" if len(rows) > 1 else spread
 
 
 def summarize(trials: Mapping[str, Sequence[Trial]]) -> list[dict[str, Any]]:
@@ -174,7 +174,13 @@ def format_table(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[lis
     """Column headings, and the cells of each row."""
     metric = next((row["metric"] for row in rows if "metric" in row), "score")
     speeds = ["train items/s", "predict items/s"]
-    return ["variant", metric, "difference", "parameters", *speeds, "memory (MB)", "minutes"], list(map(_cells, rows))
+    columns = ["variant", metric, "difference", "parameters", *speeds, "memory (MB)", "minutes"]
+    cells = list(map(_cells, rows))
+    if len(rows) > 1:
+        return columns, cells
+    difference = columns.index("difference")  # there is nothing to differ from
+    columns, *cells = [line[:difference] + line[difference + 1 :] for line in (columns, *cells)]
+    return columns, cells
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

@@ -68,6 +68,11 @@ class _Changes(NamedTuple):
     file: str = ""  # another configuration
     layer: VariantLayer | None = None
 
+    @property
+    def is_base(self) -> bool:
+        """Whether it changes nothing."""
+        return not self.overrides and self.layer is None
+
 
 def parse_variants(
     config: str | Path | Config | Document,  # TOML file
@@ -81,7 +86,8 @@ def parse_variants(
 ) -> list[Variant]:
     """The variants of a configuration, each given as ``key=value,key=value``, a TOML file, a layer, or ``base``.
 
-    If all of them are files, the configuration itself comes first. Raises ValueError if any of them is not valid.
+    If all of them are files, the configuration itself comes first. One variant is enough if it is trained several times,
+    with seeds or folds. Raises ValueError if any of them is not valid.
     """
     if folds == 1 or folds < 0:
         raise ValueError(f"folds is {folds}, expected at least 2, or 0 for no cross-validation")
@@ -91,8 +97,9 @@ def parse_variants(
     names = [changes.name for changes in all_changes]
     if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
         raise ValueError(f"the variant {repeated[0]} is given twice")
-    if len(names) < 2:
-        raise ValueError(f"{names[0]} is the only variant: add {BASE} or another variant to compare it with")
+    if len(names) < 2 and seeds < 2 and not folds:  # several trainings of one variant have a mean and a spread
+        others = "another variant" if all_changes[0].is_base else f"{BASE} or another variant"
+        raise ValueError(f"{names[0]} is the only variant: add {others} to compare it with, or set --seeds or --folds")
     result: list[Variant] = []
     for changes in all_changes:
         own = [*overrides, *changes.overrides, *budget.overrides(), *(["task.dev=", "task.dev_fold="] if folds else [])]
