@@ -1,11 +1,13 @@
 """Checks of the data and the configuration, before any time is spent on training."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from seqloom import terminal
 from seqloom.data.dataset_summary import (
@@ -27,6 +29,7 @@ from seqloom.formats import format_value
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
+from seqloom.training.memory import LongestExamples, check_training_memory
 from seqloom.training.update_rule import UpdateRule
 from seqloom.training_data import data_readers, length_limit, with_detected
 
@@ -219,9 +222,18 @@ class _Check:
             self.parameters = sum(parameter.numel() for parameter in module.parameters())
             self.rule = update_rule(module, _batches(config, train.longest), config.task.loss, settings)
             self.bytes["model"] = 4 * self.rule.copies * self.parameters
+            self._check_memory(config, module, train, dev)
             self.bytes["batch"] = self.rule.dry_run()
             if dev and dev.examples and not dev.unlabelled:
                 evaluate(config, module, dev.longest)
+
+    @staticmethod
+    def _check_memory(config: Config, module: nn.Module, train: DatasetSummary, dev: DatasetSummary | None) -> None:
+        longest = LongestExamples(config.train)
+        deque(longest.watch(train.longest), maxlen=0)
+        too_long = None if config.task.no_max_length_reason else config.train.too_long
+        dev_examples = dev.longest if dev else []
+        check_training_memory(module, longest, dev_examples, config.train, steps=config.task.steps, too_long=too_long)
 
     def _updates(self, train: DatasetSummary) -> int | None:
         """Updates per epoch."""

@@ -37,9 +37,8 @@ from seqloom.run_recorder import RunRecorder
 from seqloom.training import engine, schedules
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.divergence import Diverged
-from seqloom.training.memory import LongestExamples, check_memory
+from seqloom.training.memory import LongestExamples, check_training_memory
 from seqloom.training.progress import Evaluation, Progress
-from seqloom.training.self_trained import SelfTrained
 from seqloom.training.snapshots import flatten_state
 from seqloom.training.stored_state import check_facts
 from seqloom.training_data import (
@@ -109,7 +108,7 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
     readers = data_readers(config, sources)
     targets = TargetCounter(config.task.baseline_targets)
     summary = _summary(config)
-    longest = LongestExamples(rows=max(config.train.batch_size // config.train.accumulate, 1))
+    longest = LongestExamples(config.train)
     config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
     notes = (*notes, *filter(None, [readers.limit.note()]))
     dev = list(readers.dev())
@@ -120,7 +119,8 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
         module = _init_model(config)
         notes = (*notes, *warm_start.load(config.task, module))
     config.task.check_inputs(dev)
-    _check_memory(config, module, longest, dev)
+    too_long = None if config.task.no_max_length_reason else config.train.too_long
+    check_training_memory(module, longest, dev, config.train, steps=config.task.steps, too_long=too_long)
     dev_summary = _summarize_dev(config, dev)
     repeated = len(dev) if dev_summary is not None and all_repeated(summary, dev_summary) else 0
     warnings = (*findings(summary, dev_summary), *config.task.warnings)
@@ -133,22 +133,6 @@ def _warm_start(path: str | Path | None, layer: LayerFactory | None, vocabulary:
         return None
     run = Run.open(path)
     return WarmStart(run, load_config(run, layer=layer), vocabulary)
-
-
-def _check_memory(config: Config, module: nn.Module, train: LongestExamples, dev: Sequence[Any]) -> None:
-    """DataError with the place of the longest example if its batch cannot fit into memory."""
-    if config.train.device != "cpu" or config.train.bptt_steps or isinstance(module, SelfTrained):
-        return
-    steps = config.task.steps
-    too_long = None if config.task.no_max_length_reason else config.train.too_long
-    if train.longest is not None:
-        rows = 1 if config.train.batch_tokens else train.batch_rows()
-        length = steps(train.longest)
-        for count in sorted({1, rows}):
-            check_memory(module, train.longest, steps=length, rows=count, training=True, too_long=too_long)
-    if dev:
-        longest = max(dev, key=len)
-        check_memory(module, longest, steps=steps(longest), training=False)
 
 
 def _summary(config: Config) -> DatasetSummary:

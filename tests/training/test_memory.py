@@ -1,5 +1,6 @@
 """Inputs that cannot fit into memory end with their place, and long ones are skipped on request."""
 
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,17 @@ import pytest
 from torch import nn
 
 from seqloom import workflow
+from seqloom.check import check_data
 from seqloom.config import Document
+from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import load
 from seqloom.run_config import Config
 from seqloom.training import memory
+from seqloom.training.config import TrainConfig
+from seqloom.training.gradient_update import GradientUpdate
+from seqloom.training.memory import LongestExamples, step_bytes
+from seqloom.training_data import with_detected
 
 SHORT = "".join(
     f"{'good' if number % 2 else 'bad'}\ta {'fine' if number % 2 else 'poor'} film\n" for number in range(40)
@@ -57,6 +64,53 @@ def test_long_examples_are_truncated_and_counted(tmp_path: Path, monkeypatch: py
         train(file, "train.max_length=2", "train.too_long=skip")
 
 
+def test_check_ends_with_the_place_of_an_input_that_cannot_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path, words=400_000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**8)
+    monkeypatch.setattr(GradientUpdate, "dry_run", lambda _: pytest.fail("the update was computed"))
+    report = check_data(Config.build(Document.empty([*SMALL, f"task.train={file}"])))
+    assert any(f"{file}:41: an input of 400,000 steps needs about " in problem for problem in report.problems)
+
+
+@pytest.mark.parametrize(
+    ("change", "peak"),  # measured: peak memory of an update of 5,000 to 10,000 steps, relative to what it keeps
+    [
+        ("task.encoder.cell=lstm", 1.28),
+        ("task.encoder.cell=gru", 1.28),
+        ("task.encoder.cell=elman", 1.53),
+        ("task.encoder.cell=coupled", 1.22),
+        ("task.encoder.cell=layer_norm_lstm", 1.14),
+        ("task.encoder.cell=transformer", 1.15),
+        ("task.encoder.zoneout=0.1", 1.47),
+        ("task.prenet.layers=2", 1.3),
+    ],
+)
+def test_the_estimate_is_not_below_the_memory_of_an_update(change: str, peak: float, tmp_path: Path) -> None:
+    file = write(tmp_path, words=300)
+    size = ["task.name=classify", "task.encoder.hidden_size=32", "task.embedding_size=32", "train.batch_size=2"]
+    config = Config.build(Document.empty([*size, f"task.train={file}", change]))
+    config = with_detected(config)[0]
+    examples = sorted(config.task.read(file), key=len, reverse=True)
+    task = config.task.fit(examples)
+    module = task.build_model()
+    loader = BatchLoader(lambda: iter(examples), task.collate, batch_size=2, shuffle=False)  # the long one, a short one
+    kept = GradientUpdate(module, loader, task.loss, config.train).dry_run()
+    longest = LongestExamples(config.train)
+    assert len(list(longest.watch(examples))) == 41
+    assert longest.batch_rows() == 2
+    estimate = 2 * 300 * step_bytes(module, training=True)
+    assert peak * kept < estimate < 4 * kept
+
+
+def test_short_examples_are_padded_to_the_longest_one() -> None:
+    longest = LongestExamples(TrainConfig(batch_size=32))
+    deque(longest.watch([range(400_000), *[range(5)] * 50]), maxlen=0)
+    assert longest.batch_rows() == 2
+    longest = LongestExamples(TrainConfig(batch_size=32))
+    deque(longest.watch([range(2_000_000), *[range(1_000_000)] * 3, *[range(5)] * 50]), maxlen=0)
+    assert longest.batch_rows() == 4
+
+
 def test_a_large_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Example:
         location = "a:1"
@@ -65,7 +119,6 @@ def test_a_large_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             return 1000
 
     module = nn.LSTM(10, 100)
-    assert memory.step_bytes(module) == 4 * 800
     monkeypatch.setattr(memory, "available_memory", lambda: 10**8)
     memory.check_memory(module, Example(), steps=1000, rows=10, training=True)
     with pytest.raises(DataError, match=r"64 inputs of up to 1,000 steps need about 0\.\d GB .* train\.batch_tokens"):

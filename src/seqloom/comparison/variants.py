@@ -86,8 +86,8 @@ def parse_variants(
 ) -> list[Variant]:
     """The variants of a configuration, each given as ``key=value,key=value``, a TOML file, a layer, or ``base``.
 
-    If all of them are files, the configuration itself comes first. One variant is enough if it is trained several times,
-    with seeds or folds. Raises ValueError if any of them is not valid.
+    If all of them are files, the configuration itself comes first. One variant is enough if there are several seeds or
+    folds. Raises ValueError if any of them is not valid.
     """
     if folds == 1 or folds < 0:
         raise ValueError(f"folds is {folds}, expected at least 2, or 0 for no cross-validation")

@@ -1,19 +1,24 @@
 """An estimate of the memory that long sequences need, so that a process ends with a sentence, not by the system."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappush, heappushpop
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from seqloom.cells.wrapper import Wrapper
 from seqloom.data.batch import MAX_WASTE
+from seqloom.data.batch import SMALL as MAX_UNDIVIDED
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers.text_files import DataError
+from seqloom.training.config import TrainConfig
+from seqloom.training.self_trained import SelfTrained
 
 FLOAT = 4  # bytes
-TRAINING = 2  # times the forward pass: the gradient of each activation
-RESERVE = 1.1  # times the estimate
+INFERENCE = 1.1  # times the activations; measured: 0.5 to 1.06
+TRAINING = 1.6  # times the activations, with their gradients; measured: 0.9 to 1.4, most with layer normalisation
+NOISE = 1.5  # times that for cells with zoneout or recurrent dropout; measured: 1.4
 SMALL = 1 << 26  # bytes that are not worth a check
 
 
@@ -24,11 +29,13 @@ def available_memory() -> int | None:
     return min(known) if known else None
 
 
-def step_bytes(module: nn.Module) -> int:
-    """Bytes of the activations of one time step: an output for each row of each weight matrix."""
+def step_bytes(module: nn.Module, *, training: bool) -> int:
+    """Bytes of one time step of one row of a batch: the inputs and the outputs of each weight matrix, and gradients."""
     tables = {id(each.weight) for each in module.modules() if isinstance(each, nn.Embedding)}
-    rows = sum(each.shape[0] for each in module.parameters() if each.ndim >= 2 and id(each) not in tables)
-    return FLOAT * rows
+    matrices = [each for each in module.parameters() if each.ndim >= 2 and id(each) not in tables]
+    values = sum(each.shape[0] + each[0].numel() for each in matrices)
+    noise = NOISE if training and any(isinstance(each, Wrapper) for each in module.modules()) else 1
+    return round(FLOAT * values * noise * (TRAINING if training else INFERENCE))
 
 
 def check_memory(
@@ -41,7 +48,7 @@ def check_memory(
     too_long: TooLong | None = None,  # what train.max_length would do; None: it has no effect
 ) -> None:
     """DataError if a batch of ``rows`` inputs, of which the example is the longest, needs more memory than there is."""
-    needed = round(RESERVE * rows * steps * step_bytes(module) * (TRAINING if training else 1))
+    needed = rows * steps * step_bytes(module, training=training)
     if needed < SMALL:
         return
     available = available_memory()
@@ -60,11 +67,33 @@ def check_memory(
     )
 
 
+def check_training_memory(
+    module: nn.Module,
+    train: "LongestExamples",
+    dev: Sequence[Any],
+    settings: TrainConfig,
+    *,
+    steps: Callable[[Any], int],  # that the model computes for an example
+    too_long: TooLong | None,  # what train.max_length would do; None: it has no effect
+) -> None:
+    """DataError with the place of the longest example if its batch cannot fit into memory."""
+    if settings.device != "cpu" or settings.bptt_steps or isinstance(module, SelfTrained):
+        return
+    if train.longest is not None:
+        rows = 1 if settings.batch_tokens else train.batch_rows()
+        length = steps(train.longest)
+        for count in sorted({1, rows}):
+            check_memory(module, train.longest, steps=length, rows=count, training=True, too_long=too_long)
+    if dev:
+        longest = max(dev, key=len)
+        check_memory(module, longest, steps=steps(longest), training=False)
+
+
 class LongestExamples:
     """Remembers the longest examples that pass."""
 
-    def __init__(self, *, rows: int) -> None:
-        self.rows = rows
+    def __init__(self, settings: TrainConfig) -> None:
+        self.rows = max(settings.batch_size // settings.accumulate, 1)  # of a batch
         self.longest: Any = None
         self.lengths: list[int] = []  # of the ``rows`` longest ones, a heap
 
@@ -81,8 +110,13 @@ class LongestExamples:
             yield example
 
     def batch_rows(self) -> int:
-        """The examples of the largest batch: those that are about as long as the longest one."""
-        return sum(MAX_WASTE * length >= len(self.longest) for length in self.lengths)
+        """The rows of the largest batch: examples about as long as the longest one, or a few padded to its length.
+
+        A padded row needs as much memory as any other.
+        """
+        longest = max(len(self.longest), 1)
+        alike = sum(MAX_WASTE * length >= longest for length in self.lengths)
+        return max(alike, min(len(self.lengths), MAX_UNDIVIDED // longest))
 
 
 def _meminfo(path: Path) -> int | None:
