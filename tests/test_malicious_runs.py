@@ -92,7 +92,7 @@ def test_sizes_beyond_the_weights_are_refused(
     ("name", "key", "value", "message"),
     [
         ("embed", "counts", [[1, 7 * 10**8]], "counts"),
-        ("embed", "pairs", [[0, 1, 10**6]], "ids of words"),
+        ("embed", "pairs", [[0, 1, 10**6]], "expected ids from 0 to"),
         ("transcribe, audio", "statistics.rate", 10**12, "rate"),
         ("transcribe, beam", "statistics.deviation", [0.0, 1.0, 1.0], "deviations"),
         ("caption", "mean", [], "as many means"),

@@ -96,8 +96,6 @@ class Learned(ConfigSection):
         words = len(self.vocabulary)
         if any(min(run) < 1 for run in self.counts) or sum(number for _, number in self.counts) != words:
             raise ValueError(f"counts: expected the occurrences of {words:,} words")
-        if any(not 0 <= word < words for pair in self.pairs for word in pair):
-            raise ValueError(f"pairs: expected ids of words from 0 to {words - 1:,}")
         return self
 
     @cached_property
