@@ -497,6 +497,6 @@ def test_no_machine_specific_paths() -> None:
     for name in listed.stdout.split("\0"):
         path = ROOT / name
         if name and path.is_file() and path != Path(__file__) and path.suffix != ".png":
-            text = path.read_text()
+            text = path.read_text(errors="replace")
             assert not folders.search(text), f"{name} names a folder of a machine"
             assert not hosts.search(text), f"{name} names the host of a package index"
