@@ -321,6 +321,13 @@ def test_evaluation(folder: Path, tagger: Path) -> None:
     assert low <= result["accuracy"] <= high
 
 
+def test_an_evaluation_names_unseen_labels(classifiers: tuple[Path, Path], folder: Path) -> None:
+    (folder / "unseen.csv").write_text("text,label\n" + "so good,yes\nso bad,YES\nso so,ye\nso what,42\n")
+    result = call("evaluate", classifiers[0], folder / "unseen.csv")
+    assert result.exit_code == 0, result.output
+    assert "count as errors: '42', 'YES' (did you mean 'yes'?), 'ye' (did you mean 'yes'?)\n" in result.stderr
+
+
 def test_an_evaluation_on_the_training_file_warns(folder: Path, tagger: Path) -> None:
     result = call("evaluate", tagger, folder / "data" / "train.conll")
     assert "train.conll: the model was trained on 3 examples of this file, so that the scores do not" in result.stderr

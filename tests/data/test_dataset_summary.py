@@ -252,6 +252,13 @@ def test_splits_are_compared() -> None:
     assert [all_repeated(train, other) for other in (dev, train, labelled())] == [False, True, False]
 
 
+def test_training_warns_of_labels_with_a_single_example() -> None:
+    rows = [("ham" if number % 2 else "spam", f"text {number}") for number in range(20)]
+    assert findings(labelled(*rows), None) == []
+    (line,) = findings(labelled(*rows, ("mixed", "both")), None)
+    assert line.startswith("warning: train: 1 label with a single example: 'mixed' (")
+
+
 def test_training_prints_a_few_findings() -> None:
     train = labelled(("spam", "a b"), ("ham", "c d"), ("ham", "c d"))
     assert findings(train, None) == []  # a harmless duplicate

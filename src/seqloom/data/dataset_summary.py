@@ -27,6 +27,7 @@ OUTLIER = 10  # times the 95th percentile of lengths
 LONG_SENTENCE = 1000  # labels in a single example from which on it is reported
 RARE = 5  # labels that occur less often than this are reported
 MANY_REPEATED = 0.01  # fraction of dev examples in the training data from which on training says so
+FEW_EXAMPLES = 20  # below, labels with a single example are to be expected
 MAX_FINDINGS = 6  # lines that training prints about its data
 UNKNOWN_ID = 1
 
@@ -449,6 +450,10 @@ def findings(train: DatasetSummary, dev: DatasetSummary | None) -> list[str]:
         repeated = len(dev.contents.duplicates(train.contents)[0])
         few = repeated < MANY_REPEATED * len(dev.contents)
         lines += [line for line in compare_splits(train, dev) if not (few and "also occurs in train" in line)]
+    once = [label for label, count in train.labels.items() if count == 1]
+    if once and train.labels.total() == train.examples >= FEW_EXAMPLES:
+        shown = [f"{label!r} ({train.first[label]})" for label in once]
+        lines.append(f"train: {pluralize(len(once), 'label')} with a single example: {join_names(shown)}")
     for name, summary in (("train", train), ("dev", dev)):
         lines += [f"{name}: {line}" for line in summary.warnings(brief=True)] if summary is not None else []
     if len(lines) > MAX_FINDINGS:

@@ -103,8 +103,24 @@ class Labels(ConfigSection):
         )
         raise DataError(
             labels[0][0],
-            f"no label occurs in the training data, so that all answers are wrong: found {new}; known are {known}",
+            f"no label occurs in the training data, so that all answers are wrong: found {new}; known are {known}"
+            + (f"; did you mean {near!r} instead of {unseen[0]!r}?" if (near := self.nearest(unseen[0])) else ""),
         )
+
+    def nearest(self, name: str) -> str:
+        """The label that a name may mean: the same in another case, longer, or spelt alike; empty if there is none."""
+        folded = {known.casefold(): known for known in reversed(self.names)}
+        short = name[:100].casefold()
+        longer = [known for key, known in folded.items() if len(short) > 1 and key.startswith(short)]
+        alike = [folded[key] for key in difflib.get_close_matches(short, folded, n=1)]
+        return next(iter([*filter(None, [folded.get(short)]), *longer, *alike]), "")
+
+    def describe_unseen(self, names: Iterable[str]) -> str:
+        """Those of the names that are no labels, with what they may mean; empty if all are."""
+        unseen = [name for name in names if name not in self.ids]
+        near = ((name, self.nearest(name)) for name in unseen[:5])
+        shown = [f"{name[:40]!r}" + (f" (did you mean {label!r}?)" if label else "") for name, label in near]
+        return ", ".join(shown) + ", …" * (len(unseen) > 5)
 
     def unseen_error(self, name: str, location: Location | str) -> DataError:
         similar = difflib.get_close_matches(name[:100], self.names, n=1)
