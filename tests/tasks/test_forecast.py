@@ -556,3 +556,21 @@ def test_one_column_needs_no_list() -> None:
     assert (chosen.target, chosen.columns) == (("sales",), ("sales",))
     listed = Forecast.model_validate({"train": "x.csv", "target": ["a", "b"]}, strict=True)
     assert listed.target == ("a", "b")
+
+
+def test_the_season_of_monthly_data_is_found_and_judges(tmp_path: Path) -> None:
+    months = [f"{year}-{month:02}-01,{month * 10 + year % 2}" for year in range(2010, 2016) for month in range(1, 13)]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["month,sales", *months]))
+    resolved, _ = task(train=str(path)).resolve(path)
+    assert resolved.season == 12
+    assert task(train=str(path), season=1).resolve(path)[0].season == 1
+    fitted = resolved.fit(resolved.read(path))
+    examples = list(fitted.read(path))[20:]
+    baseline = fitted.fit_baseline(Counter(), examples)
+    assert baseline is not None
+    assert baseline.lag == 12
+    predictions = answers(fitted, fitted.build_model(), examples)
+    scores = fitted.score(predictions, examples)
+    assert scores["seasonal_mse"] < scores["last_mse"]
+    assert predictions[0].legend == "columns: sales"

@@ -45,6 +45,8 @@ class PredictionPrinter:
     def print(self, predictions: Sequence[Any]) -> None:
         """Print predictions; None is the answer to an empty line of standard input."""
         for prediction in predictions:
+            if not self.as_json and not self.answers and (legend := getattr(prediction, "legend", "")):
+                terminal.print_note(legend)
             file, identity = self.origins.popleft() if self.origins else Origin("", "")
             if prediction is None:
                 terminal.print_lines("null" if self.as_json else "")
@@ -75,7 +77,7 @@ class PredictionPrinter:
             if number == SHOWN:
                 terminal.print_note(f"… {len(self.warnings) - SHOWN:,} more warnings; --json shows all")
                 break
-            terminal.print_note(f"warning: {warning}{f' ({repeated:,} times)' if repeated > 1 else ''}")
+            terminal.print_note(f"{warning}{f' ({repeated:,} times)' if repeated > 1 else ''}")
         if self.affected and not self.interactive:
             count = "the input contains" if self.answers == 1 else f"{self.affected} of {self.answers} inputs contain"
             terminal.print_note(f"{count} tokens that the model does not know: {_quote(list(self.unknown))}")

@@ -13,6 +13,7 @@ from seqloom.insight.forecast_plot import draw_forecast
 from seqloom.insight.plotting import titled
 
 MAX_PLOT_STEPS = 200  # time steps in a plot
+MIN_ERROR_WINDOWS = 40  # forecasts from which on a 95 % interval of the errors is drawn; of fewer, their range
 MAX_ERROR_WINDOWS = 500  # forecasts whose errors give the interval in a plot
 
 
@@ -45,6 +46,7 @@ class DevForecasts:
         start = max(end - len(forecast) - max(min(len(forecast), MAX_PLOT_STEPS // 2), self.horizon), 0)
         stamps = None if series.axis is None else series.axis.stamps
         low, high = self._error_quantiles(examples)
+        share = "95 %" if len(examples) >= MIN_ERROR_WINDOWS else "all"
         repeats = math.ceil(len(forecast) / len(low))
         draw_forecast(
             series.values[start:end, columns],
@@ -58,7 +60,7 @@ class DevForecasts:
                 forecast + np.tile(high, (repeats, 1))[-len(forecast) :],
             ),
             baseline_name=f"baseline: {self.baseline_name}",
-            interval_name="95 % of the errors on the dev data",
+            interval_name=f"{share} of the errors of {pluralize(min(len(examples), MAX_ERROR_WINDOWS), 'forecast')}",
             title=titled(f"forecasts of {pluralize(stride, 'step')} on the dev data"),
         )
 
@@ -70,7 +72,7 @@ class DevForecasts:
         return future[:, 0] if self.every_step else future[0]
 
     def _error_quantiles(self, examples: Sequence[Window]) -> tuple[Numbers, Numbers]:  # (horizon or 1, targets)
-        """Bounds of 95 % of the errors at each step of the horizon."""
+        """Bounds of 95 % of the errors at each step of the horizon; of few forecasts, of all errors."""
         chosen = [examples[index] for index in np.linspace(0, len(examples) - 1, MAX_ERROR_WINDOWS, dtype=int).tolist()]
         chosen = list({id(window): window for window in chosen}.values())
         errors = []
@@ -78,5 +80,6 @@ class DevForecasts:
             future = window.future(self.horizon, every_step=self.every_step)[..., self._columns(window.series.names)]
             error = self._plotted(future) - forecast
             errors.append(error[:, None] if self.every_step else error[None])
-        low, high = np.quantile(np.concatenate(errors), (0.025, 0.975), axis=0)
+        bounds = (0.025, 0.975) if len(examples) >= MIN_ERROR_WINDOWS else (0.0, 1.0)
+        low, high = np.quantile(np.concatenate(errors), bounds, axis=0)
         return low, high

@@ -93,6 +93,7 @@ def _set_x_axes(axes: "Axes", rows: Sequence[Mapping[str, Any]]) -> None:
     if last["update"] and last.get("epoch"):
         ratio = last["epoch"] / last["update"]
         above = axes.secondary_xaxis("top", functions=(lambda update: update * ratio, lambda epoch: epoch / ratio))
+        above.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=last["epoch"] >= 2))
         above.tick_params(colors=GREY, labelsize=8, length=2)
         above.spines["top"].set_visible(False)
         above.set_xlabel("epoch", color=GREY, fontsize=8, loc="right")

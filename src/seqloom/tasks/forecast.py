@@ -46,6 +46,7 @@ from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
+MAX_LEGEND = 20  # columns that are named beside a forecast
 SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
@@ -81,6 +82,14 @@ class ForecastPrediction:
             if self.times
             else "\n".join(rows)
         )
+
+    @property
+    def legend(self) -> str:
+        """What the columns of the text are, and how to get more rows; empty if columns have no names."""
+        if self.columns == [str(number + 1) for number in range(len(self.columns))]:
+            return ""
+        more = "; one step ahead: train with task.horizon=N for N steps" if len(self.values) == 1 else ""
+        return f"columns: {', '.join(['time'] * bool(self.times) + self.columns[:MAX_LEGEND])}{more}"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -146,7 +155,8 @@ class Forecast(Task):
         0,
         ge=0,
         le=10_000_000,
-        description="Length of a season in time steps, for the seasonal baseline (0: no season).",
+        description="Length of a season in time steps, for the seasonal baseline and MASE (0: 12 months, 4 quarters, "
+        "24 hours, 7 days or 5 weekdays, as the time axis shows; 1: no season).",
     )
     inputs: Literal["values", "changes", "both"] = Field(
         "both", description="What the model reads: values, changes from step to step, or both (data_type numbers)."
@@ -223,6 +233,8 @@ class Forecast(Task):
 
     def resolve(self, source: Source) -> tuple[Self, tuple[str, ...]]:
         settings, notes = self._reader().inspect(source)
+        if self.season:
+            settings.pop("season", None)
         return self.model_copy(update=settings), notes
 
     def _reader(self) -> SeriesReader:
@@ -453,7 +465,8 @@ class Forecast(Task):
             }
         observed, (columns, places) = self._observed(examples), self._scored()
         last, seasonal = (
-            (self._naive(examples, lag) - observed)[..., places] if lag else None for lag in (1, self.season)
+            (self._naive(examples, lag) - observed)[..., places] if lag else None
+            for lag in (1, self.season if self.season > 1 else 0)
         )
         assert last is not None  # noqa: S101  its lag is 1
         forecasts = Forecasts(

@@ -179,3 +179,22 @@ def test_dates_that_are_regular_both_ways_or_neither_are_ambiguous() -> None:
     chosen, _ = find_time_axis(["day"], [both], order="month_first")
     assert chosen is not None
     assert str(chosen.step) == "every month"
+
+
+@pytest.mark.parametrize(
+    ("values", "season"),
+    [
+        ([f"2020-{month:02}-01" for month in range(1, 13)], 12),
+        (["2020-01-01", "2020-04-01", "2020-07-01", "2020-10-01"], 4),
+        ([f"2020-01-01 {hour:02}:00" for hour in range(24)], 24),
+        ([f"2020-01-{day:02}" for day in range(1, 20)], 7),
+        (["2008.25", "2008.33", "2008.42", "2008.50"], 12),
+        ([str(year) for year in range(1700, 1720)], 0),
+        (["2020-01-01", "2020-01-08", "2020-01-15"], 0),
+    ],
+)
+def test_the_season_follows_from_the_step(values: list[str], season: int) -> None:
+    axis = axis_of(values)
+    assert axis is not None
+    assert axis.step is not None
+    assert axis.step.season == season

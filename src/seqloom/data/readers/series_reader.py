@@ -13,6 +13,7 @@ from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import Numbers, Series, one_series, sequences, split_range, table
 from seqloom.data.readers.text_files import DataError, Source
 
+SEASONS = 3  # in the training data, from which on the length of a season is taken from the time axis
 FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
 
 
@@ -54,6 +55,9 @@ class SeriesReader:
             settings["date"] = axis.names if len(axis.names) > 1 else axis.names[0]
             notes.append(axis.describe())
             settings |= {"date_order": axis.order} if axis.order else {}
+            season = axis.step.season if axis.step is not None else 0
+            if season and series.stop - series.start >= SEASONS * season:
+                settings["season"] = season
         if series.number_note:
             settings["decimal"] = series.decimal
             notes.append(series.number_note)

@@ -46,6 +46,17 @@ class Step(NamedTuple):
     amount: float  # months, microseconds, or units of a numeric axis
     unit: str  # "months", "weekdays", "time" or "numbers"
 
+    @property
+    def season(self) -> int:
+        """The usual season in steps: 12 months, 4 quarters, 24 hours, 7 days or 5 weekdays; 0: none."""
+        if self.unit == "weekdays":
+            return 5
+        if self.unit == "numbers":  # decimal years
+            return next((count for count in (12, 4) if abs(self.amount * count - 1) < 1e-6), 0)
+        return {("months", 1): 12, ("months", 3): 4, ("time", DAY): 7, ("time", DAY / 24): 24}.get(
+            (self.unit, self.amount), 0
+        )
+
     def __str__(self) -> str:
         if self.unit == "weekdays":
             return "Monday to Friday"
