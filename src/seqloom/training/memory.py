@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import nn
 
-from seqloom.cells.wrapper import Wrapper
 from seqloom.data.batch import MAX_WASTE
 from seqloom.data.batch import SMALL as MAX_UNDIVIDED
 from seqloom.data.length_limit import TooLong
@@ -34,7 +33,7 @@ def step_bytes(module: nn.Module, *, training: bool) -> int:
     tables = {id(each.weight) for each in module.modules() if isinstance(each, nn.Embedding)}
     matrices = [each for each in module.parameters() if each.ndim >= 2 and id(each) not in tables]
     values = sum(each.shape[0] + each[0].numel() for each in matrices)
-    noise = NOISE if training and any(isinstance(each, Wrapper) for each in module.modules()) else 1
+    noise = NOISE if training and any(hasattr(each, "sample_noise") for each in module.modules()) else 1
     return round(FLOAT * values * noise * (TRAINING if training else INFERENCE))
 
 
