@@ -67,7 +67,7 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     assert f"train: duplicates of earlier examples: 1 example ({file}:13 = line 5)" in result.warnings
     dev_file = tmp_path / "dev.txt"
     assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 = {file}:5)" in result.warnings
-    unseen = f"dev: 1 label not in train, which cannot be predicted: 'Z' (1 times, first {dev_file}:5)"
+    unseen = f"dev: 1 label not in train, which cannot be predicted: 'Z' (1 time, first {dev_file}:5)"
     assert unseen in result.warnings
     assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in result.warnings
 
@@ -367,7 +367,7 @@ def test_the_command_takes_a_task_and_its_data(tmp_path: Path) -> None:
     small = [f"{name}={value}" for name, value in SMALL["classify"].items()]
     result = CliRunner().invoke(app, ["check", "--task", "classify", "--data", str(tmp_path), *small])
     assert result.exit_code == 0, result.output
-    assert "1 label not in train, which cannot be predicted: 'Down' (1 times" in result.stdout
+    assert "1 label not in train, which cannot be predicted: 'Down' (1 time," in result.stdout
     result = CliRunner().invoke(app, ["check"])
     assert result.exit_code == 1
     assert "give a configuration (see seqloom init), or --task and --data" in result.stderr

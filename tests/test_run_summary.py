@@ -162,12 +162,14 @@ def test_a_run_with_a_custom_layer_is_described_without_it(tmp_path: Path, capsy
     made = workflow.train(build(CASES["classify"], tmp_path, updates=2), output=tmp_path / "run", layer=Mean)
     description = describe_run(made.path)
     assert description["accuracy"] == made.best_metrics()["accuracy"]
-    assert "trained with the custom layer Mean" in description["recurrent layers"]
+    assert "trained with the custom layer Mean" in description["note"]
+    assert description["recurrent layers"] == "unknown"
     assert description["parameters"] == describe_run(made.path, layer=Mean)["parameters"]
     print_run(made.path)
     out = capsys.readouterr().out
     assert "accuracy" in out
     assert "task.encoder.custom_layer" in out
+    assert "\nnote: this model was trained with the custom layer Mean" in out
 
 
 def test_an_evaluation_has_the_scores_of_the_baseline(run: Run) -> None:

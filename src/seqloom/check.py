@@ -88,7 +88,8 @@ class _Check:
                 if summary.infeasible.total == summary.examples > 0:
                     self.problems.append(f"{name}: no example can be used, first {summary.infeasible}")
         for name, summary in summaries.items():
-            self.warnings += [f"{name}: {warning}" for warning in summary.warnings()]
+            known = None if name == "train" else summaries.get("train")
+            self.warnings += [f"{name}: {warning}" for warning in summary.warnings(train=known)]
         train, dev = summaries.get("train"), summaries.get("dev")
         if train and dev:
             self._compare(train, dev)
@@ -163,6 +164,7 @@ class _Check:
         summary = DatasetSummary(
             task.summarize_example,
             target_name=task.target_name,
+            target_column=getattr(task, "label_column", None),
             keep=max(settings.batch_size, settings.batch_tokens // 8),
         )
 
@@ -340,10 +342,10 @@ def _target_rows(splits: Sequence[SplitSummary]) -> Iterator[tuple[str, ...]]:
     """The rows of numbers to predict."""
     count = max((len(split.targets) for split in splits), default=0)
     for index in range(count):
-        name = f"target {index + 1}" if count > 1 else "target"
         ranges = [split.targets[index] if index < len(split.targets) else None for split in splits]
-        for what, key in (("minimum", "minimum"), ("mean", "mean"), ("maximum", "maximum"), ("deviation", "deviation")):
-            yield (f"{name}: {what}", *(_cell(one and getattr(one, key)) for one in ranges))
+        name = next(one.name for one in ranges if one is not None)
+        for key in ("minimum", "mean", "maximum", "standard_deviation"):
+            yield (f"{name}: {key.replace('_', ' ')}", *(_cell(one and getattr(one, key)) for one in ranges))
 
 
 def _side_rows(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:

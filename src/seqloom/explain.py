@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from seqloom import files, terminal
+from seqloom.formats import describe_type
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.plotting import SUFFIXES, named_plots
@@ -100,4 +101,4 @@ def traces(model: Model, source: Any) -> list[LabelledTrace]:
 
 def _check_model(model: object) -> None:
     if not isinstance(model, Model):
-        raise TypeError(f"expected a model, as seqloom.load(run) returns it, found a {type(model).__name__}")
+        raise TypeError(f"expected a model, as seqloom.load(run) returns it, found {describe_type(model)}")

@@ -1,5 +1,7 @@
 """Numbers, percentages, durations and texts as people read them, in a terminal, in HTML and in plots."""
 
+import math
+import struct
 import unicodedata
 
 CONTROL = ("Cc", "Zl", "Zp")
@@ -17,6 +19,32 @@ def format_number(value: float, digits: int = 5) -> str:
     """A number with this many significant digits, and all those before the decimal point: 12465830, not 1.2466e+07."""
     text = f"{value:.{digits}g}"
     return f"{value:.0f}" if "e" in text and 1 <= abs(value) < 1e15 else text
+
+
+def format_signed(value: float) -> str:
+    """A contribution with its sign and two decimals; small numbers keep two significant digits."""
+    text = f"{value + 0.0:+.2f}" if abs(value) >= 0.1 or not value else f"{value:+.2g}"
+    return text.replace("-", "−")
+
+
+def single_precision(value: float) -> float:
+    """A number without the digits that single precision does not determine.
+
+    A float32 becomes the shortest decimal that is read back as the same float32. Other numbers keep nine significant
+    digits and at least six decimals: the scale of the data may add a large mean to small differences.
+    """
+    if not math.isfinite(value) or not value:
+        return value
+    if _float32(value) == value:
+        return next(short for digits in range(6, 10) if _float32(short := float(f"{value:.{digits}g}")) == value)
+    return round(value, max(8 - math.floor(math.log10(abs(value))), 6))
+
+
+def _float32(value: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.inf
 
 
 def format_percent(share: float, decimals: int = 0) -> str:
@@ -42,6 +70,12 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def describe_type(value: object) -> str:
+    """The type of a value with its article: ``an int``, ``a list``."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' or name == 'ndarray' else 'a'} {name}"
 
 
 def visible(text: str) -> str:

@@ -88,6 +88,7 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
     run = Run.open(path)
     config = load_config(run, layer=layer)
     summary = summarize(run, config)
+    layers, note = _layers(config)
     dev = summary.dev or (f"{summary.dev_fraction:.0%} of the training data" if summary.dev_fraction else "none")
     return {
         "task": summary.task,
@@ -96,7 +97,8 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
         "dev data": dev,
         "dev examples": summary.examples.get("dev"),
         "parameters": summary.parameters,
-        "recurrent layers": _layers(config),
+        "recurrent layers": layers,
+        **({"note": note} if note else {}),
         "started": summary.started or None,
         "training time": format_duration(summary.seconds),
         "finished": summary.finished or "no",
@@ -109,13 +111,16 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
     }
 
 
-def _layers(config: Config) -> str:
-    """How the recurrent layers of a model are computed."""
+def _layers(config: Config) -> tuple[str, str]:
+    """How the recurrent layers of a model are computed, and a sentence where that needs one."""
     try:
         module = config.task.build_model()
     except (ValueError, TypeError) as error:  # a custom layer is code, which a run does not contain
-        return str(error)
-    return "; ".join(sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})) or "none"
+        return "unknown", str(error)
+    paths = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
+    reasons = [reason.strip() for _, separator, reason in (path.partition(":") for path in paths) if separator]
+    kinds = ", ".join(dict.fromkeys(path.partition(":")[0] for path in paths)) or "none"
+    return kinds, f"recurrent layers that run step by step in Python: {'; '.join(reasons)}" if reasons else ""
 
 
 def print_run(path: Path, *, layer: LayerFactory | None = None) -> None:
@@ -126,9 +131,12 @@ def print_run(path: Path, *, layer: LayerFactory | None = None) -> None:
     facts = {
         name: f"{value:,}" if isinstance(value, int) else format_value(value)
         for name, value in description.items()
-        if name not in summary.metrics and value is not None and not isinstance(value, dict)
+        if name not in summary.metrics and name != "note" and value is not None and not isinstance(value, dict)
     }
     terminal.print_pairs(facts)
+    if description.get("note"):
+        terminal.print_lines("")
+        terminal.print_wrapped(f"note: {description['note']}")
     if summary.metrics:
         terminal.print_lines("")
         terminal.print_scores(summary.metrics, summary.baseline_scores, source="dev")

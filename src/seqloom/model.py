@@ -21,7 +21,7 @@ from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import evaluate
-from seqloom.formats import shorten
+from seqloom.formats import describe_type, shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.models.baseline import Baseline
@@ -290,7 +290,7 @@ def load(
     A run may come from someone else, so that files which its configuration names have to be named again.
     """
     if not isinstance(path, str | Path | Run):
-        raise TypeError(f"expected a run or its path, found a {type(path).__name__}")
+        raise TypeError(f"expected a run or its path, found {describe_type(path)}")
     run = path if isinstance(path, Run) else Run.open(path)
     config = load_config(run, layer=layer)
     if search and isinstance(search, str):
@@ -349,7 +349,7 @@ def _unnamed_file(task: Task, options: Mapping[str, Any]) -> str:
 def check_not_empty(source: Any) -> None:
     """Raise if there is nothing to explain."""
     if not hasattr(source, "__len__"):
-        raise TypeError(f"expected a text or an array to explain, found a {type(source).__name__}")
+        raise TypeError(f"expected a text or an array to explain, found {describe_type(source)}")
     if not len(source.strip() if isinstance(source, str) else source):
         raise ValueError("the input is empty: there is nothing to explain")
 

@@ -47,7 +47,7 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         learning_rate: float | None = None,
         validation_fraction: float = 0.0,  # of the training data, held out to select the best checkpoint
         settings: Mapping[str, Any] | None = None,  # further ones by section.key, such as {"task.pooling": "mean"}
-        output: str | Path | None = None,  # new run directory to keep; None: the run is held in memory
+        output: str | Path | None = None,  # new run folder to keep; None: the run is held in memory
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:

@@ -136,7 +136,9 @@ def _warm_start(path: str | Path | None, layer: LayerFactory | None, vocabulary:
 
 
 def _summary(config: Config) -> DatasetSummary:
-    return DatasetSummary(config.task.summarize_example, target_name=config.task.target_name, keep=1)
+    task = config.task
+    column = getattr(task, "label_column", None)
+    return DatasetSummary(task.summarize_example, target_name=task.target_name, target_column=column, keep=1)
 
 
 def _summarize_dev(config: Config, dev: Sequence[Any]) -> DatasetSummary | None:

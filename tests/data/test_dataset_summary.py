@@ -247,7 +247,7 @@ def test_splits_are_compared() -> None:
     dev = labelled(("spam", "a b"), ("Spam", "e"), ("news", "f"), file="d")
     overlap, unseen = compare_splits(train, dev)
     assert overlap == "dev: some of its content also occurs in train: 1 example (d:1 = t:1)"
-    labels = "'Spam' (1 times, first d:2; train has 'spam'), 'news' (1 times, first d:3)"
+    labels = "'Spam' (1 time, first d:2; train has 'spam'), 'news' (1 time, first d:3)"
     assert unseen == f"dev: 2 labels not in train, which cannot be predicted: {labels}"
     assert [all_repeated(train, other) for other in (dev, train, labelled())] == [False, True, False]
 
@@ -274,3 +274,13 @@ def test_training_prints_a_few_findings() -> None:
     assert lines[0].startswith("warning: dev: all of its content also occurs in train: ")
     assert lines[1].startswith("warning: dev: 4 labels not in train, ")
     assert lines[-1] == "warning: 3 more; seqloom check shows all"
+
+
+def test_labels_that_differ_in_case_are_reported_once() -> None:
+    train = labelled(("spam", "a b"), ("Spam", "c d"), ("ham", "x"))
+    dev = labelled(("spam", "e"), ("Spam", "f"), ("ham", "g"), file="d")
+    assert sum("differ only in case" in line for line in findings(train, dev)) == 1
+    new = labelled(("new", "e"), ("New", "f"), file="d")
+    assert "dev: labels that differ only in case or whitespace: 'new' (1) and 'New' (1)" in "\n".join(
+        findings(train, new)
+    )

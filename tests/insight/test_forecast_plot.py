@@ -73,3 +73,22 @@ def test_dates_interval_and_the_name_of_the_baseline(tmp_path: Path) -> None:
     assert (tmp_path / "forecast.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(ValueError, match="times has 2 entries, expected 6"):
         draw_forecast(observed, forecast, None, tmp_path / "x.png", times=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "unit", "expected"),
+    [
+        ("1959-01-05", "1959-02-20", "D", ["Jan 1959", "Feb\n1959"]),
+        ("2020-03", "2021-06", "M", ["2020", "2021"]),
+        ("2020-12-30T06", "2021-01-01T12", "h", ["30 Dec 2020", "01 Jan"]),
+    ],
+)
+def test_the_first_date_names_its_month_and_year(
+    start: str, stop: str, unit: str, expected: list[str], tmp_path: Path
+) -> None:
+    times = np.arange(start, stop, dtype=f"M8[{unit}]")
+    (axes,) = draw_forecast(np.arange(float(len(times))), [1.0], None, tmp_path / "x.png", times=times).axes
+    labels = [label.get_text() for label in axes.get_xticklabels() if label.get_text()]
+    assert labels[0].endswith(f"\n{expected[0]}")
+    assert expected[1] in labels
+    assert axes.xaxis.get_major_formatter().get_offset() == ""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.insight.heatmap_text import BARS, draw_heatmap_text, heatmap_lines
+from seqloom.insight.heatmap_text import BARS, draw_heatmap_text, heatmap_lines, signed_heatmap_lines
 
 
 def test_characters_have_bars_below() -> None:
@@ -33,3 +33,7 @@ def test_plot(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="no tokens"):
         draw_heatmap_text([], [], tmp_path / "b.png")
+
+
+def test_small_contributions_keep_their_digits() -> None:
+    assert signed_heatmap_lines(["a", "b"], [-0.004, 2.0])[-1].split() == ["−0.004", "+2.00"]

@@ -85,3 +85,11 @@ def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
     for rows in ([], [{"update": 1, "epoch": 0.1, "loss": float("inf")}]):
         with pytest.raises(ValueError, match="nothing to draw"):
             draw_learning_curves(rows, tmp_path / "x.png")
+
+
+def test_epochs_are_whole_numbers(tmp_path: Path) -> None:
+    figure = draw_learning_curves(ROWS, tmp_path / "x.png")
+    figure.canvas.draw()
+    (above,) = figure.axes[0].child_axes
+    ticks = [float(tick) for tick in above.get_xticks() if 0 <= tick <= 3]
+    assert ticks == [0, 1, 2, 3]

@@ -172,7 +172,9 @@ def explain(
     ] = False,
     heads: Annotated[bool, typer.Option("--heads", help="Plot every layer and head of the attention.")] = False,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
-    plots: Annotated[str, typer.Option(help="Format of the plots: png, svg or pdf (default: as the run).")] = "",
+    plots: Annotated[
+        str, typer.Option(help="Format of the plots: png, svg or pdf (default: train.plot_format of the run).")
+    ] = "",
     search: Search = "",
     lexicon: Lexicon = "",
     lm: LanguageModel = "",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from seqloom import terminal
 from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.formats import single_precision
 from seqloom.tasks.task import Task
 
 SHOWN = 5  # unknown tokens in a remark
@@ -53,7 +54,7 @@ class PredictionPrinter:
                 continue
             if self.as_json:
                 origin = {name: value for name, value in (("file", file), ("id", identity)) if value}
-                terminal.print_lines(terminal.json_line({**origin, **self.task.to_json(prediction)}))
+                terminal.print_lines(terminal.json_line({**origin, **_short_numbers(self.task.to_json(prediction))}))
             else:
                 text, prefix = str(prediction), "".join(f"{part}\t" for part in (file, identity) if part)
                 lines = text.split("\n") if prefix else [text]
@@ -97,6 +98,15 @@ def _is_folder(name: str) -> bool:
         return resolve(name).is_dir()
     except DataError:  # reported where the file is read
         return False
+
+
+def _short_numbers(value: Any) -> Any:
+    """The same value with the digits of single precision, in which models compute."""
+    if isinstance(value, dict):
+        return {name: _short_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short_numbers(inner) for inner in value]
+    return single_precision(value) if isinstance(value, float) else value
 
 
 def _quote(tokens: Sequence[str]) -> str:

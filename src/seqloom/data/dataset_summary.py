@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqloom.data.batch import Batch
+from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.tagged import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
 from seqloom.data.target_ranges import TargetRange, TargetRanges
@@ -230,6 +231,7 @@ class DatasetSummary:
         summarize: Callable[[Any], ExampleSummary],  # the task's summary of an example
         *,
         target_name: str = "label",  # what the examples are labelled with
+        target_column: LabelColumn | None = None,  # names the numbers to predict
         keep: int,  # number of longest examples to keep
     ) -> None:
         self.summarize = summarize
@@ -252,7 +254,7 @@ class DatasetSummary:
         self._values: NDArray[Any] | None = None  # counted last
         self._low = self._high = np.zeros(0)
         self._columns: Sequence[str] = ()
-        self.targets = TargetRanges()
+        self.targets = TargetRanges(target_column)
 
     def watch(self, examples: Iterable[Any]) -> Iterator[Any]:
         """The same examples, added as they pass."""
@@ -377,8 +379,11 @@ class DatasetSummary:
             targets=self.targets.summary(),
         )
 
-    def warnings(self, *, brief: bool = False) -> Iterator[str]:
-        """What may be wrong with the data, in sentences; ``brief``: without what is common and mostly harmless."""
+    def warnings(self, *, brief: bool = False, train: "DatasetSummary | None" = None) -> Iterator[str]:
+        """What may be wrong with the data, in sentences; ``brief``: without what is common and mostly harmless.
+
+        ``train``: the training data, if these are the development data; labels of both are reported there.
+        """
         if self.empty:
             yield f"{pluralize(self.empty.total, 'example')} without elements, first {self.empty}"
         for name, side in self.sides.items():
@@ -407,7 +412,8 @@ class DatasetSummary:
             yield f"{pluralize(self.invalid_labels.total, 'label')} out of order, first {location}: {reason}"
         if constant := self.constant:
             yield f"{len(constant)} of {pluralize(len(self._low), 'column')} never change: {join_names(constant)}"
-        if groups := self.similar_labels():
+        known = {} if train is None else dict.fromkeys(map(_folded, train.labels))
+        if groups := [group for group in self.similar_labels() if _folded(group[0]) not in known]:
             shown = [" and ".join(f"{label!r} ({self.labels[label]:,})" for label in group) for group in groups]
             yield f"labels that differ only in case or whitespace: {join_names(shown)}"
         for label, count in self.labels.most_common(1):
@@ -434,7 +440,7 @@ def compare_splits(train: DatasetSummary, dev: DatasetSummary) -> Iterator[str]:
         shown = []
         for label in unseen:
             near = f"; train has {similar[_folded(label)]!r}" if _folded(label) in similar else ""
-            shown.append(f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]}{near})")
+            shown.append(f"{label!r} ({pluralize(dev.labels[label], 'time')}, first {dev.first[label]}{near})")
         yield f"dev: {pluralize(len(unseen), 'label')} not in train, which cannot be predicted: {join_names(shown)}"
 
 
@@ -455,7 +461,9 @@ def findings(train: DatasetSummary, dev: DatasetSummary | None) -> list[str]:
         shown = [f"{label!r} ({train.first[label]})" for label in once]
         lines.append(f"train: {pluralize(len(once), 'label')} with a single example: {join_names(shown)}")
     for name, summary in (("train", train), ("dev", dev)):
-        lines += [f"{name}: {line}" for line in summary.warnings(brief=True)] if summary is not None else []
+        if summary is not None:
+            known = None if summary is train else train
+            lines += [f"{name}: {line}" for line in summary.warnings(brief=True, train=known)]
     if len(lines) > MAX_FINDINGS:
         lines[MAX_FINDINGS - 1 :] = [f"{len(lines) - MAX_FINDINGS + 1} more; seqloom check shows all"]
     return [f"warning: {line}" for line in lines]

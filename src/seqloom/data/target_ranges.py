@@ -7,22 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.feature_statistics import RunningMoments
+from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.numeric_targets import target_names
 
 
 @dataclass(frozen=True)
 class TargetRange:
     """The distribution of one number."""
 
+    name: str  # of its column, where known
     minimum: float
     mean: float
     maximum: float
-    deviation: float  # standard deviation
+    standard_deviation: float
 
 
 class TargetRanges:
     """The range of each number to predict; those of another width than the first are reported elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, column: LabelColumn | None = None) -> None:
+        self.column = column
         self.moments = RunningMoments()
         self.low = self.high = np.zeros(0)
 
@@ -39,14 +43,15 @@ class TargetRanges:
         if not self.moments.count:
             return []
         deviations = np.sqrt(self.moments.squares / self.moments.count)
+        names = target_names(self.column, self.moments.size)
         columns = zip(self.low, self.moments.mean, self.high, deviations, strict=True)
-        return [TargetRange(*map(float, column)) for column in columns]
+        return [TargetRange(name, *map(float, column)) for name, column in zip(names, columns, strict=True)]
 
     def compare(self, train: "TargetRanges") -> Iterator[str]:
         """Sentences about numbers that lie outside of those of the training data."""
-        for number, (own, other) in enumerate(zip(self.summary(), train.summary(), strict=False), start=1):
+        for own, other in zip(self.summary(), train.summary(), strict=False):
             if own.minimum > other.maximum or own.maximum < other.minimum:
-                name = f"target {number}" if self.moments.size > 1 else "the target"
+                name = "the target" if own.name == "target" else own.name
                 yield (
                     f"dev: {name} is {own.minimum:g} to {own.maximum:g}, outside of train, where it is "
                     f"{other.minimum:g} to {other.maximum:g}"

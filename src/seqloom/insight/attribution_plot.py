@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom import html
-from seqloom.formats import format_number, format_percent, shorten
+from seqloom.formats import format_number, format_percent, format_signed, shorten
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.heatmap_text import draw_heatmap_text, signed_heatmap_lines
 from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, escape_dollars, save_figure
@@ -92,8 +92,8 @@ def _remarks(attribution: Attribution) -> Iterator[str]:
         yield _log_odds(attribution)
     if not attribution.is_complete:
         yield (
-            f"Completeness gap: the values add up to {_signed(math.fsum(attribution.values))}, the scores differ by "
-            f"{_signed(score - baseline)} ({attribution.relative_gap:.1%} of all contributions, after "
+            f"Completeness gap: the values add up to {format_signed(math.fsum(attribution.values))}, the scores differ "
+            f"by {format_signed(score - baseline)} ({attribution.relative_gap:.1%} of all contributions, after "
             f"{attribution.steps} steps)."
         )
 
@@ -101,15 +101,9 @@ def _remarks(attribution: Attribution) -> Iterator[str]:
 def _log_odds(attribution: Attribution) -> str:
     score, baseline = attribution.score, attribution.baseline_score
     return (
-        f"Log-odds of {attribution.target}: {_signed(score)} (probability {_probability(score)}); "
-        f"{_signed(baseline)} ({_probability(baseline)}) if all inputs are zero vectors."
+        f"Log-odds of {attribution.target}: {format_signed(score)} (probability {_probability(score)}); "
+        f"{format_signed(baseline)} ({_probability(baseline)}) if all inputs are zero vectors."
     )
-
-
-def _signed(value: float) -> str:
-    """A contribution with its sign and two decimals; small numbers keep two significant digits."""
-    text = f"{value:+.2f}" if abs(value) >= 0.1 or not value else f"{value:+.2g}"
-    return text.replace("-", "−")
 
 
 def _probability(log_odds: float) -> str:
@@ -132,8 +126,8 @@ def _channel_lines(attribution: Attribution, *, width: int) -> Iterator[str]:
     rows = [("channel", "contribution", "strongest at")]
     for channel in shown:
         step = int(np.abs(values[channel]).argmax())
-        total = values[channel][:: attribution.window or 1].sum()
-        rows.append((_name(attribution, channel), _signed(total), f"step {step + 1}: {_signed(values[channel][step])}"))
+        total = format_signed(values[channel][:: attribution.window or 1].sum())
+        rows.append((_name(attribution, channel), total, f"step {step + 1}: {format_signed(values[channel][step])}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         yield "  ".join(f"{cell:{cell_width}}" for cell, cell_width in zip(cells, widths, strict=True)).rstrip()

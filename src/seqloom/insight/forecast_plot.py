@@ -79,11 +79,29 @@ def draw_forecast(
 
 def _date_axis(axes: Any) -> None:
     """Ticks at round dates, with the year or the day written once."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
+
+    class DateFormatter(ConciseDateFormatter):
+        """Writes the month or year below the first tick, and where another one begins."""
+
+        def format_ticks(self, values: Any) -> list[str]:
+            labels: list[str] = super().format_ticks(values)  # type: ignore[no-untyped-call]
+            dates = num2date(values)  # type: ignore[no-untyped-call]
+            low, high = sorted(axes.get_xlim())
+            first = next((index for index, value in enumerate(values) if low <= value <= high), None)
+            if first is not None:
+                if any((date.hour, date.minute, date.second, date.microsecond) != (0, 0, 0, 0) for date in dates):
+                    labels[first] = f"{dates[first]:%H:%M}\n{dates[first]:%d %b %Y}"
+                elif any(date.day != 1 for date in dates):
+                    labels[first] = f"{dates[first]:%d}\n{dates[first]:%b %Y}"
+                elif any(date.month != 1 for date in dates):
+                    labels[first] = f"{dates[first]:%b}\n{dates[first]:%Y}"
+            return labels
 
     locator = AutoDateLocator(minticks=4, maxticks=10)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    starts = ["", "%Y", "%b\n%Y", "%d %b", "%H:%M", "%H:%M"]  # of a year, month, day, hour, minute, second
+    axes.xaxis.set_major_formatter(DateFormatter(locator, zero_formats=starts, show_offset=False))  # type: ignore[no-untyped-call]
 
 
 def _columns(values: ArrayLike) -> NDArray[np.float64]:

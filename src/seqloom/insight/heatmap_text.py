@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from seqloom.formats import format_signed
 from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, escape_dollars, save_figure
 from seqloom.insight.token_names import show_whitespace
 
@@ -44,7 +45,7 @@ def signed_heatmap_lines(
     for token, value in zip(tokens, values, strict=True):
         above = BARS[round(max(value / bound, 0.0) * (len(BARS) - 1))]
         below = HANGING_BARS[round(max(-value / bound, 0.0) * (len(HANGING_BARS) - 1))]
-        columns.append((above * len(token), token, below * len(token), *[f"{value:+.2f}".replace("-", "−")] * numbers))
+        columns.append((above * len(token), token, below * len(token), *[format_signed(value)] * numbers))
     if all(not below.strip() for _, _, below, *_ in columns):
         columns = [(above, token, *rest) for above, token, _, *rest in columns]
     return list(wrap_columns(columns, gap=1 if numbers else 0, width=width))

@@ -13,6 +13,7 @@ from seqloom.config.schema import fields, members
 from seqloom.data.readers import columns as table_columns
 from seqloom.data.readers import memory, tables
 from seqloom.data.readers.memory import IN_MEMORY
+from seqloom.formats import describe_type
 from seqloom.interactive.progress import training_display
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
@@ -39,7 +40,7 @@ def train(
     vocabulary: VocabularySource = "shared",  # with start_from: that run's, or that of the data, mapped to it
     listeners: Sequence[Listener] = (),
     quiet: bool = False,  # show no progress
-    plots: bool = True,  # draw learning curves and predictions into the run directory
+    plots: bool = True,  # draw learning curves and predictions into the run folder
     overrides: Changes = (),  # the same as ``changes``
     **settings: Any,
 ) -> Run:
@@ -79,7 +80,7 @@ def resume(
 ) -> Run:
     """Resume an interrupted run, bit for bit as if it had never stopped, or continue a finished one."""
     if not isinstance(run, str | Path | Run):
-        raise TypeError(f"expected a run or its path, found {_describe(run)}")
+        raise TypeError(f"expected a run or its path, found {describe_type(run)}")
     path = run.path if isinstance(run, Run) else Path(run)
     data, dev = _split(data, dev)
     sources = Sources(*(None if given is None else memory.as_source(given) for given in (data, dev)))
@@ -117,7 +118,7 @@ def _document(config: Any, overrides: Sequence[str], *, task: str, data: Any) ->
     if isinstance(config, Mapping) and isinstance(config.get("task"), Mapping):
         return Document.empty(overrides).with_arguments(_plain(config))
     if not isinstance(config, str | Path):
-        raise TypeError(f"expected the path of a configuration, found {_describe(config)}; {_usage(config)}")
+        raise TypeError(f"expected the path of a configuration, found {describe_type(config)}; {_usage(config)}")
     path = Path(config)
     if path.suffix.lower() != ".toml" and (tables.suffix(path) in (*tables.SUFFIXES, ".txt") or path.is_dir()):
         raise ValueError(f"{path}: is data, not a configuration; {_usage(str(config))}")
@@ -146,10 +147,6 @@ def _column_names(data: Any) -> tuple[str, ...]:
     return tables.read_table(data).names if not isinstance(data, str | Path) and tables.is_table(data) else ()
 
 
-def _describe(value: Any) -> str:
-    return f"a {type(value).__name__}"
-
-
 def _split_changes(changes: Sequence[Any]) -> tuple[list[str], dict[str, Any]]:
     """Changes as texts, ``section.key=value``, and as values by ``section.key``."""
     texts: list[str] = []
@@ -163,7 +160,7 @@ def _split_changes(changes: Sequence[Any]) -> tuple[list[str], dict[str, Any]]:
             texts.extend(change)
         else:
             raise TypeError(
-                f'expected changes such as "train.epochs=2" or {{"train.epochs": 2}}, found {_describe(change)}; '
+                f'expected changes such as "train.epochs=2" or {{"train.epochs": 2}}, found {describe_type(change)}; '
                 "data are given by name: data=…"
             )
     return texts, values
@@ -255,4 +252,4 @@ def _plain_value(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise TypeError(f"expected a setting as in a TOML file, found {_describe(value)}")
+    raise TypeError(f"expected a setting as in a TOML file, found {describe_type(value)}")

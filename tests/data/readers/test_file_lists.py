@@ -105,3 +105,11 @@ def test_without_suffix() -> None:
     assert without_suffix("a.b/c.X", (".x",)) == "a.b/c"
     assert without_suffix("a.b/c", (".b/c",)) == "a.b/c"
     assert without_suffix("a.x/c.y", (".x",)) == "a.x/c.y"
+
+
+def test_a_file_that_was_given_itself_is_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "bad.x"
+    path.write_bytes(b"bad")
+    with pytest.raises(DataError) as caught:
+        list(load([(Location(str(path), 1), "bad.x")], decode, folder=tmp_path))
+    assert str(caught.value) == f"{path}: bad content in bad.x"

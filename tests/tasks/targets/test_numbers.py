@@ -286,7 +286,7 @@ def test_check_shows_the_range_of_numbers() -> None:
     (numbers,) = train.split("t", None).targets
     expected = np.arange(8) / 7
     assert (numbers.minimum, numbers.maximum) == (0, 1)
-    assert (numbers.mean, numbers.deviation) == pytest.approx((expected.mean(), expected.std()))
+    assert (numbers.mean, numbers.standard_deviation) == pytest.approx((expected.mean(), expected.std()))
     assert "dev: the target is 10 to 11, outside of train, where it is 0 to 1" in compare_splits(train, dev)
     assert not train.labels
 

@@ -229,12 +229,12 @@ def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where
     except (OSError, ValueError) as error:
         raise DataError(location, f"cannot open the {noun} {path}: {error}") from None
     if special:  # a pipe or a device may never end
-        raise DataError(location, f"{noun} {path}: expected a regular file")
+        raise _file_error(location, noun, path, "expected a regular file")
     try:
         with path.open("rb") as stream:
             return decode(stream, path.name)
     except ContentError as error:
-        raise DataError(location, f"{noun} {path}: {error}") from None
+        raise _file_error(location, noun, path, str(error)) from None
     except (FileNotFoundError, NotADirectoryError):
         names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208  plain names are needed
         similar = "".join(f"; did you mean {other!r}?" for other in get_close_matches(path.name, names, n=1))
@@ -242,3 +242,10 @@ def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where
         raise DataError(location, f"no {noun} {name!r} in {where}{similar or elsewhere}") from None
     except (OSError, ValueError) as error:
         raise DataError(location, f"cannot open the {noun} {path}: {error}") from None
+
+
+def _file_error(location: Location, noun: str, path: Path, problem: str) -> DataError:
+    """A problem of a file that a list names, or that was given itself."""
+    if str(path) == location.file:
+        return DataError(str(path), problem)
+    return DataError(location, f"{noun} {path}: {problem}")

@@ -106,7 +106,7 @@ def missing_words(entries: Sequence[Entry], lexicon: Lexicon, tokenizer: Tokeniz
     if not missing:
         return ""
     shown = [
-        f"{word!r}" + (f" ({', '.join(map(repr, tokens))})" if tokens else "")
+        f"{word!r}" + (f" ({', '.join(map(repr, tokens))})" if tokens and tokens != [word] else "")
         for word, tokens in list(missing.items())[:SHOWN_WORDS]
     ]
     more = f" and {len(missing) - SHOWN_WORDS:,} more" if len(missing) > SHOWN_WORDS else ""
