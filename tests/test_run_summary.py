@@ -20,6 +20,8 @@ from seqloom.run_config import Config, load_config
 from seqloom.run_summary import (
     INTENDED_USE,
     RunSummary,
+    _name_limit,
+    changed_settings,
     commands,
     ending,
     load_baseline,
@@ -28,6 +30,7 @@ from seqloom.run_summary import (
     summarize,
     verdict,
 )
+from seqloom.training_data import with_detected
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,30 @@ def test_settings_that_differ_from_their_defaults(summary: RunSummary) -> None:
     assert summary.settings["train.epochs"] == 2
     assert "task.pooling" not in summary.settings
     assert not {"task.name", "task.train", "task.dev"} & summary.settings.keys()
+
+
+def test_settings_that_follow_from_others_or_from_the_data_are_not_listed(tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    file.write_text("".join(f"{'ab'[number % 2]}\tword {number}\n" for number in range(40)))
+    config = Config.build(Document.empty(["task.name=classify", f"task.train={file}", "train.epochs=8"]))
+    detected, _ = with_detected(config)
+    assert detected.task != config.task  # its columns
+    assert changed_settings(detected) == {"train.epochs": 8}
+
+
+def test_one_hit_is_not_clearly_better_than_none(summary: RunSummary) -> None:
+    few = replace(summary, metric="exact_match", examples={"dev": 266}, degenerate="", baseline="b")
+    few = replace(few, baseline_scores={"exact_match": 0.0})
+    one = replace(few, metrics={"exact_match": 1 / 266, "exact_match_interval": [0.0007, 0.02]})
+    assert verdict(one).startswith("Not clearly better than the baseline (b): 0.003759 against 0; ")
+    many = replace(few, metrics={"exact_match": 9 / 266, "exact_match_interval": [0.018, 0.063]})
+    assert verdict(many).startswith("Better than")
+
+
+def test_the_remedy_names_the_limit_that_ended_the_training() -> None:
+    assert _name_limit("raise train.epochs", "2.5 minutes elapsed") == "raise train.minutes"
+    assert _name_limit("raise train.epochs", "20 epochs done") == "raise train.epochs"
+    assert _name_limit("raise train.epochs", "") == "raise train.epochs"
 
 
 def test_the_verdict_compares_with_the_baseline(summary: RunSummary) -> None:

@@ -5,13 +5,16 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from seqloom import terminal
 from seqloom.config import Document
 from seqloom.data.readers.memory import IN_MEMORY
+from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_duration, format_number
+from seqloom.metrics.confidence import wilson_interval
 from seqloom.metrics.learning import describe_flat_loss, flat_loss
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
@@ -28,6 +31,8 @@ NO_BETTER = (
     "Try another learning rate (seqloom check CONFIG --learning-rate) or more epochs, and look for problems in the "
     "data with seqloom check."
 )
+DECISIVE = tuple(f"train.{name}" for name in ("epochs", "updates", "tokens", "minutes", "batch_size", "batch_tokens"))
+"""Settings on which other defaults depend."""
 UNTITLED = ("task.name", "task.train", "task.dev")  # shown elsewhere
 
 
@@ -106,7 +111,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         higher_is_better=task.higher_is_better,
         metrics=best.facts.get("metrics", {}),
         degenerate=best.facts.get("degenerate", ""),
-        remedy=task.degenerate_remedy,
+        remedy=_name_limit(task.degenerate_remedy, position.get("finished", facts.get("finished", ""))),
         flat_loss=flat_loss([row["loss"] for row in run.rows() if isinstance(row.get("loss"), float | int)]),
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.get("baseline_scores", {}),
@@ -120,17 +125,34 @@ def summarize(run: Run, config: Config) -> RunSummary:
     )
 
 
+def _name_limit(remedy: str, finished: str) -> str:
+    """The remedy with the limit that has ended the training in place of the epochs."""
+    limit = LIMIT.match(finished)
+    return remedy.replace("train.epochs", f"train.{limit['name']}s") if limit else remedy
+
+
 def changed_settings(config: Config) -> dict[str, Any]:
-    """The settings of a configuration that differ from their defaults, by ``section.key``."""
+    """The settings that a user has changed, by ``section.key``: not those that follow from others or from the data."""
     task = config.task
+    values = {"task.name": config.name, "task.train": task.train, "task.dev": task.dev}
+    own = dict(_flatten(tomllib.loads(config.text())))
     try:
-        values = {"task.name": config.name, "task.train": task.train, "task.dev": task.dev}
-        defaults = Config.build(Document.empty(values=values)).text()
+        plain = _defaults(values)
+        chosen = {key: own[key] for key in DECISIVE if own[key] != plain.get(key)}
+        usual = _defaults(values | chosen) if chosen else plain
     except (ValueError, OSError):  # defaults may depend on data that are gone
         return {}
-    usual = dict(_flatten(tomllib.loads(defaults)))
-    own = dict(_flatten(tomllib.loads(config.text())))
-    return {key: value for key, value in own.items() if key not in UNTITLED and usual.get(key) != value}
+    return {
+        key: value for key, value in own.items() if key not in UNTITLED and (key in chosen or usual.get(key) != value)
+    }
+
+
+def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings that follow from a few and from the training file."""
+    config = Config.build(Document.empty(values=dict(values)))
+    with suppress(ValueError, OSError):  # data in memory are gone
+        config = config._replace(task=config.task.resolve(resolve(config.task.train))[0])
+    return dict(_flatten(tomllib.loads(config.text())))
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -168,9 +190,18 @@ def _comparison(summary: RunSummary) -> str:
         return f"No better than {comparison}. {problem or advice}"
     if sign * nearest <= sign * usual:
         text = f"Not clearly better than {comparison}, which is within the 95 % confidence interval."
+    elif sign * value <= sign * _far_end(summary, usual):
+        text = f"Not clearly better than {comparison}; the 95 % confidence interval of the baseline includes both."
     else:
         text = f"Better than {comparison}."
     return f"{text} {problem}".rstrip()
+
+
+def _far_end(summary: RunSummary, usual: float) -> float:
+    """The better end of the confidence interval of the baseline, if its score is a share of the examples."""
+    total = summary.examples.get("dev", 0)
+    is_share = summary.metric == "exact_match" or (summary.task == "classify" and summary.metric == "accuracy")
+    return wilson_interval(round(usual * total), total)[1] if is_share and total and 0 <= usual <= 1 else usual
 
 
 def _number(value: float) -> str:
