@@ -27,8 +27,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "src/seqloom/examples").glob("*.toml"))
 SHORT = ["train.updates=2"]
+BUILT = ("python_tags", "digits", "prose", "sunspots", "parentheses", "dates", "shapes", "handwriting", "control")
+"""The built-in data sets that the documentation trains on."""
+
 RUNS = {
     "tag": ["tag.toml"],
+    "control": ["control.toml"],
     "classify": ["classify.toml"],
     "forecast": ["forecast.toml"],
     "language_model": ["language_model.toml"],
@@ -141,7 +145,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES):
             for split in sizes:
                 patch.setitem(sizes, split, 120)
-        for name in ("python_tags", "digits", "prose", "sunspots", "parentheses", "dates", "shapes", "handwriting"):
+        for name in BUILT:
             for path in build(name, folder / name):
                 lines = path.read_text().splitlines(keepends=True)
                 path.write_text("".join(lines[:120]))

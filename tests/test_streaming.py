@@ -158,7 +158,7 @@ def test_a_stream_commits_within_its_lag(runs: dict[str, Path]) -> None:
         assert all(after.startswith(before) for before, after in pairwise(output[lag]))
     assert output[10.0] == output[0.0]
     assert sum(map(len, output[0.05])) > sum(map(len, output[0.0]))
-    frames = round(0.05 / model.task._frame_duration)  # type: ignore[attr-defined]
+    frames = round(0.05 / model.task.frames.duration)  # type: ignore[attr-defined]
     whole = load(runs["stream"], search=f"prefix_beam size=20 lag={frames}").predict([Audio(samples, 4000)])
     command = ["predict", runs["stream"], "-", "--stream", "--search", "prefix_beam size=20"]
     assert call(*command, "--lag", 0.05, given=sound()).stdout == f"{output[0.05][-1]}\n" == f"{whole[0].text}\n"

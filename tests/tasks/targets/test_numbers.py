@@ -279,15 +279,15 @@ def test_columns_are_named_from_python(tmp_path: Path) -> None:
 
 def test_check_shows_the_range_of_numbers() -> None:
     task = Classify(**SMALL, target_type="number")
-    train, dev = (DatasetSummary(task.summarize_example, keep=1) for _ in range(2))
+    train, dev = (DatasetSummary(task.summarize_example, target_column="stars", keep=1) for _ in range(2))
     for summary, shift in ((train, 0.0), (dev, 10.0)):
         for example in task.read([(text, number + shift) for text, number in TEXTS]):
             summary.add(example)
     (numbers,) = train.split("t", None).targets
     expected = np.arange(8) / 7
-    assert (numbers.minimum, numbers.maximum) == (0, 1)
+    assert (numbers.name, numbers.minimum, numbers.maximum) == ("stars", 0, 1)
     assert (numbers.mean, numbers.standard_deviation) == pytest.approx((expected.mean(), expected.std()))
-    assert "dev: the target is 10 to 11, outside of train, where it is 0 to 1" in compare_splits(train, dev)
+    assert "dev: stars is 10 to 11, outside of train, where it is 0 to 1" in compare_splits(train, dev)
     assert not train.labels
 
 
