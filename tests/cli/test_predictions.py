@@ -62,3 +62,9 @@ def test_recordings_of_a_folder_have_their_file(tmp_path: Path, capsys: pytest.C
 def test_one_recording_needs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text(RECORDING)
     assert lines(capsys, tmp_path / "a.csv") == ["2"]
+
+
+def test_json_has_the_digits_of_single_precision(capsys: pytest.CaptureFixture[str]) -> None:
+    task: Any = SimpleNamespace(to_json=lambda value: {"probabilities": {"a": value}, "scores": [value]})
+    PredictionPrinter(task, as_json=True, names=False, interactive=False).print([0.5175488024257344])
+    assert capsys.readouterr().out == '{"probabilities": {"a": 0.517548802}, "scores": [0.517548802]}\n'
