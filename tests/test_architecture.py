@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "evaluation",
     },
     "streaming": {"terminal", "data", "model"},
-    "explain": {"files", "terminal", "insight", "model"},
+    "explain": {"files", "formats", "terminal", "insight", "model"},
     "run_plots": {"run", "insight", "run_config", "model"},
     "run_recorder": {"checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"},
     "workflow": {

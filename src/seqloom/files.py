@@ -62,7 +62,7 @@ def replacement(path: Path, *, inside: Path | None = None) -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):  # the first error is reported
             partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(partial)):
             error.filename = str(path)
         raise
 

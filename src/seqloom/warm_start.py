@@ -76,7 +76,7 @@ def _vocabularies(learned: ConfigSection | None) -> Iterator[tuple[str, tuple[st
             yield name, value.vocabulary.tokens
         elif isinstance(value, Vocabulary):
             yield name, value.tokens
-        elif isinstance(value, Labels):
+        elif isinstance(value, Labels) and value.names:  # none where numbers are predicted
             yield name, value.names
 
 

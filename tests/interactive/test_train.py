@@ -198,7 +198,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "its columns": (FRAME, {}, r"text='id', label='stars'\) \(its columns are id, review, stars\)"),
     "a list": (TEXTS, {}, "found a list; for example"),
-    "an array": (np.zeros((3, 4)), {}, "found a ndarray; for example"),
+    "an array": (np.zeros((3, 4)), {}, "found an ndarray; for example"),
     "data by position": ("classify", {"positional": FRAME}, "found a DataFrame; data are given by name: data="),
     "no data": (None, {"task": "classify"}, "nothing to train: give data, or the path"),
     "no task": (None, {"data": FRAME}, "nothing to train: give task, or the path"),
@@ -272,7 +272,7 @@ def test_models_and_runs_are_not_confused() -> None:
     run = train(data=FRAME)
     with pytest.raises(TypeError, match=r"expected a model, as seqloom.load\(run\) returns it, found a Run"):
         seqloom.explain.explain(run, "good film")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="expected a text or an array to explain, found a int"):
+    with pytest.raises(TypeError, match="expected a text or an array to explain, found an int"):
         seqloom.explain.explain(seqloom.load(run), 3)
     for function in (seqloom.load, seqloom.resume):
         with pytest.raises(TypeError, match="expected a run or its path, found a DataFrame"):

@@ -26,7 +26,7 @@ def event(**changes: Any) -> Progress:
     values: dict[str, Any] = dict.fromkeys(("snapshot", "weights"), dict)
     values |= {"update": 7, "updates": 9, "epoch": 1.5, "loss": 0.5, "learning_rate": 0.1, "gradient_norm": 2.0}
     values |= {"clipped": 0.25, "items": 3, "skipped": 0, "logged": False, "pending": False, "evaluation": None}
-    return Progress(**{**values, "best": False, "finished": "", **changes})
+    return Progress(**{**values, "best": False, "kept": False, "finished": "", **changes})
 
 
 class Recorded(loggers.Logger):

@@ -34,7 +34,7 @@ class Sample(StepwiseSearch):
     min_p: float = Field(
         0.0, ge=0, le=1, description="Minimum probability of a token relative to the most probable one (0: no minimum)."
     )
-    count: int = Field(1, ge=1, le=10_000, description="Sequences sampled for each input.")
+    count: int = Field(1, ge=1, le=100_000, description="Sequences sampled for each input.")
     seed: int = Field(1, ge=0, description="Seed of the random number generator.")
 
     def sequences_per_row(self) -> int:
