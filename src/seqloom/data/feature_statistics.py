@@ -11,9 +11,18 @@ CONSTANT = 1e-12
 """Standard deviation relative to the mean up to which a feature is constant: what rounding in float64 leaves."""
 
 
+SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
+
+
 def is_constant(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which features do not vary, except for rounding."""
     return np.asarray(deviation <= CONSTANT * np.abs(mean))
+
+
+def round_to_single(values: NDArray[np.float64], deviations: ArrayLike) -> NDArray[np.float64]:  # (..., D), (D,)
+    """Values without the digits that single precision does not determine, given the deviation of each column."""
+    decimals = np.maximum(SINGLE_DIGITS - 1 - np.floor(np.log10(deviations)), 0).astype(int)
+    return np.stack([values[..., column].round(count) for column, count in enumerate(decimals.tolist())], axis=-1)
 
 
 def check_scales(means: Sequence[float], deviations: Sequence[float], names: Sequence[str] = ()) -> None:

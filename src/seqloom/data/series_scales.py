@@ -7,10 +7,8 @@ import numpy as np
 from pydantic import model_validator
 
 from seqloom.config import ConfigSection
-from seqloom.data.feature_statistics import check_scales, is_constant
+from seqloom.data.feature_statistics import check_scales, is_constant, round_to_single
 from seqloom.data.readers.series import Numbers, differences
-
-SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
 
 
 class SeriesScales(ConfigSection):
@@ -83,6 +81,4 @@ class SeriesScales(ConfigSection):
 
     def round(self, values: Numbers, targets: Sequence[int]) -> Numbers:  # (..., targets)
         """Values without the digits that single precision does not determine."""
-        deviations = np.array(self.deviations)[targets]
-        decimals = np.maximum(SINGLE_DIGITS - 1 - np.floor(np.log10(deviations)), 0).astype(int)
-        return np.stack([values[..., column].round(count) for column, count in enumerate(decimals.tolist())], axis=-1)
+        return round_to_single(values, np.array(self.deviations)[targets])

@@ -8,15 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection
-from seqloom.data.feature_statistics import RunningMoments, check_scales
+from seqloom.data.feature_statistics import RunningMoments, check_scales, round_to_single
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.numeric_targets import target_names
 from seqloom.data.readers.text_files import DataError, Location
 
 Numbers = NDArray[np.float64]
-
-SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
-CONSTANT = 1e-12  # deviation relative to the mean, up to which targets count as constant
 
 
 class TargetScale(ConfigSection):
@@ -44,10 +41,7 @@ class TargetScale(ConfigSection):
     def restore(self, scaled: ArrayLike) -> Numbers:  # (..., K)
         """Standardised values in their own units, without the digits that single precision does not determine."""
         values: Numbers = np.asarray(scaled, dtype=np.float64) * np.array(self.deviations) + np.array(self.means)
-        decimals = SINGLE_DIGITS - 1 - np.floor(np.log10(np.array(self.deviations)))
-        for column, count in enumerate(decimals.astype(int).tolist()):
-            values[..., column] = values[..., column].round(max(count, 0))
-        return values
+        return round_to_single(values, self.deviations)
 
 
 class TargetStatistics:
@@ -62,15 +56,10 @@ class TargetStatistics:
             raise DataError(location, f"expected {size} targets as in the first example, found {values.shape[1]}")
         self.moments.add(values)
 
-    def constant(self) -> list[int]:
-        """Indices of targets that never change."""
-        deviations = np.sqrt(self.moments.squares / max(self.moments.count, 1))
-        return np.flatnonzero(deviations <= CONSTANT * np.abs(self.moments.mean)).tolist()
-
     def checked_scale(self, columns: LabelColumn | None, *, file: str, check: bool) -> TargetScale:
         """The scale of targets from these columns of a file; DataError if one of them never changes, if ``check``."""
         scale = self.scale(target_names(columns, self.moments.size))
-        constant = self.constant()
+        constant = self.moments.constant()
         if check and constant and self.moments.count > 1:
             index = constant[0]
             raise DataError(
@@ -81,6 +70,4 @@ class TargetStatistics:
         return scale
 
     def scale(self, names: Sequence[str]) -> TargetScale:
-        deviations = np.array(self.moments.deviations())
-        deviations[self.constant()] = 1.0
-        return TargetScale(names=tuple(names), means=self.moments.means(), deviations=tuple(deviations.tolist()))
+        return TargetScale(names=tuple(names), means=self.moments.means(), deviations=self.moments.deviations())

@@ -17,6 +17,7 @@ from seqloom import html
 from seqloom.config import Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.feature_statistics import SINGLE_DIGITS
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.date_formats import DateOrder
 from seqloom.data.readers.decimal_marks import DecimalMark
@@ -32,7 +33,7 @@ from seqloom.data.readers.series import (
 )
 from seqloom.data.readers.series_reader import SeriesReader
 from seqloom.data.readers.text_files import DataError, Source, pluralize, resolve
-from seqloom.data.series_scales import SINGLE_DIGITS, SeriesScales
+from seqloom.data.series_scales import SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.formats import format_number
 from seqloom.insight.dev_forecasts import DevForecasts

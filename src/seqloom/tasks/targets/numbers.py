@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqloom import html
-from seqloom.data.target_scale import SINGLE_DIGITS, TargetScale
+from seqloom.data.feature_statistics import SINGLE_DIGITS
+from seqloom.data.target_scale import TargetScale
 from seqloom.formats import format_number
 from seqloom.insight.plotting import plot_path, titled
 from seqloom.insight.regression_plot import MAX_STEPS, draw_predicted, draw_series
