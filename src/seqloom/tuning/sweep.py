@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import tomli_w
 from seqloom import config as configuration
 from seqloom import files, tasks
 from seqloom.comparison import subprocess_trial
-from seqloom.comparison.compare import read_first
+from seqloom.comparison.compare import print_to_stderr, read_first
 from seqloom.config import ConfigError, Document
 from seqloom.config.toml import literal
 from seqloom.interrupt import Interrupted
@@ -101,18 +100,13 @@ class SweepPlan:
         return self.base.text(), self.space
 
 
-def _print_to_stderr(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
-
-
 def sweep(
     config: str | Path | Document,  # TOML file with a table [sweep], or the folder of a sweep to continue
     overrides: Sequence[str] = (),  # section.key=value, applied to the file
     *,
     space: Mapping[str, Any] | None = None,  # values to try by section.key: lists, or tables with min and max
     output: str | Path | None = None,  # folder of the sweep; None: runs/sweep, or runs/sweep-2 and so on
-    report: Callable[[str], object] = _print_to_stderr,  # receives a line at the start and at the end of each trial
+    report: Callable[[str], object] = print_to_stderr,  # receives a line at the start and at the end of each trial
     run_trial: RunTrial | None = None,  # None: in a process of its own
 ) -> Sweep:
     """Train with many settings and return what they have shown.
