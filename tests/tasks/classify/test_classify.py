@@ -283,7 +283,8 @@ def test_word_dropout_and_noise_in_training_only() -> None:
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_training_learns_the_first_token(pooling: str) -> None:
     torch.manual_seed(0)
-    data = [(" ".join(RANDOM.choice(list("abcd"), size=RANDOM.integers(1, 7)).tolist()), "") for _ in range(64)]
+    random = np.random.default_rng(1)
+    data = [(" ".join(random.choice(list("abcd"), size=random.integers(1, 7)).tolist()), "") for _ in range(64)]
     classifier, examples = fitted([(text, text[0]) for text, _ in data], pooling=pooling)
     model, batch = classifier.build_model(), classifier.collate(examples)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
