@@ -23,7 +23,7 @@ import tomli_w
 import torch
 from tests.contracts import tiny
 
-from seqloom import checkpoint, model
+from seqloom import checkpoint, info, model, terminal
 from seqloom.checkpoint import RunError, Snapshot
 from seqloom.config import ConfigError
 from seqloom.data.readers.text_files import DataError
@@ -91,6 +91,8 @@ def make_run(name: str, folder: Path) -> Seed:
         environment=environment(),
     )
     run.save("best", Snapshot(module.state_dict(), {}, {"epoch": 1, "update": 1, "metrics": {"loss": 1.0}}))
+    facts = {"started": "2026-01-01", "examples": {"train": 9}, "seconds": 1.5}
+    run.write_summary(facts | {"parameters": 9, "baseline_scores": {"accuracy": 0.5}, "settings": {"train.epochs": 1}})
     return Seed(name, run.path, case.questions)
 
 
@@ -217,8 +219,8 @@ def mutate(draw: random.Random, run: Path) -> str:
     changed = []
     for _ in range(draw.choice([1, 1, 1, 2])):
         file = draw.choices(
-            ["config.toml", "learned.json", "best/model.safetensors", "best/training.json", "env.json"],
-            [8, 8, 6, 1, 1],
+            ["config.toml", "learned.json", "best/model.safetensors", "best/training.json", "env.json", "summary.json"],
+            [8, 8, 6, 1, 1, 1],
         )[0]
         path = run / file
         changed.append(file)
@@ -253,13 +255,18 @@ class Outcome(NamedTuple):
 
 
 def use(path: Path, questions: Sequence[Any]) -> Outcome:
-    """Load a run and predict; what must not happen is an exception that is not ours."""
+    """Describe a run, load it and predict; what must not happen is an exception that is not ours."""
+    described = _outcome(lambda: terminal.json_line(info.describe_run(path)))
+    answered = _outcome(lambda: " | ".join(map(str, model.load(path).predict(list(questions)))))
+    return answered if described.kind in ("answer", "error") else described
+
+
+def _outcome(action: Callable[[], str]) -> Outcome:
     started, before = time.process_time(), _peak()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of overflows
-            answers = model.load(path).predict(list(questions))
-        kind, text = "answer", " | ".join(map(str, answers))
+            kind, text = "answer", action()
     except (RunError, ConfigError, DataError) as error:
         kind, text = "error", str(error)
     except BaseException as error:  # noqa: BLE001  that is what is looked for

@@ -15,12 +15,16 @@ import torch
 from tests import fuzzing
 from tests.contracts import tiny
 
-from seqloom import checkpoint, model, terminal
+from seqloom import checkpoint, info, model, terminal
 from seqloom.checkpoint import RunError
 from seqloom.config import ConfigError
 from seqloom.data.readers import file_lists
 from seqloom.data.readers.audio_files import read_audio
 from seqloom.data.readers.text_files import DataError, Location, resolve
+from seqloom.run import Run
+from seqloom.run_config import load_config
+from seqloom.run_summary import changed_settings
+from seqloom.warm_start import WarmStart
 from seqloom.workflow import resume, train
 
 NAMES = [
@@ -86,6 +90,55 @@ def test_sizes_beyond_the_weights_are_refused(
     path = damaged(seeds[name], tmp_path / "run", config=setter(key, value))
     with pytest.raises((RunError, ConfigError), match=r"larger model|less than or equal|expected at most|at most"):
         model.load(path)
+
+
+def test_no_use_of_a_run_allocates_more_than_its_weights(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
+    path = damaged(seeds["tag, crf"], tmp_path / "info", config=setter("encoder.hidden_size", 10**5))
+    with pytest.raises(RunError, match="describes a larger model"):
+        info.describe_run(path)
+    more = {"labels": {"names": [str(number) for number in range(5000)]}, "weights": [1.0] * 5000}
+    path = damaged(seeds["classify, subwords"], tmp_path / "from", learned=lambda values: values.update(more))
+    run = Run.open(path)
+    config = load_config(run)
+    with pytest.raises(RunError, match=r"the weights do not fit the configuration: .*expected the shape \(5000,"):
+        WarmStart(run, config).adapt(config.task)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"examples": {"train": "x"}}, "examples.train"),
+        ({"seconds": 1e999}, "seconds"),
+        ({"settings": 7}, "settings"),
+        ({"baseline_scores": {"accuracy": None}}, "baseline_scores.accuracy"),
+    ],
+)
+def test_damaged_summaries_are_named(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, values: dict[str, Any], message: str
+) -> None:
+    path = damaged(seeds["embed"], tmp_path / "run")
+    Run.open(path).write_summary(values)
+    with pytest.raises(RunError, match=rf"summary\.json: {message}: Input should be"):
+        info.describe_run(path)
+
+
+def test_info_does_not_open_the_training_file(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.txt").write_text("a b\n" * 100)
+    path = damaged(seeds["classify, subwords"], tmp_path / "run", config=setter("train", str(tmp_path / "secret.txt")))
+    opened, open_path = [], Path.open
+
+    def watched(file: Path, *arguments: Any, **options: Any) -> Any:
+        opened.append(file.name)
+        return open_path(file, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", watched)
+    changed_settings(load_config(Run.open(path)))
+    assert "secret.txt" in opened  # a training does read it
+    opened.clear()
+    info.describe_run(path)
+    assert "secret.txt" not in opened
 
 
 @pytest.mark.parametrize(

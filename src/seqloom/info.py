@@ -14,8 +14,10 @@ from seqloom import terminal
 from seqloom.formats import format_duration, format_value
 from seqloom.kernels.llvm import jit_cache
 from seqloom.layers.build import cell_classes
+from seqloom.layers.layer_error import LayerError
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.models.encoder import LayerFactory
+from seqloom.models.stored_weights import build_for_weights
 from seqloom.run import Run
 from seqloom.run_config import Config, load_config
 from seqloom.run_summary import commands, summarize, verdict
@@ -88,7 +90,7 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
     run = Run.open(path)
     config = load_config(run, layer=layer)
     summary = summarize(run, config)
-    layers, note = _layers(config)
+    layers, note = _layers(run, config)
     dev = summary.dev or (f"{summary.dev_fraction:.0%} of the training data" if summary.dev_fraction else "none")
     return {
         "task": summary.task,
@@ -111,11 +113,12 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
     }
 
 
-def _layers(config: Config) -> tuple[str, str]:
+def _layers(run: Run, config: Config) -> tuple[str, str]:
     """How the recurrent layers of a model are computed, and a sentence where that needs one."""
+    task, weights = config.task, run.load_best().model
     try:
-        module = config.task.build_model()
-    except (ValueError, TypeError) as error:  # a custom layer is code, which a run does not contain
+        module = build_for_weights(task.build_model, weights, run.path, trusted=task.runs_own_code)
+    except LayerError as error:  # a custom layer is code, which a run does not contain
         return "unknown", str(error)
     paths = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
     reasons = [reason.strip() for _, separator, reason in (path.partition(":") for path in paths) if separator]

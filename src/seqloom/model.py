@@ -26,7 +26,6 @@ from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
-from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Name, Run, RunError
@@ -303,7 +302,7 @@ def load(
         raise RunError(f"{run.path}: {problem}")
     task = config.task if search else config.task.for_prediction()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
-    module = build_with_weights(config.task.build_model, snapshot.model, run.path, trusted=layer is not None)
+    module = config.task.load_model(snapshot.model, run.path)
     recorded = run.environment.get("data")
     facts: dict[str, Any] = {
         "baseline": load_baseline(run),

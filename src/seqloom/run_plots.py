@@ -29,8 +29,7 @@ def draw(
         return  # models that only count have no learning curve
 
     def predict(examples: Sequence[Any]) -> list[Any]:
-        module = task.build_model()
-        module.load_state_dict(run.load_best().model)
+        module = task.load_model(run.load_best().model, run.path)
         batches = Model(config, module).predict_batches(iter(examples))
         return [prediction for batch in batches for prediction in batch]
 

@@ -9,7 +9,7 @@ from seqloom.checkpoint import Snapshot
 from seqloom.formats import format_number
 from seqloom.run import Run
 from seqloom.run_config import Config
-from seqloom.run_summary import model_card, summarize
+from seqloom.run_summary import changed_settings, model_card, summarize
 from seqloom.training.distributed import ProcessGroup
 from seqloom.training.progress import Progress
 
@@ -64,7 +64,7 @@ class RunRecorder:
     def describe(self, event: Progress) -> None:
         """Write the state of the training and the model card, at its end or when it is interrupted."""
         state = {"finished": event.finished, "seconds": time.monotonic() - self.started, "update": event.update}
-        self.run.write_summary(self.run.summary() | state)
+        self.run.write_summary(self.run.summary() | state | {"settings": changed_settings(self.config)})
         self.run.write_card(model_card(summarize(self.run, self.config), previous=self.run.card()))
         if event.finished and self.config.train.keep == "best":
             self.run.keep_best()

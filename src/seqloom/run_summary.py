@@ -7,7 +7,9 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from seqloom import terminal
 from seqloom.config import Document
@@ -18,7 +20,7 @@ from seqloom.metrics.confidence import wilson_interval
 from seqloom.metrics.learning import describe_flat_loss, flat_loss
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
-from seqloom.run import Run, RunError
+from seqloom.run import SUMMARY, Run, RunError
 from seqloom.run_config import Config
 
 PICTURES = ("results", "confusion", "forecast", "predicted")
@@ -86,37 +88,74 @@ def load_baseline(run: Run) -> Baseline | None:
         raise RunError(f"{run.path / 'summary.json'}: not a valid baseline") from error
 
 
+class _Facts(BaseModel):
+    """What a run stores about its training; the run may be damaged or malicious."""
+
+    examples: dict[str, int] = {}
+    dev_in_train: int = 0
+    parameters: int = 0
+    started: str = ""
+    seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
+    finished: str = ""
+    baseline_scores: dict[str, float] = {}
+    settings: dict[str, Any] = {}
+
+
+class _Checkpoint(BaseModel):
+    """What a checkpoint stores beside its weights."""
+
+    epoch: float | None = None
+    update: int | None = None
+    metrics: dict[str, Any] = {}
+    degenerate: str = ""
+    seconds: float | None = Field(None, ge=0, allow_inf_nan=False)
+    position: dict[str, Any] = {}
+
+
+Stored = TypeVar("Stored", bound=BaseModel)
+
+
+def _validated(kind: type[Stored], values: Mapping[str, Any], location: object) -> Stored:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, problem["loc"]))[:200]
+        raise RunError(f"{location}: {place}: {problem['msg']}") from error
+
+
 def summarize(run: Run, config: Config) -> RunSummary:
-    """The facts about a run, whose configuration is loaded; custom layers are not needed."""
-    facts, task = run.summary(), config.task
-    best = run.load_best()
-    last = run.load("last").facts if run.saved("last") else {}
+    """The facts about a run, whose configuration is loaded; custom layers are not needed, and no data are read."""
+    facts, task = _validated(_Facts, run.summary(), run.path / SUMMARY), config.task
+    snapshot = run.load_best()
+    best = _validated(_Checkpoint, snapshot.facts, run.path / "best")
+    last = _validated(_Checkpoint, run.load("last").facts if run.saved("last") else {}, run.path / "last")
     baseline = load_baseline(run)
-    position = last.get("position", {})
+    finished = str(last.position.get("finished", facts.finished))
     return RunSummary(
         path=str(run.path),
         task=config.name,
         train=task.train,
         dev=task.dev,
         dev_fraction=1 / task.fold[1] if task.fold else task.dev_fraction,
-        examples=facts.get("examples", {}),
-        dev_in_train=facts.get("dev_in_train", 0),
-        parameters=facts.get("parameters", sum(tensor.numel() for tensor in best.model.values())),
-        started=facts.get("started", ""),
-        seconds=float(last.get("seconds", facts.get("seconds", 0.0))),
-        finished=position.get("finished", facts.get("finished", "")),
-        best_epoch=best.facts.get("epoch"),
-        best_update=best.facts.get("update"),
+        examples=facts.examples,
+        dev_in_train=facts.dev_in_train,
+        parameters=facts.parameters or sum(tensor.numel() for tensor in snapshot.model.values()),
+        started=facts.started,
+        seconds=facts.seconds if last.seconds is None else last.seconds,
+        finished=finished,
+        best_epoch=best.epoch,
+        best_update=best.update,
         metric=task.main_metric,
         higher_is_better=task.higher_is_better,
-        metrics=best.facts.get("metrics", {}),
-        degenerate=best.facts.get("degenerate", ""),
-        remedy=_name_limit(task.degenerate_remedy, position.get("finished", facts.get("finished", ""))),
+        metrics=best.metrics,
+        degenerate=best.degenerate,
+        remedy=_name_limit(task.degenerate_remedy, finished),
         flat_loss=flat_loss([row["loss"] for row in run.rows() if isinstance(row.get("loss"), float | int)]),
         baseline=baseline.name if baseline is not None else "",
-        baseline_scores=facts.get("baseline_scores", {}),
-        settings=changed_settings(config),
-        resumable=bool(last) and not (position.get("finished") and config.train.keep == "best"),
+        baseline_scores=facts.baseline_scores,
+        settings=facts.settings,
+        resumable=run.saved("last") and not (finished and config.train.keep == "best"),
         inputs_are_files=task.inputs_are_files,
         dev_is_short=task.dev_is_short,
         generates=getattr(task, "direction", "") == "forward",

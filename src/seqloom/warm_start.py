@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from seqloom.config import ConfigSection
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import Labels, Vocabulary
+from seqloom.models.stored_weights import check_finite
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
@@ -32,14 +34,22 @@ class WarmStart:
         source = self.config.task
         if task.name != source.name:
             raise ValueError(f"{self.run.path} has the task {source.name}, but the new run has the task {task.name}")
-        return task.share_learned(source) if self.vocabulary == "shared" else task
+        if self.vocabulary == "mapped":
+            return task
+        source.load_model(self.weights, self.run.path)  # what the new model gets is no larger than these weights
+        return task.share_learned(source)
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The best weights of the run."""
+        return self.run.load_best().model
 
     def load(self, task: Task, module: nn.Module) -> tuple[str, ...]:
         """Copy the weights of the run into the module of a fitted task; notes about what was copied."""
         source = self.config.task
         if isinstance(module, SelfTrained):
             raise TypeError(f"this {task.name} model cannot start from another: it is not trained by gradient descent")
-        weights = self.run.load_best().model
+        weights = self.weights
         old, new = dict(_vocabularies(source.learned)), dict(_vocabularies(task.learned))
         axes = {name: _axes(task, module, name) for name in new if name in old}
         copied, fresh = 0, []
@@ -57,6 +67,7 @@ class WarmStart:
                     self.run,
                 )
                 copied += 1
+        check_finite(module, self.run.path)
         if not copied:
             raise RunError(f"{self.run.path}: no weight has the name of one of the new model")
         notes = [f"weights from {self.run.path}: {copied} of {copied + len(fresh)} tensors copied"]

@@ -30,7 +30,6 @@ from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
 from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
-from seqloom.models.stored_weights import build_with_weights
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, custom_layer, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
@@ -179,7 +178,8 @@ def resume(
             module = _init_model(config)
         else:
             check_facts(start)
-            module = _build_with_weights(config, start, run, trusted=layer is not None)
+            torch.manual_seed(config.train.seed)
+            module = config.task.load_model(start.model, run.path).to(config.train.device)
         before = run.summary()
         notes = (*(_changes_notes(config, changes, start) if changes else ()), *_threads_notes(run))
         run = replace(run, notes=notes)
@@ -267,13 +267,6 @@ def _init_model(config: Config) -> nn.Module:
     """The model with its initial weights, which are the same in every process."""
     torch.manual_seed(config.train.seed)
     return config.task.build_model().to(config.train.device)
-
-
-def _build_with_weights(config: Config, start: Snapshot, run: Run, *, trusted: bool) -> nn.Module:
-    """The model with the weights of its last checkpoint."""
-    torch.manual_seed(config.train.seed)
-    module = build_with_weights(config.task.build_model, start.model, run.path, trusted=trusted)
-    return module.to(config.train.device)
 
 
 def _run_training(

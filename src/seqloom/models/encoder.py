@@ -17,6 +17,7 @@ from seqloom.layers.convolution import Convolution
 from seqloom.layers.custom import CustomLayer, check_cell_class
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer, Memory
+from seqloom.layers.layer_error import LayerError
 from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import TransformerBlock, transformer
 
@@ -100,7 +101,7 @@ class RecurrenceConfig(ConfigSection):
     def require_custom_layer(self) -> None:
         """Raise if a custom layer is named, but was not passed."""
         if self.custom_layer and self.layer_factory is None:
-            raise ValueError(
+            raise LayerError(
                 f"this model was trained with the custom layer {self.custom_layer}: pass it again (--layer module:name)"
             )
 

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from seqloom.layers.layer_error import LayerError
 from seqloom.run import RunError
 from seqloom.training.self_trained import CountingModel
 from seqloom.training.snapshots import bad_weights
@@ -35,18 +36,25 @@ def build_with_weights(
     trusted: bool = False,  # custom layers, given by the user, may allocate what they like
 ) -> nn.Module:
     """A model with these weights; RunError if they do not fit."""
+    module = build_for_weights(build, weights, origin, trusted=trusted)
+    load_weights(module, weights, origin)
+    return module
+
+
+def build_for_weights(
+    build: Callable[[], nn.Module], weights: Mapping[str, Tensor], origin: object, *, trusted: bool = False
+) -> nn.Module:
+    """A model without these weights; RunError if it would be larger than they are."""
     try:
-        module = build() if trusted else build_within(build, weights.values())
+        return build() if trusted else build_within(build, weights.values())
     except TooLarge as error:
         raise RunError(f"{origin}: the weights do not fit the configuration: {error}") from None
-    except RunError:
+    except (RunError, LayerError):
         raise
     except FOREIGN_ERRORS as error:
         if trusted:
             raise
         raise RunError(f"{origin}: the model cannot be built from this configuration: {first_line(error)}") from error
-    load_weights(module, weights, origin)
-    return module
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], origin: object) -> None:
@@ -57,6 +65,11 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], origin: objec
         module.load_state_dict(weights)
     except FOREIGN_ERRORS as error:
         raise RunError(f"{origin}: the weights do not fit the configuration: {first_line(error)}") from error
+    check_finite(module, origin)
+
+
+def check_finite(module: nn.Module, origin: object) -> None:
+    """Raise RunError if no model could compute with these weights."""
     if problem := bad_weights(module):
         raise RunError(f"{origin}: the weights are too large or not finite, so the model cannot be used ({problem})")
 

@@ -43,7 +43,6 @@ from seqloom.models.generation import generate_text
 from seqloom.models.ngram.arpa import ArpaVocabulary, from_arpa_words, read_words
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
 from seqloom.models.pretrained.bilm import BiLMConfig, BiLMVocabulary, ContextualVectors
-from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.text_scores import BidirectionalTextScore, TextScore, perplexity, perplexity_of
 from seqloom.models.transcription.search_guide import LoadedLanguageModel
 from seqloom.run import Run
@@ -471,7 +470,7 @@ def load_language_model(path: Path) -> LoadedLanguageModel:
         raise TypeError(f"{path}: is a run of the task {name}, expected a language_model")
     built = replace(document, values={"task": document.values["task"]}).build(task=LanguageModel)
     task = cast(LanguageModel, built["task"]).with_learned(run)
-    module: Any = build_with_weights(task.build_model, run.load_best().model, run.path)
+    module: Any = task.load_model(run.load_best().model, run.path)
     return LoadedLanguageModel(task.tokenizer, module.eval())
 
 

@@ -30,6 +30,7 @@ from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
+from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Run
@@ -431,6 +432,16 @@ class Task(ConfigSection, ABC):
         name = getattr(layer, "__qualname__", type(layer).__qualname__)
         recurrence = getattr(self, field).model_copy(update={"layer_factory": layer, "custom_layer": name})
         return self.model_copy(update={field: recurrence})
+
+    def load_model(self, weights: Mapping[str, Tensor], origin: object) -> nn.Module:
+        """The model with the weights of a run, which is named in errors; no more is allocated than they need."""
+        return build_with_weights(self.build_model, weights, origin, trusted=self.runs_own_code)
+
+    @property
+    def runs_own_code(self) -> bool:
+        """Whether the user has given a custom layer or cell."""
+        field = self.custom_layer_field
+        return bool(field) and getattr(self, field).layer_factory is not None
 
     def with_learned(self, run: Run) -> Self:
         """A copy with the learned state of a run."""

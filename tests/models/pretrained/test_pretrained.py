@@ -267,6 +267,14 @@ def test_mismatching_runs_are_reported(folder: Path) -> None:
         PretrainedConfig(run=str(folder / "forward")).language("words")
 
 
+def test_damaged_runs_are_refused_before_anything_large_is_built(folder: Path) -> None:
+    language = PretrainedConfig(run=str(folder / "language")).language("words")
+    assert language is not None
+    larger = language.config.model_copy(update={"embedding_size": 10**7})
+    with pytest.raises(RunError, match=r"the pretrained language model: .*describes a larger model"):
+        language.model_copy(update={"config": larger}).build(fine_tune=False, dropout=0.0)
+
+
 def test_frames_and_files_without_a_known_word_are_rejected(folder: Path) -> None:
     (folder / "strange.txt").write_text("elsewhere 1 2 3\n")
     with pytest.raises(DataError, match="contains no vector for a word of the training data"):

@@ -7,9 +7,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 from torch import Tensor, nn
 
+from seqloom.checkpoint import parse_json
 from seqloom.config import ConfigSection, Document, parse
 from seqloom.data.batch import pad
 from seqloom.data.readers.text_files import DataError, resolve
@@ -24,7 +25,8 @@ from seqloom.models.pretrained.combined import (
     ContextualInput,
     PretrainedEmbedding,
 )
-from seqloom.run import Run
+from seqloom.models.stored_weights import build_with_weights, first_line
+from seqloom.run import Run, RunError
 
 ENCODER = "encoder."
 """Prefix of the encoder's weights in a bidirectional language model."""
@@ -38,9 +40,12 @@ class PretrainedBiLM(ConfigSection):
     weights: Any = Field(None, exclude=True, repr=False)  # initial weights; None: they will be loaded
 
     def build(self, *, fine_tune: bool, dropout: float) -> ContextualEmbedding:
-        encoder = self.config.build_encoder(self.vocabulary)
-        if self.weights is not None:
-            encoder.load_state_dict(self.weights)
+        encoder: Any
+        if self.weights is None:
+            encoder = self.config.build_encoder(self.vocabulary)
+        else:
+            origin = "the pretrained language model"
+            encoder = build_with_weights(lambda: self.config.build_encoder(self.vocabulary), self.weights, origin)
         return ContextualEmbedding(encoder, fine_tune=fine_tune, dropout=dropout)
 
     def collate(self, rows: Sequence[Sequence[str]], positions: Tensor) -> ContextualInput:
@@ -140,15 +145,19 @@ class PretrainedConfig(ConfigSection):
             actual = f"the task {name}" + (f' with task.direction = "{direction}"' if direction else "")
             expected = 'expected a run of language_model with direction = "both", or of embed'
             raise DataError(self.run, f"{expected}, found a run of {actual}")
-        vocabulary = BiLMVocabulary.model_validate_json(run.learned)
+        fields = {field: document.get(f"task.{field}") for field in BiLMConfig.model_fields}
+        try:
+            vocabulary = BiLMVocabulary.model_validate_json(run.learned)
+            config = BiLMConfig.model_validate_json(json.dumps(fields))
+        except ValidationError as error:
+            raise RunError(f"{run.path}: damaged: {first_line(error)}") from error
         if vocabulary.text.unit != unit:
             raise DataError(
                 self.run, f"expected a language model of {unit}, as in this task, found {vocabulary.text.unit}"
             )
-        fields = {field: document.get(f"task.{field}") for field in BiLMConfig.model_fields}
         weights = run.load_best().model
         return PretrainedBiLM(
-            config=BiLMConfig.model_validate_json(json.dumps(fields)),
+            config=config,
             vocabulary=vocabulary,
             weights={
                 name.removeprefix(ENCODER): weight for name, weight in weights.items() if name.startswith(ENCODER)
@@ -186,8 +195,12 @@ class PretrainedConfig(ConfigSection):
         weights = run.load_best().model
         if "vectors" not in weights:
             raise DataError(self.run, "the run has no word vectors")
-        rows = {word: row for row, word in enumerate(json.loads(run.learned)["words"].split("\n")) if word in words}
-        return list(rows), weights["vectors"][list(rows.values())].numpy()
+        vectors, names = weights["vectors"], parse_json(run.learned, run.path / "learned.json").get("words")
+        known = names.split("\n") if isinstance(names, str) else []
+        if vectors.ndim != 2 or vectors.dtype != torch.float32 or len(vectors) < len(known):
+            raise RunError(f"{run.path}: damaged: {len(known):,} words, but vectors of shape {tuple(vectors.shape)}")
+        rows = {word: row for row, word in enumerate(known) if word in words}
+        return list(rows), vectors[list(rows.values())].numpy()
 
     def build_embedding(
         self, pretrained: PretrainedInputs | None, own: nn.Module | None, *, size: int
