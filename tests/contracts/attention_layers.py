@@ -9,6 +9,7 @@ from seqloom.layers.attention.attention import Attention, AttentionMechanism
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.attention.local import LocalAttention
+from seqloom.layers.attention.projected import ProjectedAttention
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer, Memory
@@ -21,11 +22,17 @@ ENCODER = recurrent("lstm", INPUT, SOURCE // 2, bidirectional=True)
 
 def attentions(query_size: int) -> dict[str, AttentionMechanism]:
     mechanisms: dict[str, AttentionMechanism] = {
-        score: Attention(query_size, SOURCE, score=score) for score in ("multiplicative", "additive")
+        score: Attention(query_size, SOURCE, score=score) for score in ("multiplicative", "single_layer", "additive")
     }
     if query_size == SOURCE:
-        mechanisms |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled")}
+        mechanisms |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled", "cosine")}
     return mechanisms | {
+        "predictive-heads": ProjectedAttention(
+            query_size, SOURCE, attention=LocalAttention(2, 2, window=1, predictive=True), heads=3, value_size=2
+        ),
+        "cosine-heads": ProjectedAttention(
+            query_size, SOURCE, attention=Attention(3, 3, score="cosine"), heads=2, value_size=1
+        ),
         "hard": HardAttention(query_size, SOURCE),
         "monotonic": LocalAttention(query_size, SOURCE, window=1),
         "predictive": LocalAttention(query_size, SOURCE, window=1, predictive=True),
@@ -39,7 +46,10 @@ def layers() -> dict[str, Layer]:
     for name, attention in attentions(INPUT).items():
         cases[f"luong-{name}"] = LuongAttention(attention, HIDDEN)
     for name, attention in attentions(HIDDEN).items():
-        cases[f"bahdanau-{name}"] = BahdanauAttention(LSTM(INPUT + SOURCE, HIDDEN), attention)
+        cases[f"bahdanau-{name}"] = BahdanauAttention(LSTM(INPUT + attention.context_size, HIDDEN), attention)
+    cases["luong-plain"] = LuongAttention(
+        ProjectedAttention(INPUT, SOURCE, attention=HardAttention(2, 2), value_size=3), 0
+    )
     for name, make in cells().items():
         cases[f"bahdanau-{name}"] = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
     for kind in FixedContext.KINDS:

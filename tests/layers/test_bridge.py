@@ -98,6 +98,13 @@ def test_an_encoder_without_recurrence_gives_the_mean_of_its_memory(encoder: Lay
     torch.testing.assert_close(twin.start(2, memory).memory, raw, rtol=0, atol=1e-12)
 
 
+def test_copying_from_an_encoder_without_recurrence_takes_the_mean_of_its_memory() -> None:
+    _, memory, state = bridged(recurrent("lstm", 3, 5), Convolution(4, 5), "copy")
+    for row, length in enumerate(memory.mask.sum(dim=1).tolist()):
+        torch.testing.assert_close(state.hidden[row], memory.values[row, :length].mean(dim=0), rtol=0, atol=1e-14)
+    assert not state.memory.any()
+
+
 def test_a_zero_bridge_starts_from_zeros_and_runs_the_wrapped_layer() -> None:
     layer = recurrent("lstm", 3, 5, layers=2)
     bridge, _, state = bridged(layer, recurrent("gru", 4, 6), "zero")
@@ -138,12 +145,12 @@ def test_in_a_stack_only_recurrences_get_a_new_state() -> None:
             r"widths {'hidden': 6, 'memory': 6}.*{'hidden': 5, 'memory': 5}.*use the linear bridge",
         ),
         (recurrent("lstm", 3, 5, bidirectional=True), r"widths {'hidden': 10, 'memory': 10}"),
-        (Convolution(3, 5), r"the encoder has no recurrence.*use the linear bridge"),
+        (Convolution(3, 4), r"the encoder has no recurrence, and a memory of width 4, but.*use the linear bridge"),
     ],
 )
 def test_a_mismatched_copy_is_refused_with_a_reason(encoder: Layer, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        BridgedLayer(recurrent("lstm", 3, 5), encoder, memory_size=5, kind="copy")
+        BridgedLayer(recurrent("lstm", 3, 5), encoder, memory_size=encoder.output_size, kind="copy")
 
 
 def test_invalid_arguments_are_refused() -> None:

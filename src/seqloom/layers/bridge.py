@@ -32,7 +32,8 @@ class BridgedLayer(Layer):
     linear: each field is W s + b, with tanh for the output field, where s is the last state of the matching encoder
             layer: all fields of both directions. Cells, widths and directions may differ. For an encoder without
             recurrence s is the mean of its memory.
-    copy:   the fields of the encoder layer, with two directions concatenated.
+    copy:   the fields of the encoder layer, with two directions concatenated. For an encoder without recurrence, the
+            mean of its memory is the output field, and the others are zero.
     zero:   zeros.
 
     Layers are matched from the top; the extra low layers of a deeper decoder use the encoder's lowest layer.
@@ -57,7 +58,7 @@ class BridgedLayer(Layer):
         self.maps = nn.ModuleList()
         if kind == "copy":
             for index, (target, source) in enumerate(zip(self.targets, self.sources, strict=True)):
-                _check_copy(index, target, source)
+                _check_copy(index, target, source, memory_size=memory_size)
         if kind == "linear":
             for target, source in zip(self.targets, self.sources, strict=True):
                 width = sum(sum(cell_state.fields.values()) for cell_state in source) or memory_size
@@ -71,11 +72,15 @@ class BridgedLayer(Layer):
             raise ValueError(f"memory is None, but the {self.kind} bridge needs it: call start(batch, memory)")
         for index, (target, source) in enumerate(zip(self.targets, self.sources, strict=True)):
             last = [_get(memory.state, cell_state.path) for cell_state in source]
-            fields = self._copy(last) if self.kind == "copy" else self._map(index, last, memory)
+            fields = self._copy(index, last, memory) if self.kind == "copy" else self._map(index, last, memory)
             state = _replace(state, target.path, fields)
         return state
 
-    def _copy(self, last: list[Any]) -> list[Tensor]:
+    def _copy(self, index: int, last: list[Any], memory: Memory) -> list[Tensor]:
+        if not last:
+            mean = mean_memory(memory)
+            _, *others = self.targets[index].fields.values()
+            return [mean, *(mean.new_zeros(len(mean), size) for size in others)]
         return [torch.cat(directions, dim=1) for directions in zip(*last, strict=True)]
 
     def _map(self, index: int, last: list[Any], memory: Memory) -> list[Tensor]:
@@ -125,14 +130,15 @@ def _linear(size: int, output_size: int) -> nn.Linear:
     return linear
 
 
-def _check_copy(index: int, target: CellState, source: Level) -> None:
+def _check_copy(index: int, target: CellState, source: Level, *, memory_size: int) -> None:
     names = dict.fromkeys(name for cell_state in source for name in cell_state.fields)
     widths = {name: sum(cell_state.fields.get(name, 0) for cell_state in source) for name in names}
-    if widths != target.fields:
-        available = f"fields of widths {widths}" if source else "no recurrence"
+    fits = widths == target.fields if source else memory_size == next(iter(target.fields.values()))
+    if not fits:
+        available = f"fields of widths {widths}" if source else f"no recurrence, and a memory of width {memory_size}"
         raise ValueError(
             f"the encoder has {available}, but recurrence {index} of the decoder has {target.fields}: "
-            "copy needs equal fields; use the linear bridge"
+            "copy needs equal fields; change hidden_size, or use the linear bridge"
         )
 
 

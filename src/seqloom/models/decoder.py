@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Batch
 from seqloom.decoding.frames.language_models import NeuralLM
-from seqloom.layers.compiled_step.stepper import Stepper
+from seqloom.layers.compiled_step.stepper import Stepper, unsupported
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Layer, Memory
@@ -135,6 +135,12 @@ class Decoder(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B,) → (B, V), state
         """One compiled step; None if it cannot be compiled."""
         return self._stepper(self, tokens, state) if type(self) is Decoder else None
+
+    @property
+    def path(self) -> str:
+        """How a step of generation runs: ``compiled``, or ``layers:`` and the reason why it is not compiled."""
+        reason = unsupported(self) if type(self) is Decoder else f"{type(self).__name__} is not a plain decoder"
+        return f"layers: {reason}" if reason else "compiled"
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         self._stepper.clear()

@@ -1,15 +1,16 @@
 """Encoder-decoders: any encoder with any decoder, and the attention and bridge between them."""
 
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, Self, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
-from seqloom.layers.attention.attention import Attention, AttentionMechanism
+from seqloom.layers.attention.attention import Attention, AttentionMechanism, ScoredAttention
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.attention.hard import HardAttention, estimator
 from seqloom.layers.attention.local import LocalAttention
+from seqloom.layers.attention.projected import ProjectedAttention
 from seqloom.layers.bridge import BridgedLayer, recurrent_levels
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
@@ -30,8 +31,30 @@ class AttentionConfig(ConfigSection):
         default="luong",
         description='"luong": after the recurrent step; "bahdanau": before it (slower); "none": no attention.',
     )
-    score: Literal["dot", "scaled", "multiplicative", "additive"] = Field(
+    score: Literal["dot", "scaled", "cosine", "multiplicative", "single_layer", "additive"] = Field(
         default="multiplicative", description="Score function between the decoder state and a source position."
+    )
+    score_size: int = Field(
+        default=0, ge=0, description="Additive score: width of its hidden layer (0: the width of the query)."
+    )
+    heads: int = Field(
+        default=1, ge=1, description="Attention heads, each with its own projections of queries, keys and values."
+    )
+    key_size: int = Field(
+        default=0,
+        ge=0,
+        description="Width of the projected queries and keys of each head (0: the decoder's width / heads; no "
+        "projection if heads is 1 and value_size is 0).",
+    )
+    value_size: int = Field(
+        default=0,
+        ge=0,
+        description="Width of the projected values of each head (0: the source's width / heads; no projection if heads "
+        "is 1 and key_size is 0).",
+    )
+    output_projection: bool = Field(
+        default=True,
+        description='Style "luong": pass on tanh(W [context; state]); false: [context; state] itself.',
     )
     type: Literal["soft", "hard", "local"] = Field(
         default="soft", description='"soft": over all positions; "hard": one sampled position; "local": over a window.'
@@ -47,14 +70,36 @@ class AttentionConfig(ConfigSection):
         "output of the forward and the first of the backward direction; mean: the mean of all outputs.",
     )
 
-    def build(self, query_size: int, key_size: int) -> AttentionMechanism:
-        if self.type == "hard":
-            return HardAttention(query_size, key_size, score=self.score)
-        if self.type == "local":
-            return LocalAttention(
-                query_size, key_size, score=self.score, window=self.window, predictive=self.predictive
+    @model_validator(mode="after")
+    def check_keys(self) -> Self:
+        if self.score_size and self.score != "additive":
+            raise ValueError(
+                f'score_size is {self.score_size}, but score is "{self.score}": only "additive" has a hidden layer'
             )
-        return Attention(query_size, key_size, score=self.score)
+        if self.heads > 1 and self.type == "hard":
+            raise ValueError(f'heads is {self.heads}, but type is "hard", which chooses one position: set heads to 1')
+        return self
+
+    def build(self, query_size: int, memory_size: int) -> AttentionMechanism:
+        """The attention of a decoder state to a source, in projections if heads or widths are set."""
+        if self.heads == 1 and not self.key_size and not self.value_size:
+            return self._build_head(query_size, memory_size)
+        key_size = self.key_size or max(1, query_size // self.heads)
+        return ProjectedAttention(
+            query_size,
+            memory_size,
+            attention=self._build_head(key_size, key_size),
+            heads=self.heads,
+            value_size=self.value_size or max(1, memory_size // self.heads),
+        )
+
+    def _build_head(self, query_size: int, key_size: int) -> ScoredAttention:
+        score: Any = {"score": self.score, "size": self.score_size or None}
+        if self.type == "hard":
+            return HardAttention(query_size, key_size, **score)
+        if self.type == "local":
+            return LocalAttention(query_size, key_size, window=self.window, predictive=self.predictive, **score)
+        return Attention(query_size, key_size, **score)
 
 
 def build_decoder_layer(
@@ -80,7 +125,7 @@ def build_decoder_layer(
         layers.append(build_stack(PrenetConfig(), recurrence, size, causal=True, memory_size=memory_size))
     if attention.style == "luong" and TRANSFORMER not in recurrence.kinds:
         size = layers[-1].output_size
-        layers.append(LuongAttention(attention.build(size, memory_size), size))
+        layers.append(LuongAttention(attention.build(size, memory_size), size if attention.output_projection else 0))
     whole = layers[0] if len(layers) == 1 else Stack(layers, dropout=Dropout(recurrence.dropout))
     if not recurrent_levels(whole):
         return whole
@@ -96,11 +141,12 @@ def _bahdanau_layers(
         raise ValueError(
             'decoder.layers is 0, and attention.style is "bahdanau": there is no recurrent step to attend before'
         )
+    mechanism = attention.build(recurrence.hidden_size, memory_size)
     (lowest,) = group_layers(
-        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}), size + memory_size
+        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}),
+        size + mechanism.context_size,
     )
-    cell = cast(Recurrent, lowest).cell
-    first = BahdanauAttention(cell, attention.build(cell.hidden_size, memory_size))
+    first = BahdanauAttention(cast(Recurrent, lowest).cell, mechanism)
     rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
     return [first, *group_layers(rest, first.output_size)]
 

@@ -16,7 +16,7 @@ EVERY_SCORE = pytest.mark.parametrize("score", SCORES)
 
 
 def build(score: str) -> Attention:
-    attention = Attention(Q, Q if score in ("dot", "scaled") else 4, score=score)
+    attention = Attention(Q, Q if score in ("dot", "scaled", "cosine") else 4, score=score)
     randomize(attention)
     return attention
 
@@ -34,6 +34,11 @@ def equation(attention: Attention, score: str, query: Array, key: Array) -> floa
         return float(query @ key / np.sqrt(len(key)))
     if score == "multiplicative":
         return float(query @ weights["key.weight"] @ key)
+    if score == "cosine":
+        return float(weights["factor"] * query @ key / np.sqrt(query @ query + 1e-8) / np.sqrt(key @ key + 1e-8))
+    if score == "single_layer":
+        matrix = np.concatenate([weights["query.weight"][0], weights["key.weight"][0]])
+        return float(np.tanh(matrix @ np.concatenate([query, key]) + weights["key.bias"][0]))
     mixed = np.tanh(weights["query.weight"] @ query + weights["key.weight"] @ key + weights["key.bias"])
     return float(weights["combine.weight"][0] @ mixed)
 
@@ -115,8 +120,8 @@ def test_large_scores_and_no_positions() -> None:
 
 
 def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="score is 'cosine', expected one of dot, scaled, multiplicative, additive"):
-        Attention(4, 4, score="cosine")
+    with pytest.raises(ValueError, match="score is 'sine', expected one of dot, scaled, cosine, multiplicative, "):
+        Attention(4, 4, score="sine")
     with pytest.raises(ValueError, match="query_size is 4 and key_size 5: a dot product needs equal sizes"):
         Attention(4, 5, score="scaled")
     with pytest.raises(ValueError, match="size is 7, but only the additive score has a size, not 'dot'"):

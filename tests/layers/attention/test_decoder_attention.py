@@ -11,7 +11,7 @@ from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM, Cell, LayerNormGRU, RecurrentDropout, Zoneout
-from seqloom.layers.attention.attention import Attention, AttentionMechanism
+from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.layer import Memory
 
@@ -23,7 +23,7 @@ def weights(module: nn.Module) -> dict[str, Array]:
     return {name: value.numpy() for name, value in module.state_dict().items()}
 
 
-def attend(attention: AttentionMechanism, query: Array, values: Array) -> tuple[Array, Array]:
+def attend(attention: Any, query: Array, values: Array) -> tuple[Array, Array]:
     """Additive attention of one query over one source without padding."""
     parameters = weights(attention.score)
     scores = [

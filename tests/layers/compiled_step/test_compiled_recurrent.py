@@ -15,7 +15,7 @@ from seqloom.cells.cell import Cell
 from seqloom.cells.lstm import LSTM
 from seqloom.kernels.program import program, source_attention
 from seqloom.layers import layer as layers
-from seqloom.layers.attention.attention import Attention
+from seqloom.layers.attention.attention import Attention, AttentionMechanism
 from seqloom.layers.attention.decoder_attention import (
     AttentionSource,
     AttentionState,
@@ -23,6 +23,7 @@ from seqloom.layers.attention.decoder_attention import (
     LuongAttention,
 )
 from seqloom.layers.attention.hard import HardAttention
+from seqloom.layers.attention.projected import ProjectedAttention
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.build import recurrent
 from seqloom.layers.compiled_step import compiled_recurrent
@@ -40,11 +41,17 @@ def build(layer: Layer, dtype: torch.dtype = torch.float64, *, tied: bool = Fals
     return decoder.to(dtype).eval()
 
 
-def with_attention(*, score: str = "multiplicative", bridge: str = "linear", depth: int = 1) -> Layer:
+def with_attention(
+    *, score: str = "multiplicative", bridge: str = "linear", depth: int = 1, heads: int = 0, output_size: int = 9
+) -> Layer:
     """Recurrent layers followed by attention, as in translation."""
     width = WIDTH if score == "multiplicative" else MEMORY
     below = recurrent("lstm", 7, width, layers=depth)
-    stack = Stack([below, LuongAttention(Attention(width, MEMORY, score=score), 9)])
+    attention: AttentionMechanism = Attention(width, MEMORY, score=score)
+    if heads:
+        head = Attention(5, 5, score=score)
+        attention = ProjectedAttention(width, MEMORY, attention=head, heads=heads, value_size=2)
+    stack = Stack([below, LuongAttention(attention, output_size)])
     return BridgedLayer(stack, None, memory_size=MEMORY, kind=bridge)
 
 
@@ -94,6 +101,17 @@ def test_attention_after_recurrent_layers(score: str, batch: int, dtype: torch.d
         coverage = layers.coverage(one)
         assert coverage is not None
         assert coverage.sum() > 1
+
+
+@torch.no_grad()
+@EVERY_DTYPE
+@pytest.mark.parametrize("score", ["multiplicative", "scaled", "cosine"])
+def test_attention_heads_and_outputs_without_projection(score: str, dtype: torch.dtype) -> None:
+    for heads, output_size, tied in ((3, 9, False), (1, 0, False), (2, 0, True)):
+        decoder = build(with_attention(score=score, heads=heads, output_size=output_size), dtype, tied=tied)
+        one, other = (start(decoder, 3, coverage=True) for _ in range(2))
+        check_same(decoder, one, other, steps=3)
+        assert decoder.path == "compiled"
 
 
 @torch.no_grad()
@@ -202,19 +220,29 @@ def test_unsupported_cases_run_the_layers() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "layer",
+    ("layer", "reason"),
     [
-        recurrent("lstm", WIDTH, WIDTH, reverse=True),
-        recurrent("lstm", WIDTH, WIDTH, layers=2, connection="highway"),
-        Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(Attention(WIDTH, MEMORY, score="additive"), WIDTH)]),
-        Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(HardAttention(WIDTH, MEMORY), WIDTH)]),
-        BahdanauAttention(LSTM(WIDTH + MEMORY, WIDTH), Attention(WIDTH, MEMORY)),
+        (recurrent("lstm", WIDTH, WIDTH, reverse=True), "Recurrent is no forward recurrent layer"),
+        (recurrent("lstm", WIDTH, WIDTH, layers=2, connection="highway"), "the layers have skip connections"),
+        (
+            Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(Attention(WIDTH, MEMORY, score="additive"), WIDTH)]),
+            "the score Additive is no dot product of the query and prepared keys",
+        ),
+        (
+            Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(HardAttention(WIDTH, MEMORY), WIDTH)]),
+            "HardAttention is not compiled, only soft attention",
+        ),
+        (
+            BahdanauAttention(LSTM(WIDTH + MEMORY, WIDTH), Attention(WIDTH, MEMORY)),
+            "BahdanauAttention is no forward recurrent layer",
+        ),
     ],
     ids=["reverse", "highway", "additive", "hard", "bahdanau"],
 )
-def test_other_layers_are_not_compiled(layer: Layer) -> None:
+def test_other_layers_are_not_compiled(layer: Layer, reason: str) -> None:
     decoder = build(layer)
     assert decoder.step(make_tokens(2, 0), start(decoder, 2)) is None
+    assert decoder.path == f"layers: {reason}"
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Attention: query, keys, values, score, softmax, weighted sum (Bahdanau et al. 2015)."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +12,18 @@ from seqloom.layers.attention import scores
 class AttentionOutput(NamedTuple):
     """Context vectors and attention weights."""
 
-    context: Tensor  # (B, T, V)
-    weights: Tensor  # (B, T, S)
+    context: Tensor  # (B, T, C)
+    weights: Tensor  # (B, T, S), or (B, heads, T, S)
 
 
 class AttentionMechanism(nn.Module, ABC):
     """Maps queries, keys and values to a weighted sum of the values. Subclasses define the weights.
 
-    Prepare the keys once for all queries. Masked positions have no effect as long as they are finite; the layers of
-    ``decoder_attention`` set them to zero.
+    Prepare keys and values once for all queries. Masked positions have no effect as long as they are finite; the layers
+    of ``decoder_attention`` set them to zero.
     """
 
-    stateful: ClassVar[bool] = False
+    stateful: bool = False
     """Whether it stores something at each call; then every call gets all rows of the batch, in their order."""
 
     def __init__(
@@ -31,20 +31,26 @@ class AttentionMechanism(nn.Module, ABC):
         query_size: int,
         key_size: int,
         *,
-        score: str = "additive",  # dot, scaled, multiplicative or additive
-        size: int | None = None,  # width of the additive score; None: query_size
+        context_size: int,  # width of the context if the values are as wide as the keys
     ) -> None:
         super().__init__()
         self.query_size = query_size
         self.key_size = key_size
-        self.score = scores.build_score(score, query_size, key_size=key_size, size=size)
+        self.context_size = context_size
 
+    @abstractmethod
     def prepare(
         self,
         keys: Tensor,  # (B, S, K)
     ) -> Tensor:  # (B, S, A)
         """Compute the part of the score that does not depend on the query."""
-        return self.score.prepare(keys)
+
+    def prepare_values(
+        self,
+        values: Tensor,  # (B, S, V)
+    ) -> Tensor:  # (B, S, C)
+        """Compute what is summed: the values themselves, unless the attention projects them."""
+        return values
 
     @abstractmethod
     def weights(
@@ -54,23 +60,45 @@ class AttentionMechanism(nn.Module, ABC):
         *,
         mask: Tensor | None = None,  # (B, S) or (B, T, S), True where a query may attend
         steps: Tensor | None = None,  # (B, T), time step of each query; None: 0, 1, 2, …
-    ) -> Tensor:  # (B, T, S)
+    ) -> Tensor:  # (B, T, S), or (B, heads, T, S)
         """Return the attention weights: zero where masked, so that a row without any position is all zero."""
 
     def forward(
         self,
         query: Tensor,  # (B, T, Q)
         prepared: Tensor,  # (B, S, A)
-        values: Tensor,  # (B, S, V)
+        values: Tensor,  # (B, S, C), prepared
         *,
         mask: Tensor | None = None,  # as in weights
         steps: Tensor | None = None,
     ) -> AttentionOutput:
         weights = self.weights(query, prepared, mask=mask, steps=steps)
-        return AttentionOutput(weights @ values, weights)
+        return AttentionOutput(self.mix(weights, values), weights)
+
+    def mix(self, weights: Tensor, values: Tensor) -> Tensor:  # (B, T, C)
+        """Return the weighted sums of the values."""
+        return weights @ values
 
 
-class Attention(AttentionMechanism):
+class ScoredAttention(AttentionMechanism):
+    """Attention whose weights follow from one score of each query and key."""
+
+    def __init__(
+        self,
+        query_size: int,
+        key_size: int,
+        *,
+        score: str = "additive",  # see SCORES
+        size: int | None = None,  # width of the additive score; None: query_size
+    ) -> None:
+        super().__init__(query_size, key_size, context_size=key_size)
+        self.score = scores.build_score(score, query_size, key_size=key_size, size=size)
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        return self.score.prepare(keys)
+
+
+class Attention(ScoredAttention):
     """Soft attention: Σ_s α_s v_s with α = softmax_s(score(q, k_s))."""
 
     def weights(

@@ -21,7 +21,7 @@ class AttentionSource(NamedTuple):
     """An encoder's memory prepared for attention, zero in the padding."""
 
     prepared: Tensor  # (B, S, A), the keys as prepared by the score
-    values: Tensor  # (B, S, V)
+    values: Tensor  # (B, S, C), the values as prepared by the attention
     mask: Tensor  # (B, S), True where real
 
 
@@ -30,47 +30,57 @@ class AttentionState(NamedTuple):
 
     source: states.Shared  # an AttentionSource, shared so that beam search moves indices only
     step: Tensor  # (B,), elements processed so far
-    coverage: Tensor  # (B, S), sum of the attention weights so far; (B, 0) if not requested
+    coverage: Tensor  # (B, S), sum of the attention weights so far, averaged over heads; (B, 0) if not requested
 
 
 class LuongAttention(Layer):
     """Attention after the recurrent step (Luong et al. 2015): y = tanh(W [context; x]), where x is the query.
 
-    Nothing is fed back, so that all steps of a sequence are computed at once.
+    With an ``output_size`` of 0, y = [context; x]. Nothing is fed back, so that all steps of a sequence are computed at
+    once.
     """
 
     State = AttentionState
 
-    def __init__(self, attention: AttentionMechanism, output_size: int) -> None:
-        super().__init__(attention.query_size, output_size)
+    def __init__(
+        self,
+        attention: AttentionMechanism,
+        output_size: int,  # 0: no projection
+    ) -> None:
+        joint_size = attention.context_size + attention.query_size
+        super().__init__(attention.query_size, output_size or joint_size)
         self.attention = attention
-        self.output = Linear(attention.key_size + attention.query_size, output_size, bias=False)
-        nn.init.xavier_uniform_(self.output.weight)
+        self.output = Linear(joint_size, output_size, bias=False) if output_size else None
+        if self.output is not None:
+            nn.init.xavier_uniform_(self.output.weight)
 
     def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> AttentionState:
         return start_attention(self.attention, batch, memory, coverage=coverage)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, AttentionState]:
-        check_input(x, mask, size=self.input_size, like=self.output.weight)
+        check_input(x, mask, size=self.input_size, like=next(self.parameters(), x))
+        context, weights, x = self._attend(x, mask, state)
+        y = torch.cat([context, x], dim=-1)
+        if self.output is not None:
+            y = torch.tanh(self.output(y))
+        if mask is not None:
+            y = y.masked_fill(~mask.unsqueeze(-1), 0)
+        return y, advance(state, weights.mean(dim=1), x.shape[1], mask=mask)
+
+    def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, heads, T, S)
+        """Return the attention weights of a call with the same arguments."""
+        return self._attend(x, mask, state)[1]
+
+    def _attend(self, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the context, the weights, zero in the padding, and the input with zeros in the padding."""
+        check_attention_state(state, len(x), name="LuongAttention")
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        context, weights = self._attend(x, state)
-        y = torch.tanh(self.output(torch.cat([context, x], dim=-1)))
-        if mask is not None:
-            y, weights = (tensor.masked_fill(~mask.unsqueeze(-1), 0) for tensor in (y, weights))
-        return y, advance(state, weights, x.shape[1], mask=mask)
-
-    def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, T, S)
-        """Return the attention weights of a call with the same arguments."""
-        if mask is None:
-            return self._attend(x, state)[1]
-        padding = ~mask.unsqueeze(-1)
-        return self._attend(x.masked_fill(padding, 0), state)[1].masked_fill(padding, 0)
-
-    def _attend(self, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
-        check_attention_state(state, len(x), name="LuongAttention")
         steps = state.step.unsqueeze(1) + torch.arange(x.shape[1], device=x.device)
-        return Attend(self.attention, state.source)(x, steps)
+        context, weights = Attend(self.attention, state.source)(x, steps)
+        if mask is not None:
+            weights = weights.masked_fill(~mask[:, None, :, None], 0)
+        return context, weights, x
 
 
 class BahdanauAttention(Layer):
@@ -95,11 +105,12 @@ class BahdanauAttention(Layer):
             raise ValueError(
                 f"attention has query_size {attention.query_size}, expected {cell.hidden_size}: the cell's hidden_size"
             )
-        if cell.input_size <= attention.key_size:
+        context_size = attention.context_size
+        if cell.input_size <= context_size:
             raise ValueError(
-                f"cell has input_size {cell.input_size}, expected more than {attention.key_size}: it reads [x; context]"
+                f"cell has input_size {cell.input_size}, expected more than {context_size}: it reads [x; context]"
             )
-        super().__init__(cell.input_size - attention.key_size, cell.hidden_size + attention.key_size)
+        super().__init__(cell.input_size - context_size, cell.hidden_size + context_size)
         self.cell = cell
         self.attention = attention
         self._sizes = tuple(field.shape[1] for field in cell.start(1))
@@ -114,19 +125,21 @@ class BahdanauAttention(Layer):
         rows, outputs, weights, last = self._run(x, mask, state)
         if not outputs:
             return x.new_zeros(*x.shape[:2], self.output_size), state
-        covered = rows.unpack(weights) if state.attention.coverage.shape[1] else None
+        requested = state.attention.coverage.shape[1] > 0
+        covered = rows.unpack([weight.mean(dim=1) for weight in weights]) if requested else None
         return rows.unpack(outputs), self.State(last, advance(state.attention, covered, x.shape[1], mask=mask))
 
     @untraced
-    def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, T, S)
+    def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, heads, T, S)
         """Return the attention weights of a call with the same arguments."""
         rows, _, weights, _ = self._run(x, mask, state)
-        length = state.attention.source.parts.mask.shape[1]
-        return rows.unpack(weights) if weights else x.new_zeros(*x.shape[:2], length)
+        if not weights:
+            return x.new_zeros(len(x), 1, x.shape[1], state.attention.source.parts.mask.shape[1])
+        heads = [rows.unpack([weight[:, head] for weight in weights]) for head in range(weights[0].shape[1])]
+        return torch.stack(heads, dim=1)
 
-    def _run(
-        self, x: Tensor, mask: Tensor | None, state: Any
-    ) -> tuple[ActiveRows, list[Tensor], list[Tensor], Any]:  # outputs and weights of each step, the cell's last state
+    def _run(self, x: Tensor, mask: Tensor | None, state: Any) -> tuple[ActiveRows, list[Tensor], list[Tensor], Any]:
+        """Return outputs (n, D) and weights (n, heads, S) of each step, and the cell's last state."""
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
         if not isinstance(state, tuple) or len(state) != 2:
             raise TypeError(
@@ -151,7 +164,7 @@ class BahdanauAttention(Layer):
             next_state, _ = take_step(self.cell, project(time, context), cell_state)
             cell_state = rows.mask_state(time, next_state, cell_state)
             outputs.append(torch.cat([cell_state[0], context], dim=-1))
-            weights.append(weight.squeeze(1))
+            weights.append(weight.squeeze(2))
         return rows, outputs, weights, rows.unsort([cell_state, *reversed(finished)])
 
 
@@ -256,7 +269,8 @@ def start_attention(
     if not memory.mask.all():
         values = values.masked_fill(~memory.mask.unsqueeze(-1), 0)
     rows = torch.arange(batch, device=values.device)
-    source = states.Shared(AttentionSource(attention.prepare(values), values, memory.mask), rows)
+    prepared = AttentionSource(attention.prepare(values), attention.prepare_values(values), memory.mask)
+    source = states.Shared(prepared, rows)
     return AttentionState(source, torch.zeros_like(rows), values.new_zeros(batch, values.shape[1] if coverage else 0))
 
 
@@ -273,14 +287,17 @@ class Attend:
         self,
         query: Tensor,  # (B, T, Q)
         steps: Tensor,  # (B, T)
-    ) -> tuple[Tensor, Tensor]:  # context (B, T, V), weights (B, T, S)
+    ) -> tuple[Tensor, Tensor]:  # context (B, T, C), weights (B, heads, T, S)
         prepared, values, mask = self.source
         batch, time, size = query.shape
         if self.times > 1:
             query, steps = query.reshape(-1, self.times * time, size), steps.reshape(-1, self.times * time)
         context, weights = self.attention(query, prepared, values, mask=None if self.unpadded else mask, steps=steps)
+        if weights.dim() == 3:
+            weights = weights.unsqueeze(1)
         if self.times > 1:
-            context, weights = context.view(batch, time, -1), weights.view(batch, time, mask.shape[1])
+            context = context.reshape(batch, time, -1)
+            weights = weights.unflatten(2, (self.times, time)).transpose(1, 2).flatten(0, 1)
         return context, weights
 
     def keep(self, rows: int) -> None:
@@ -290,7 +307,7 @@ class Attend:
 
 def advance(
     state: AttentionState,
-    weights: Tensor | None,  # (B, T, S), zero in the padding; needed for coverage only
+    weights: Tensor | None,  # (B, T, S), averaged over heads, zero in the padding; needed for coverage only
     time: int,
     *,
     mask: Tensor | None,  # (B, T)

@@ -1,14 +1,14 @@
 """Hard attention: one sampled position per step, with a gradient estimator (Xu et al. 2015)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.attention.attention import AttentionMechanism, masked_softmax
+from seqloom.layers.attention.attention import ScoredAttention, masked_softmax
 
 
-class HardAttention(AttentionMechanism):
+class HardAttention(ScoredAttention):
     """The value of one position, s ~ softmax_s(score(q, k_s)) in training, of the most probable one in evaluation.
 
     A sample has no gradient. ``estimator`` returns the surrogate loss for it, given the losses of all steps:
@@ -24,7 +24,7 @@ class HardAttention(AttentionMechanism):
     """
 
     baseline: Tensor
-    stateful: ClassVar[bool] = True
+    stateful = True
 
     def __init__(
         self,

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.attention.attention import AttentionMechanism, masked_softmax
+from seqloom.layers.attention.attention import ScoredAttention, masked_softmax
 
 
-class LocalAttention(AttentionMechanism):
+class LocalAttention(ScoredAttention):
     """A softmax over the positions from p - window to p + window.
 
     ::

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,21 @@ class Score(nn.Module, ABC):
         """Return the scores of all pairs."""
 
 
-class Dot(Score):
+class ProductScore(Score):
+    """A dot product of the query, scaled, and the prepared keys; compiled steps compute it so."""
+
+    def scale_query(
+        self,
+        query: Tensor,  # (…, Q)
+    ) -> Tensor:  # (…, A)
+        """Return the query as it is multiplied by the prepared keys."""
+        return query
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return self.scale_query(query) @ prepared.transpose(1, 2)
+
+
+class Dot(ProductScore):
     """q · k."""
 
     def __init__(self, query_size: int, key_size: int) -> None:
@@ -48,18 +63,37 @@ class Dot(Score):
     def prepare(self, keys: Tensor) -> Tensor:
         return keys
 
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        return query @ prepared.transpose(1, 2)
-
 
 class Scaled(Dot):
     """q · k / √K (Vaswani et al. 2017): its variance does not depend on the width."""
 
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        return super().forward(query / math.sqrt(self.key_size), prepared)
+    def scale_query(self, query: Tensor) -> Tensor:
+        return query / math.sqrt(self.key_size)
 
 
-class Multiplicative(Score):
+class Cosine(Dot):
+    """g · cos(q, k) with a learned factor g, initially 10 (key strength of Graves et al. 2014).
+
+    A cosine alone lies between -1 and 1, so that no weight could exceed another more than e² times.
+    """
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__(query_size, key_size)
+        self.factor = nn.Parameter(torch.tensor(10.0))
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        return _normalize(keys)
+
+    def scale_query(self, query: Tensor) -> Tensor:
+        return self.factor * _normalize(query)
+
+
+def _normalize(x: Tensor) -> Tensor:
+    """x / √(|x|² + 1e-8): finite slopes also at zero."""
+    return x * (x.square().sum(dim=-1, keepdim=True) + 1e-8).rsqrt()
+
+
+class Multiplicative(ProductScore):
     """q · W k (Luong et al. 2015, "general")."""
 
     def __init__(self, query_size: int, key_size: int) -> None:
@@ -70,9 +104,6 @@ class Multiplicative(Score):
     def prepare(self, keys: Tensor) -> Tensor:
         prepared: Tensor = self.key(keys)
         return prepared
-
-    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        return query @ prepared.transpose(1, 2)
 
 
 class Additive(Score):
@@ -101,7 +132,34 @@ class Additive(Score):
         return scores
 
 
-SCORES = ("dot", "scaled", "multiplicative", "additive")
+class SingleLayer(Score):
+    """tanh(w · [q; k] + b): a network of one layer and one unit that reads query and key."""
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__(query_size, key_size)
+        self.query = nn.Linear(query_size, 1, bias=False)
+        self.key = nn.Linear(key_size, 1)
+        for linear in (self.query, self.key):
+            bound = math.sqrt(6 / (query_size + key_size + 1))  # Xavier for the whole layer
+            nn.init.uniform_(linear.weight, -bound, bound)
+        nn.init.zeros_(self.key.bias)
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        prepared: Tensor = self.key(keys)
+        return prepared
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return torch.tanh(self.query(query) + prepared.transpose(1, 2))
+
+
+PLAIN_SCORES: dict[str, Callable[[int, int], Score]] = {
+    "dot": Dot,
+    "scaled": Scaled,
+    "cosine": Cosine,
+    "multiplicative": Multiplicative,
+    "single_layer": SingleLayer,
+}
+SCORES = (*PLAIN_SCORES, "additive")
 
 
 def build_score(
@@ -118,4 +176,4 @@ def build_score(
         return Additive(query_size, key_size, size=query_size if size is None else size)
     if size is not None:
         raise ValueError(f"size is {size}, but only the additive score has a size, not {score!r}")
-    return {"dot": Dot, "scaled": Scaled, "multiplicative": Multiplicative}[score](query_size, key_size)
+    return PLAIN_SCORES[score](query_size, key_size)

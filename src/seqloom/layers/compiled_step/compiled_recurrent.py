@@ -1,8 +1,7 @@
 """A recurrent decoder's step as compiled calls: one per recurrent layer, and one program for the rest."""
 
 import ctypes
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,38 +15,48 @@ from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.partition import Partition
 from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import AttentionState, LuongAttention
-from seqloom.layers.attention.scores import Dot, Multiplicative, Scaled
+from seqloom.layers.attention.projected import ProjectedAttention
+from seqloom.layers.attention.scores import Cosine, Dot, Multiplicative, Scaled
 from seqloom.layers.bridge import BridgedLayer
-from seqloom.layers.compiled_step.compiled_transformer import is_plain_decoder, write_linear, write_output
+from seqloom.layers.compiled_step.compiled_transformer import unsupported_parts, write_linear, write_output
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 
 SERIAL_LIMIT = 1 << 20
 """Multiplications of a step up to which one thread is faster than several."""
-SCALES: dict[type[nn.Module], Callable[[Attention], float]] = {
-    Dot: lambda _: 1.0,
-    Scaled: lambda attention: 1 / math.sqrt(attention.key_size),
-    Multiplicative: lambda _: 1.0,
-}
-"""Scores that are dot products with prepared keys, and the factor of the query."""
+PRODUCT_SCORES = (Dot, Scaled, Cosine, Multiplicative)
+"""Scores that are dot products of the query and prepared keys."""
 
 
-def is_supported(module: Any) -> bool:
-    """Whether the module consists of fused recurrent layers, optional Luong attention and the softmax."""
+def unsupported(module: Any) -> str:
+    """Why the module has no compiled step: it is not of fused recurrent layers, Luong attention and the softmax."""
     layers = list(_flatten(module.layer))
     *below, last = layers
     recurrences = below if type(last) is LuongAttention else layers
-    if not recurrences or not all(type(layer) is Recurrent and not layer.reverse for layer in recurrences):
-        return False
-    if type(last) is LuongAttention and (
-        type(last.attention) is not Attention or type(last.attention.score) not in SCALES
-    ):
-        return False
-    linear = [last.output] if type(last) is LuongAttention else []
+    linear = []
+    if type(last) is LuongAttention:
+        attention = _head(last.attention)
+        if type(attention) is not Attention:
+            return f"{type(attention).__name__} is not compiled, only soft attention"
+        if type(attention.score) not in PRODUCT_SCORES:
+            return f"the score {type(attention.score).__name__} is no dot product of the query and prepared keys"
+        linear = [] if last.output is None else [last.output]
+    for layer in recurrences:
+        if type(layer) is not Recurrent or layer.reverse:
+            return f"{type(layer).__name__} is no forward recurrent layer"
+    if not recurrences:
+        return "there is no recurrent layer"
     stacks = [part for part in module.layer.modules() if type(part) is Stack]
-    return is_plain_decoder(module, linear=linear, stacks=stacks) and all(
-        _fused_scan(layer, module.embed.weight) is not None for layer in recurrences
-    )
+    reason = unsupported_parts(module, linear=linear, stacks=stacks)
+    for layer in () if reason else recurrences:
+        if _fused_scan(layer, module.embed.weight) is None:
+            return f"{type(layer.cell).__name__} has no fused kernel for the whole step"
+    return reason
+
+
+def _head(attention: Any) -> Any:
+    """The attention of one head."""
+    return attention.attention if type(attention) is ProjectedAttention else attention
 
 
 def _flatten(layer: nn.Module) -> Iterator[Any]:
@@ -81,6 +90,8 @@ class CompiledRecurrent:
         current: Any = "features"
         options = {"left_stride": layers[-1].output_size}
         if attention is not None:
+            options = {"left_stride": attention.output_size}
+        if attention is not None and attention.output is not None:
             current = self._program.region(attention.output_size)
             stride = attention.output.in_features
             self.copied.append(attention.output.weight)
@@ -124,28 +135,32 @@ class CompiledRecurrent:
         return x, tuple(next_states)
 
 
-def _attend(layer: Any, x: Tensor, state: Any) -> tuple[Tensor, AttentionState] | None:  # (B, V + D), state
-    """Return [context; query] and the new state."""
-    if not isinstance(state, AttentionState) or not _has_expected_shapes(state, x, width=layer.attention.key_size):
+def _attend(layer: Any, x: Tensor, state: Any) -> tuple[Tensor, AttentionState] | None:  # (B, C + D), state
+    """Return [context; x] and the new state."""
+    attention, head, query, heads = layer.attention, _head(layer.attention), x, 1
+    if attention is not head:
+        query, heads = attention.query(x), attention.heads
+    query = head.score.scale_query(query.view(len(x), heads, -1)).flatten(1).contiguous()
+    if not isinstance(state, AttentionState) or not _has_expected_shapes(state, query, width=attention.context_size):
         return None
     (prepared, values, mask), rows = state.source
-    scale = SCALES[type(layer.attention.score)](layer.attention)
     coverage = state.coverage.clone(memory_format=torch.contiguous_format)
-    features = attend_to_source(x, prepared, values, mask=mask, rows=rows, scale=scale, accumulated=coverage)
+    options = {"mask": mask, "rows": rows, "accumulated": coverage}
+    features = attend_to_source(query, prepared, values, heads=heads, appended=x, **options)
     return features, AttentionState(state.source, state.step + 1, coverage)
 
 
-def _has_expected_shapes(state: AttentionState, x: Tensor, *, width: int) -> bool:
+def _has_expected_shapes(state: AttentionState, query: Tensor, *, width: int) -> bool:
     """Whether all tensors have the shapes and dtypes that the kernel expects; it gets addresses only."""
     (prepared, values, mask), rows = state.source
-    if not (is_readable(prepared, x.dtype) and is_readable(values, x.dtype)):
+    if not (is_readable(prepared, query.dtype) and is_readable(values, query.dtype)):
         return False
     if not (is_readable(mask, torch.bool) and is_readable(rows, torch.int64)):
         return False
-    (batch, size), shape, coverage = x.shape, tuple(mask.shape), state.coverage
+    (batch, size), shape, coverage = query.shape, tuple(mask.shape), state.coverage
     if len(shape) != 2 or prepared.shape != (*shape, size) or values.shape != (*shape, width):
         return False
-    if (coverage.dtype, coverage.device) != (x.dtype, x.device):
+    if (coverage.dtype, coverage.device) != (query.dtype, query.device):
         return False
     if coverage.shape not in ((batch, 0), (batch, shape[1])):
         return False

@@ -47,11 +47,11 @@ ATTRIBUTES: dict[type[nn.Module], tuple[str, ...]] = {
 """Attributes that a step depends on, besides submodules and parameters."""
 
 
-def is_supported(module: Any) -> bool:
-    """Whether a step of the module can run as a program."""
+def unsupported(module: Any) -> str:
+    """Why a step of the module cannot run as a program; empty if it can."""
     stack = module.layer
     if type(stack) is not Stack or type(stack.layers[0]) is not Positions:
-        return False
+        return "the layers are no Transformer"
     linear = [stack.layers[0].project] if _is_linear(stack.layers[0].project) else []
     for layer in list(stack.layers)[1:]:
         if type(layer) is TransformerBlock:
@@ -61,33 +61,47 @@ def is_supported(module: Any) -> bool:
                 *([layer.cross_query, layer.cross_output] if layer.memory_size else []),
             ]
             linear += [layer.feed_forward[0], layer.feed_forward[-1]]
-            # With a context of 1 the cache is empty, and positions are not known from its length.
-            supported = layer.causal and layer.positions != "relative" and layer.context != 1
-            activation = layer.feed_forward[1]
-            exact = getattr(activation, "approximate", "none") == "none"
-            if not supported or type(activation) not in ACTIVATIONS or not exact:
-                return False
+            if reason := _unsupported_block(layer):
+                return reason
         elif type(layer) is not Norm:
-            return False
-    return is_plain_decoder(module, linear=linear, stacks=[stack])
+            return f"{type(layer).__name__} is no part of a Transformer"
+    return unsupported_parts(module, linear=linear, stacks=[stack])
 
 
-def is_plain_decoder(module: Any, *, linear: list[Any], stacks: list[Any]) -> bool:
-    """Whether the modules around the layers are supported, in eval mode, on the CPU and of one dtype."""
+def _unsupported_block(block: TransformerBlock) -> str:
+    activation = block.feed_forward[1]
+    if not block.causal:
+        return "the Transformer is not causal"
+    if block.positions == "relative":
+        return "relative positions have vectors for each pair of elements"
+    if block.context == 1:
+        return "with a context of 1 the cache is empty, and positions are not known from its length"
+    if type(activation) not in ACTIVATIONS or getattr(activation, "approximate", "none") != "none":
+        return f"the activation {activation} has no compiled form"
+    return ""
+
+
+def unsupported_parts(module: Any, *, linear: list[Any], stacks: list[Any]) -> str:
+    """Why the modules around the layers are not supported: they are, in eval mode, on the CPU and of one dtype."""
     dropouts = [module.dropout, module.embed.dropout, *(stack.dropout for stack in stacks)]
     parameters = list(module.parameters())
-    return (
-        type(module.embed) is Embedding
-        and all(type(part) in (Linear, nn.Linear) for part in [*linear, module.output])
-        and (not _is_linear(module.bridge) or type(module.bridge) is nn.Linear)
-        and all(type(part) is Plain for stack in stacks for part in stack.connections)
-        and all(type(part) in (Dropout, VariationalDropout) for part in dropouts)
-        and all(type(part) is nn.Parameter and part.device.type == "cpu" for part in parameters)
-        and len({part.dtype for part in parameters}) == 1
-        and parameters[0].dtype in LLVM_TYPES
-        and module.embed.max_norm is None
-        and not any(part.training for part in module.modules())
-    )
+    if any(part.training for part in module.modules()):
+        return "the module is in training mode"
+    if type(module.embed) is not Embedding or module.embed.max_norm is not None:
+        return "the embedding is not a plain one"
+    if not all(type(part) in (Linear, nn.Linear) for part in [*linear, module.output]):
+        return "a linear map is not a plain one"
+    if _is_linear(module.bridge) and type(module.bridge) is not nn.Linear:
+        return "the map before the softmax is not a plain one"
+    if not all(type(part) is Plain for stack in stacks for part in stack.connections):
+        return "the layers have skip connections"
+    if not all(type(part) in (Dropout, VariationalDropout) for part in dropouts):
+        return "dropout is not a plain one"
+    if not all(type(part) is nn.Parameter and part.device.type == "cpu" for part in parameters):
+        return "a parameter is not on the CPU"
+    if len({part.dtype for part in parameters}) != 1 or parameters[0].dtype not in LLVM_TYPES:
+        return "the parameters are not all float32 or all float64"
+    return ""
 
 
 def _is_linear(part: nn.Module) -> bool:

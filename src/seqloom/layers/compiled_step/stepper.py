@@ -45,9 +45,7 @@ class Stepper:
         compiled = self._compiled
         if compiled is None or not compiled.usable():
             self._compiled = None
-            if _has_hooks(module) or not (
-                compiled_transformer.is_supported(module) or compiled_recurrent.is_supported(module)
-            ):
+            if _has_hooks(module) or unsupported(module):
                 return None
             compiled = self._compiled = _Compiled(module)
         return compiled.step(tokens, state)
@@ -59,6 +57,13 @@ class Stepper:
     def __reduce__(self) -> tuple[type["Stepper"], tuple[()]]:
         """Copies start without compiled code."""
         return Stepper, ()
+
+
+def unsupported(module: Any) -> str:
+    """Why the layers of a module run step by step instead of as compiled code; empty if they are compiled."""
+    if any(isinstance(part, TransformerBlock) for part in module.layer.modules()):
+        return compiled_transformer.unsupported(module)
+    return compiled_recurrent.unsupported(module)
 
 
 def _has_hooks(module: nn.Module) -> bool:
@@ -83,7 +88,7 @@ class _Compiled:
         self._members, self._vocab_size = threads.count(), module.embed.num_embeddings
         self._step = (
             _TransformerStep(module, self._members)
-            if compiled_transformer.is_supported(module)
+            if not compiled_transformer.unsupported(module)
             else CompiledRecurrent(module, self._members)
         )
         self._snapshot = ModuleSnapshot(module, attributes=ATTRIBUTES, copied=self._step.copied)
