@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
+import pyarrow as pa
 import pytest
+import soundfile
 from PIL import Image
+from pyarrow import parquet
 
-from seqloom.data.readers import expansion, file_lists, npz, pixels
+from seqloom.data.readers import audio_files, expansion, file_lists, npz, pixels
+from seqloom.data.readers.tables import read_table
 from seqloom.data.readers.text_files import DataError, Location, lines
 from seqloom.data.text.passages import passages
 
@@ -60,6 +65,51 @@ def write_png(folder: Path) -> Path:
     return path
 
 
+def write_flac(folder: Path) -> Path:
+    path = folder / "x.flac"
+    soundfile.write(path, np.zeros(SIZE, np.int16), 16000)
+    return path
+
+
+def write_texts(folder: Path) -> Path:
+    """One text, stored once, in a thousand rows."""
+    path = folder / "texts.parquet"
+    parquet.write_table(pa.table({"x": ["a" * 10_000] * 1000}), path)
+    return path
+
+
+def write_lists(folder: Path) -> Path:
+    path = folder / "lists.parquet"
+    parquet.write_table(pa.table({"x": [["a" * 10_000] * 1000]}), path)
+    return path
+
+
+def write_numbers(folder: Path) -> Path:
+    path = folder / "numbers.parquet"
+    parquet.write_table(pa.table({"x": [[0.0] * SIZE]}), path)
+    return path
+
+
+def write_workbook(folder: Path, *, column: str = "A") -> Path:
+    path = folder / "x.xlsx"
+    book = openpyxl.Workbook()
+    for row in range(1, 101):
+        book.active[f"{column}{row}"] = row
+    book.save(path)
+    return path
+
+
+def write_member(folder: Path) -> Path:
+    path = write_workbook(folder)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/media/x.txt", BOMB)
+    return path
+
+
+def read_rows(path: Path) -> Iterator[Any]:
+    return read_table(path).records
+
+
 def read_listed(path: Path) -> Iterator[bytes]:
     names = [(Location("list.tsv", 1), "text.txt")]
     return file_lists.load(names, lambda stream, _: stream.read(), folder=path.parent, files=str(path))
@@ -79,6 +129,12 @@ BOMBS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
     "listed in a tar": (write_tar, read_listed),
     "npz": (write_npz, lambda path: iter(npz.read_arrays(path, ["x"]))),
     "png": (write_png, decode),
+    "flac": (write_flac, lambda path: iter(audio_files.read_audio(path))),
+    "parquet, one text in many rows": (write_texts, read_rows),
+    "parquet, one text in a list": (write_lists, read_rows),
+    "parquet, numbers": (write_numbers, read_rows),
+    "excel, member": (write_member, read_rows),
+    "excel, cells far to the right": (lambda folder: write_workbook(folder, column="XFD"), read_rows),
 }
 
 
@@ -109,3 +165,11 @@ def test_standard_input_is_limited_as_well(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "stdin", Input)
     with pytest.raises(DataError, match=r"standard input: .* bytes become more than"):
         list(lines(Path("-")))
+
+
+def test_a_book_that_claims_more_rows_than_it_has_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "claims.xlsx"
+    with zipfile.ZipFile(write_workbook(tmp_path)) as archive, zipfile.ZipFile(path, "w") as copy:
+        for name in archive.namelist():
+            copy.writestr(name, archive.read(name).replace(b'ref="A1:A100"', b'ref="A1:XFD1048576"'))
+    assert [values for _, values in read_table(path).records] == [[row] for row in range(1, 101)]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.binary_formats import binary_format
+from seqloom.data.readers.expansion import ExpansionError, check_expansion
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.text_files import DataError, open_binary
 
@@ -30,6 +31,7 @@ UNSUPPORTED = (  # start of the file, format
 MP3 = re.compile(rb"ID3|\xff[\xe2-\xe7\xf2-\xf7\xfa-\xff]")
 AIFF = re.compile(rb"FORM....AIF[FC]", re.DOTALL)
 MIN_RATE, MAX_RATE = 1000, 1_000_000  # Hz; other values mean a damaged header
+SAMPLE = 2  # bytes of a decompressed sample, as most recordings have
 BLOCK = 1 << 16  # samples read at a time: the length in a header is not trusted
 UNKNOWN_LENGTH = 0xFFFFFFFF  # in the header of a WAV file that was written to a pipe
 HEADER = 1 << 16  # bytes that are searched for a header
@@ -66,12 +68,16 @@ def decode(stream: IO[bytes]) -> Audio:
     library = _soundfile()
     if MP3.match(data) and "MP3" not in library.available_formats():
         raise ContentError("reading MP3 needs a newer libsndfile (1.1): pip install --upgrade soundfile")
-    blocks = []
+    blocks, size = [], 0
     try:
         with library.SoundFile(io.BytesIO(data)) as file:
             rate, length = file.samplerate, 0 if MP3.match(data) else file.frames  # an MP3 only has an estimate
             while len(block := file.read(BLOCK, dtype="float32", always_2d=True)):
                 blocks.append(block.mean(axis=1))
+                size += SAMPLE * block.size
+                check_expansion(len(data), size)
+    except ExpansionError as error:
+        raise ContentError(str(error)) from None
     except (library.SoundFileError, RuntimeError, TypeError, ValueError) as error:
         raise ContentError(f"damaged or unsupported audio file ({_reason(error)})") from None
     check_rate(rate)

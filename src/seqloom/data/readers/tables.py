@@ -1,10 +1,8 @@
 """Tables, records with columns: CSV, TSV, JSON, Parquet and Excel files, and data frames or Python values in memory."""
 
 import csv
-import io
 import json
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.readers import text_files
+from seqloom.data.readers import excel, parquet, text_files
 from seqloom.data.readers.table_header import has_header
 from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location
@@ -28,7 +26,7 @@ SEPARATORS = (",", ";", "\t", "|")
 DECIMAL_COMMAS = re.compile(r"(?:[^,;]|(?<=\d),(?=\d))*;(?:[^,]|(?<=\d),(?=\d))*")
 """A line with semicolons, in which commas stand only between digits."""
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
-SUFFIXES = (".csv", ".tsv", ".tab", *JSON_SUFFIXES, ".parquet", ".pq", ".xlsx", ".xlsm")
+SUFFIXES = (".csv", ".tsv", ".tab", *JSON_SUFFIXES, ".parquet", ".pq", *excel.SUFFIXES)
 """Suffixes of files that are tables."""
 FRAMES = {"pandas", "polars", "pyarrow", "modin", "cudf", "dask", "duckdb", "ibis", "pyspark", "narwhals"}
 """Packages whose data frames are read by way of narwhals."""
@@ -273,7 +271,7 @@ def _binary_kind(path: Path) -> str:
     """``parquet``, ``excel``, or empty for a text file."""
     if path == STANDARD_INPUT:
         return ""
-    if _workbook(path)[0] is not None:
+    if excel.workbook(path)[0] is not None:
         return "excel"
     with text_files.open_binary(path, str(path)) as stream:
         try:
@@ -283,74 +281,20 @@ def _binary_kind(path: Path) -> str:
     return "parquet" if start == b"PAR1" else ""
 
 
-def _workbook(path: Path) -> tuple[Path | None, str]:
-    """The Excel file that a path names, and the sheet in it: ``book.xlsx`` or ``book.xlsx/Sheet2``."""
-    archive = text_files.enclosing_archive(path)
-    file = archive or path
-    if file.suffix.lower() not in (".xlsx", ".xlsm"):
-        return None, ""
-    return file, path.relative_to(archive).as_posix() if archive else ""
-
-
 def _excel_table(path: Path, *, header: bool | None) -> Table:
-    openpyxl = _import("openpyxl", "reading Excel files")
-    file, name = _workbook(path)
-    assert file is not None  # noqa: S101  as _binary_kind found
-    if not file.exists():
-        raise text_files.no_such_file(file)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and charts
-            book = openpyxl.load_workbook(io.BytesIO(file.read_bytes()), read_only=True, data_only=True)
-            sheets = {
-                sheet.title: [tuple(row) for row in sheet.iter_rows(values_only=True)] for sheet in book.worksheets
-            }
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, LookupError, SyntaxError, EOFError) as error:
-        raise DataError(str(file), f"not an Excel file, or damaged ({error})") from None
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] in ("openpyxl", "zipfile", "xml"):
-            raise DataError(str(file), f"not an Excel file, or damaged ({error})") from None
-        raise
-    filled = {
-        title: rows for title, rows in sheets.items() if any(any(cell is not None for cell in row) for row in rows)
-    }
-    if name and name not in sheets:
-        raise DataError(str(path), f"no sheet {name!r}; the file has {', '.join(sheets)}")
-    if not name and len(filled) > 1:
-        raise DataError(str(file), f"has several sheets: {', '.join(filled)}; name one: {file}/{next(iter(filled))}")
-    rows = sheets[name] if name else next(iter(filled.values()), [])
-    width = max((1 + index for row in rows for index, cell in enumerate(row) if cell is not None), default=0)
+    rows = excel.read_sheet(path, _import("openpyxl", "reading Excel files"))
+    width = max(map(len, rows), default=0)
     records = (
-        (Location(str(path), number), ["" if cell is None else cell for cell in (*row, *[None] * width)][:width])
+        (Location(str(path), number), ["" if cell is None else cell for cell in (*row, *[None] * (width - len(row)))])
         for number, row in enumerate(rows, start=1)
-        if any(cell is not None for cell in row)
+        if row
     )
     return _build(str(path), records, header=header)
 
 
 def _parquet_table(path: Path) -> Table:
-    parquet = _import("pyarrow.parquet", "reading Parquet files")
-    errors = (import_module("pyarrow").ArrowException, OSError, ValueError)
-    file = str(path)
-    try:
-        with text_files.open_binary(path, file) as stream:
-            source: Any = io.BytesIO(stream.read()) if text_files.enclosing_archive(path) else path
-        content = parquet.ParquetFile(source)
-        names = [str(name) for name in content.schema_arrow.names]
-    except errors as error:
-        raise DataError(file, f"not a Parquet file, or damaged ({_first_line(error)})") from None
-
-    def records() -> Iterator[Record]:
-        number = 0
-        try:
-            for batch in content.iter_batches(batch_size=1024):
-                for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    number += 1
-                    yield Location(file, number), list(values)
-        except errors as error:
-            raise DataError(Location(file, number + 1), f"the Parquet file is damaged ({_first_line(error)})") from None
-
-    return _build(file, records(), names=names)
+    names, records = parquet.read_records(path, _import("pyarrow.parquet", "reading Parquet files"))
+    return _build(str(path), records, names=names)
 
 
 def _import(module: str, purpose: str) -> Any:
@@ -359,10 +303,6 @@ def _import(module: str, purpose: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"{purpose} needs {package}: pip install 'seqloom[tables]'", name=package) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:200]
 
 
 # Tables in memory.
@@ -417,7 +357,8 @@ def _frame_table(frame: Any) -> Table:
         wrapped = narwhals.from_native(frame)
         eager = wrapped.collect() if isinstance(wrapped, narwhals.LazyFrame) else wrapped
     except (TypeError, ValueError, narwhals.exceptions.NarwhalsError) as error:
-        raise DataError("input", f"cannot read a {type(frame).__name__} ({_first_line(error)})") from None
+        first_line = str(error).partition("\n")[0][:200]
+        raise DataError("input", f"cannot read a {type(frame).__name__} ({first_line})") from None
     names = [str(name) for name in eager.columns]
     return _build("input", _numbered("input", eager.iter_rows(named=False, buffer_size=1024)), names=names)
 
