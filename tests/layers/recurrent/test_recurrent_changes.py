@@ -24,9 +24,15 @@ def scaled(hidden: Tensor) -> Tensor:
 
 class Slotted:
     __slots__ = ("scale",)
+    sign = 1
 
     def __init__(self) -> None:
         self.scale = 1.0
+
+
+class Negated(Slotted):
+    __slots__ = ()
+    sign = -1
 
 
 class Options:
@@ -92,6 +98,14 @@ FOLLOWED: dict[str, tuple[Callable[[Any, Tensor], Tensor], Callable[[Any], None]
     "inner object": (
         lambda cell, h: h * cell.options.inner.scale,
         lambda cell: setattr(cell.options.inner, "scale", 3.0),
+    ),
+    "replaced dictionary": (
+        lambda cell, h: h * cell.options.scale,
+        lambda cell: setattr(cell.options, "__dict__", vars(cell.options) | {"scale": 3.0}),
+    ),
+    "class of a slotted object": (
+        lambda cell, h: h * cell.slotted.sign * cell.slotted.scale,
+        lambda cell: setattr(cell.slotted, "__class__", Negated),
     ),
     "property": (lambda cell, h: h * cell.options.doubled, lambda cell: setattr(cell.options, "scale", 3.0)),
     "operator": (lambda cell, h: cell.options * h, lambda cell: setattr(cell.options, "scale", 3.0)),

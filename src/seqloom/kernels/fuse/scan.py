@@ -1,8 +1,8 @@
 """A step function fused into a loop over time: traced, planned and compiled once, then called like a layer."""
 
 import ctypes
+from array import array
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -22,7 +22,7 @@ from seqloom.kernels.linalg import gemm
 from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.runtime import threads
-from seqloom.kernels.runtime.buffers import allocate, borrow
+from seqloom.kernels.runtime.buffers import Loan, allocate
 from seqloom.kernels.runtime.partition import Partition
 
 __all__ = ["FusedScan", "Impure", "Unfusable", "fuse"]
@@ -78,9 +78,9 @@ class Kernel:
         if partition.empty:
             return
         if partition.members > 1:
-            threads.run_team(self.address, table.address, partition.members)
+            threads.run_team(self.address, table.write(), partition.members)
         else:
-            threads.run(self.address, table.address, partition.parts)
+            threads.run(self.address, table.write(), partition.parts)
 
 
 class FusedScan:
@@ -140,9 +140,8 @@ class FusedScan:
         )
         weights = [parameters[name] for name in self.names]
         dtype = x.dtype
-        for weight, shape in zip(weights, self._shapes, strict=True):
-            if weight.shape != shape or weight.dtype is not dtype:
-                self._report_parameters(x, weights)
+        if [weight.shape for weight in weights] != self._shapes or any(weight.dtype is not dtype for weight in weights):
+            self._report_parameters(x, weights)
         if x.stride(-1) != 1 or not self.plan.linear:
             x = x.contiguous()
         state = tuple([tensor.contiguous() for tensor in state])
@@ -261,8 +260,8 @@ class FusedScan:
         barrier_counter = ctypes.c_int64(0)
         table = _ArgumentTable(kernel.positions)
         table.set(partition.arguments, chunk=chunk, barrier=ctypes.addressof(barrier_counter))
-        with ExitStack() as stack:
-            scratch = stack.enter_context(borrow(partition.parts * size, x))
+        with Loan() as loan:
+            scratch = loan.borrow(partition.parts * size, x)
             table.set(scratch=scratch.data_ptr(), scratch_bytes=size * x.element_size())
             named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
             table.set_addresses(tensors)
@@ -271,7 +270,7 @@ class FusedScan:
                 table.set(x=x.data_ptr(), x_time=x.stride(0), x_row=x.stride(1))
             else:
                 table.set_addresses({"projected": x})
-            self._pass_matrices(kernel, partition, table, named, stack)
+            self._pass_matrices(kernel, partition, table, named, loan)
             if kind != "backward":
                 kernel.run(table, partition)
                 return {}
@@ -279,7 +278,7 @@ class FusedScan:
                 time, row, _ = tensors["x_gradient"].stride()
                 table.set(x_gradient_time=time, x_gradient_row=row)
             sums = [allocate(x, layout.sums_size)]
-            sums += [stack.enter_context(borrow(layout.sums_size, x)) for _ in range(partition.parts - 1)]
+            sums += [loan.borrow(layout.sums_size, x) for _ in range(partition.parts - 1)]
             addresses = (ctypes.c_int64 * partition.parts)(*[tensor.data_ptr() for tensor in sums])
             table.set(sums=ctypes.addressof(addresses))
             kernel.run(table, partition)
@@ -293,7 +292,7 @@ class FusedScan:
         partition: Partition,
         table: "_ArgumentTable",
         weights: dict[str, Tensor],
-        stack: ExitStack,
+        loan: Loan,
     ) -> None:
         """Pass the matrices, packed into panels, or unpacked where packing takes longer than it saves."""
         chosen = [(str(index), self.plan.traced.products[index]) for index in kernel.products]
@@ -316,7 +315,7 @@ class FusedScan:
                 table.set_addresses({f"packed {name}": cached.values})
                 continue
             size = matrix.shape[0] * gemm.panel_count(self.real, matrix.shape[1]) * gemm.panel_width(self.real)
-            packed = stack.enter_context(borrow(size, matrix))
+            packed = loan.borrow(size, matrix)
             pack(matrix, packed, self.real)
             table.set_addresses({f"packed {name}": packed})
 
@@ -345,25 +344,27 @@ class _ArgumentTable:
 
     def __init__(self, positions: dict[str, int]) -> None:
         self._positions = positions
-        self._values = (ctypes.c_int64 * len(positions))()
+        self._values = dict.fromkeys(positions, 0)  # in the order of the table
+        self._memory: array[int]
         self._alive: list[Tensor] = []
-
-    @property
-    def address(self) -> int:
-        return ctypes.addressof(self._values)
 
     def set(self, values: Mapping[str, int] | None = None, **more: int) -> None:
         """Set arguments by name."""
-        for name, value in (*(values or {}).items(), *more.items()):
-            self._values[self._positions[name]] = value
+        self._values.update(values or (), **more)
 
     def set_addresses(self, tensors: Mapping[str, Tensor]) -> None:
         """Set arguments to the addresses of tensors; names that the kernel does not have are ignored."""
         for name, tensor in tensors.items():
-            position = self._positions.get(name)
-            if position is not None:
-                self._values[position] = tensor.data_ptr()
+            if name in self._values:
+                self._values[name] = tensor.data_ptr()
                 self._alive.append(tensor)
+
+    def write(self) -> int:
+        """Write the arguments to memory and return its address."""
+        if len(self._values) != len(self._positions):
+            raise KeyError(*self._values.keys() - self._positions.keys())
+        self._memory = array("q", list(self._values.values()))
+        return self._memory.buffer_info()[0]
 
 
 def _enumerated(name: str, tensors: Sequence[Tensor], start: int = 0) -> dict[str, Tensor]:

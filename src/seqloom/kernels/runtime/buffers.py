@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -22,34 +22,48 @@ _lock = threading.Lock()
 _free: list[Tensor] = []
 
 
+class Loan:
+    """Buffers that are borrowed until the end of a with block."""
+
+    def __init__(self) -> None:
+        self._buffers: list[Tensor] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _lock:
+            _free.extend(self._buffers)
+            del _free[:-MAX_FREE]
+
+    def borrow(self, size: int, like: Tensor) -> Tensor:
+        """An uninitialised vector of at least ``size`` elements."""
+        with _lock:
+            suitable = [
+                buffer for buffer in _free if buffer.dtype == like.dtype and size <= buffer.numel() <= 2 * size + 4096
+            ]
+            buffer = min(suitable, key=Tensor.numel) if suitable else None
+            if buffer is not None:
+                _free[:] = [other for other in _free if other is not buffer]
+        if buffer is None:
+            buffer = allocate(like, size)
+        self._buffers.append(buffer)
+        return buffer
+
+
 @contextmanager
 def borrow(size: int, like: Tensor) -> Iterator[Tensor]:
     """An uninitialised vector of at least ``size`` elements, for the duration of a with block."""
-    with _lock:
-        suitable = [
-            buffer for buffer in _free if buffer.dtype == like.dtype and size <= buffer.numel() <= 2 * size + 4096
-        ]
-        buffer = min(suitable, key=Tensor.numel) if suitable else None
-        if buffer is not None:
-            _take(buffer)
-    if buffer is None:
-        buffer = allocate(like, size)
-    try:
-        yield buffer
-    finally:
-        with _lock:
-            _free.append(buffer)
-            del _free[:-MAX_FREE]
-
-
-def _take(buffer: Tensor) -> None:
-    _free[:] = [other for other in _free if other is not buffer]
+    with Loan() as loan:
+        yield loan.borrow(size, like)
 
 
 def allocate(like: Tensor, *shape: int) -> Tensor:
     """A new, uninitialised tensor, in huge pages if it is large and the system has them."""
-    with torch.inference_mode(mode=False):  # a buffer made while predicting is used again in training
-        tensor = torch.empty(shape, dtype=like.dtype)
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(mode=False):  # a buffer made while predicting is used again in training
+            return allocate(like, *shape)
+    tensor = torch.empty(shape, dtype=like.dtype)
     size = tensor.numel() * tensor.element_size()
     madvise = _madvise()
     if size >= HUGE_PAGE_MIN and madvise is not None:

@@ -10,8 +10,9 @@ import enum
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
-from operator import is_, itemgetter
+from collections.abc import Callable, Iterable, Iterator, Sized
+from itertools import chain, islice, repeat
+from operator import attrgetter, call, is_, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,15 +44,20 @@ TRUSTED = frozenset({"torch", "numpy", "numba", "llvmlite", *sys.stdlib_module_n
 A class that is made by a call of ``type`` may name ``abc`` or ``types`` as its module."""
 
 _MODULE_FIELDS = frozenset(vars(nn.Module())) - {"training"}
+_TABLES = ("_modules", "_parameters", "_buffers")
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__init_subclass__"})
 
 
 class _Read(NamedTuple):
     """Values that are compared at each call: ``get(target)`` returns them."""
 
-    get: Callable[[Any], tuple[object, ...]]
+    get: Callable[[Any], Iterable[object]]  # of the standard library, written in C: it runs at each call
     target: Any
     names: tuple[str, ...]  # of the values, as a person reads them
+    sized: tuple[Sized, ...] = ()  # containers that must keep their length
+    tensors: tuple[dict[str, Tensor | None], ...] = ()  # tables in which the same tensors must be None
+    cls: type | None = None  # whose attributes these are
+    followed: int | None = None  # only so many values are followed: the others have reads of their own
 
 
 class Guards:
@@ -60,39 +66,53 @@ class Guards:
     def __init__(self, module: nn.Module, name: str) -> None:
         self.opaque: str | None = None
         """What the step can read although its changes cannot be noticed; None if there is no such thing."""
-        self._groups: list[tuple[_Read, tuple[object, ...]]] = []
-        self._record(module, name)
+        self._reads = list(self._record(module, name))
+        # Flat, so that ``matches`` compares everything in a few loops that run in C.
+        self._gets = [read.get for read in self._reads]
+        self._targets = [read.target for read in self._reads]
+        self._sized = [container for read in self._reads for container in read.sized]
+        self._tensors = [table for read in self._reads for table in read.tensors]
+        self._values = tuple(self._current())
+        self._lengths = list(map(len, self._sized))
+        self._missing = _missing(self._tensors)
 
     def matches(self) -> bool:
         """Whether nothing has changed."""
-        for index, (read, values) in enumerate(self._groups):
-            try:
-                current = read.get(read.target)
-            except (LookupError, AttributeError, ValueError):  # deleted
-                return False
-            if len(current) != len(values):
-                return False
-            if not all(map(is_, current, values)):
-                if not all(map(_same, current, values)):
-                    return False
-                self._groups[index] = read, current
+        if list(map(len, self._sized)) != self._lengths or _missing(self._tensors) != self._missing:
+            return False
+        try:
+            if all(map(is_, self._current(), self._values)):
+                return True
+            current = tuple(self._current())
+        except (LookupError, AttributeError, ValueError):  # deleted
+            return False
+        if not all(map(_same, current, self._values)):
+            return False
+        self._values = current
         return True
 
     def changed(self) -> str | None:
         """The name of the first value that has changed; None if there is none."""
-        for read, values in self._groups:
+        earlier = iter(self._values)
+        lengths = iter(self._lengths)
+        missing = iter(self._missing)
+        for read in self._reads:
+            if [len(container) for container in read.sized] != [next(lengths) for _ in read.sized]:
+                return read.names[-1]
+            if any(flag is not next(missing) for flag in _missing(read.tensors)):
+                return read.names[-1]
             try:
-                current = read.get(read.target)
+                for current, name in zip(read.get(read.target), _padded(read), strict=False):
+                    if not _same(current, next(earlier)):
+                        return name
             except (LookupError, AttributeError, ValueError):
                 return read.names[0]
-            for position, value in enumerate(values):
-                if position >= len(current) or not _same(current[position], value):
-                    return read.names[min(position, len(read.names) - 1)]
-            if len(current) != len(values):
-                return read.names[-1]
         return None
 
-    def _record(self, module: nn.Module, name: str) -> None:
+    def _current(self) -> Iterator[object]:
+        return chain.from_iterable(map(call, self._gets, self._targets))
+
+    def _record(self, module: nn.Module, name: str) -> Iterator[_Read]:
         """Follow names until no further object and no further name is found."""
         objects: dict[int, tuple[object, str]] = {id(module): (module, name)}
         names = {"step", "project", "input", "forward", "State", "gates"}
@@ -108,12 +128,21 @@ class Guards:
             if len(objects) > MAX_READS:
                 self.opaque = f"more than {MAX_READS} objects"
                 return
+        classes: set[type] = set()
         for value, path in objects.values():
             if _is_opaque(value):
                 self.opaque = f"{path}, a {type(value).__qualname__}"
             for read in _reads(value, path, names):
-                if not any(read.target is other.target for other, _ in self._groups):
-                    self._groups.append((read, read.get(read.target)))
+                if read.cls is None:
+                    yield read
+                elif read.cls not in classes:
+                    classes.add(read.cls)
+                    yield read
+
+
+def _missing(tables: Iterable[dict[str, Tensor | None]]) -> list[bool]:
+    """Which of the tensors in these tables are None."""
+    return list(map(is_, chain.from_iterable(map(dict.values, tables)), repeat(None)))
 
 
 def _same(one: object, other: object) -> bool:
@@ -206,82 +235,73 @@ def _reads(value: object, path: str, names: set[str]) -> Iterator[_Read]:
     elif isinstance(value, types.ModuleType):
         yield from _field_reads(vars(value), names & vars(value).keys(), path)
     elif isinstance(value, types.FunctionType):
-        yield _function_read(value)
+        yield from _function_reads(value)
     elif isinstance(value, nn.Module):
-        yield _module_read(value, path)
+        yield from _module_reads(value, path)
         yield from _class_reads(type(value), names)
     elif not _functions(value):
         if isinstance(value, list | set):
-            yield _Read(tuple, value, (path,))
+            yield _Read(tuple, value, (path,), (value,))
         elif isinstance(value, dict):
-            yield _Read(lambda value: (*value, *value.values()), value, (path,))
-        slots = _slots(value)
-        if slots:
-            yield _Read(
-                lambda value: tuple([getattr(value, name) for name in slots]),
-                value,
-                tuple(f"{path}.{name}" for name in slots),
-            )
+            yield _Read(tuple, value, (path,), (value,))
+            yield _Read(dict.values, value, (path,), (value,))
+        if slots := _slots(value):
+            yield _attribute_read(value, slots, path)
         if hasattr(value, "__dict__"):
+            yield _attribute_read(value, ("__dict__",), path)._replace(followed=0)
             yield from _field_reads(vars(value), vars(value).keys(), path)
         if not _is_trusted(type(value).__module__):
-            yield _Read(lambda value: (value.__class__,), value, (path,))
+            yield _attribute_read(value, ("__class__",), path)._replace(followed=0)
             yield from _class_reads(type(value), names)
 
 
 def _field_reads(fields: Any, names: Iterable[str], path: str) -> Iterator[_Read]:
     """Some entries of the dictionary of an object, a class or a Python module, and the number of all entries."""
-    keys = tuple(names)
-    if keys:
-        get = _getter(keys)
-        yield _Read(lambda fields: (*get(fields), len(fields)), fields, _paths(path, keys))
+    if keys := tuple(names):
+        yield _Read(itemgetter(*_at_least_two(keys)), fields, _paths(path, keys), (fields,))
 
 
-def _getter(keys: tuple[str, ...]) -> Callable[[Any], tuple[object, ...]]:
-    return itemgetter(*keys) if len(keys) > 1 else lambda fields: tuple([fields[key] for key in keys])
+def _attribute_read(value: object, names: tuple[str, ...], path: str) -> _Read:
+    return _Read(attrgetter(*_at_least_two(names)), value, _paths(path, names))
+
+
+def _at_least_two(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, a single one twice: ``itemgetter`` and ``attrgetter`` return a tuple only of several values."""
+    return names if len(names) > 1 else names * 2
 
 
 def _paths(path: str, keys: Iterable[str]) -> tuple[str, ...]:
     return (*[f"{path}.{key}" for key in keys], path)
 
 
-def _module_read(module: nn.Module, path: str) -> _Read:
+def _module_reads(module: nn.Module, path: str) -> Iterator[_Read]:
     """Attributes and children; of parameters and buffers only which of them are None."""
-    keys = tuple(vars(module).keys() - _MODULE_FIELDS)
-    children = tuple(vars(module)["_modules"])
-    get = _getter(keys)
-
-    def read(module: nn.Module) -> tuple[object, ...]:
-        fields = vars(module)
-        tensors = (*fields["_parameters"].values(), *fields["_buffers"].values())
-        return (
-            *get(fields),
-            *fields["_modules"].values(),
-            type(module),
-            len(fields),
-            *[tensor is None for tensor in tensors],
-        )
-
-    return _Read(read, module, _paths(path, (*keys, *children)))
+    fields = vars(module)
+    children, parameters, buffers = (fields[name] for name in _TABLES)
+    yield _attribute_read(module, ("__class__", "__dict__"), path)._replace(followed=0)
+    names = tuple(fields.keys() - _MODULE_FIELDS)
+    yield _Read(
+        itemgetter(*names, *_TABLES),
+        fields,
+        _paths(path, names),
+        sized=(fields, children, parameters, buffers),
+        tensors=tuple(table for table in (parameters, buffers) if table),
+        followed=len(names),
+    )
+    if children:
+        yield _Read(dict.values, children, _paths(path, children))
 
 
-def _function_read(function: types.FunctionType) -> _Read:
+def _function_reads(function: types.FunctionType) -> Iterator[_Read]:
     """Code, defaults, globals and closure."""
+    yield _attribute_read(function, ("__code__", "__defaults__", "__kwdefaults__"), function.__name__)
     variables = tuple(_names(function.__code__)[0] & function.__globals__.keys())
-    get = _getter(variables)
-    closure = {
-        name: cell
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        if name != "__class__" and _contents(cell)
-    }
-    cells = tuple(closure.values())
-
-    def read(function: types.FunctionType) -> tuple[object, ...]:
-        own = (function.__code__, function.__defaults__, function.__kwdefaults__)
-        return (*own, *get(function.__globals__), *[cell.cell_contents for cell in cells])
-
-    own = _paths(function.__name__, ("__code__", "__defaults__", "__kwdefaults__"))[:-1]
-    return _Read(read, function, (*own, *_paths(function.__module__, variables)[:-1], *closure))
+    if variables:
+        get = itemgetter(*_at_least_two(variables))
+        yield _Read(get, function.__globals__, _paths(function.__module__, variables))
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name != "__class__" and _contents(cell):
+            yield _Read(attrgetter("cell_contents", "cell_contents"), cell, (name,))
 
 
 def _class_reads(cls: type, names: set[str]) -> Iterator[_Read]:
@@ -289,11 +309,7 @@ def _class_reads(cls: type, names: set[str]) -> Iterator[_Read]:
         if not _is_trusted(base.__module__):
             keys = [name for name, value in vars(base).items() if name in names or _is_operator(name, value)]
             for read in _field_reads(vars(base), keys, base.__name__):
-                yield read._replace(get=_of_class(read.get), target=base)
-
-
-def _of_class(get: Callable[[Any], tuple[object, ...]]) -> Callable[[type], tuple[object, ...]]:
-    return lambda cls: get(cls.__dict__)
+                yield read._replace(cls=base)
 
 
 def _is_operator(name: str, value: object) -> bool:
@@ -322,7 +338,7 @@ def _children(value: object, path: str, names: set[str]) -> Iterator[tuple[objec
         isinstance(value, nn.Module) and _is_trusted(type(value).__module__)
     )
     for read in _reads(value, path, names):
-        for child, child_path in zip(read.get(read.target), _padded(read, path), strict=False):
+        for child, child_path in zip(islice(read.get(read.target), read.followed), _padded(read), strict=False):
             if everything or isinstance(child, nn.Module | type) or _named(child, child_path, names):
                 yield child, child_path
 
@@ -332,8 +348,6 @@ def _named(value: object, path: str, names: set[str]) -> bool:
     return name in names or _is_operator(name, value)
 
 
-def _padded(read: _Read, path: str) -> Iterator[str]:
+def _padded(read: _Read) -> Iterator[str]:
     """The names of the values of a read; those of a container are all called alike."""
-    yield from read.names
-    while True:
-        yield path
+    return chain(read.names, repeat(read.names[-1]))

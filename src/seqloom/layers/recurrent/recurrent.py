@@ -19,7 +19,7 @@ from seqloom.kernels.runtime.staleness import (
     active_transform,
     hook_tables,
 )
-from seqloom.layers.layer import Layer, check_input, untraced
+from seqloom.layers.layer import Layer, check_input, first_parameter, untraced
 from seqloom.layers.layer_error import LayerError, describe_error, layer_name, user_place
 
 MAX_KERNELS = 8
@@ -50,36 +50,37 @@ class Recurrent(Layer):
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
-        check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
+        cell = self.cell
+        check_input(x, mask, size=self.input_size, like=first_parameter(cell))
         try:
-            return self._run(x, mask, state)
+            return self._run(cell, x, mask, state)
         except LayerError:
             raise
         except Exception as error:
-            if not _is_custom(self.cell) or not user_place(error):
+            if not _is_custom(cell) or not user_place(error):
                 raise
             raise LayerError(
-                f"the cell {layer_name(type(self.cell))} failed on x {tuple(x.shape)}: {describe_error(error)}"
+                f"the cell {layer_name(type(cell))} failed on x {tuple(x.shape)}: {describe_error(error)}"
             ) from error
 
-    def _run(self, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        state = self.cell.start(x.shape[0]) if state is None else check_state(state, self.cell.State, self._sizes, x)
+    def _run(self, cell: Cell, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+        state = cell.start(x.shape[0]) if state is None else check_state(state, cell.State, self._sizes, x)
         compiled = self._compiled(x)
         if isinstance(compiled, _CompiledCell) and compiled.kernel.plan.linear:
             # The kernel projects its input itself and never reads the padding.
             return self._scan(compiled, x, mask, state)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        projected = self.cell.project(x.transpose(0, 1))
+        projected = cell.project(x.transpose(0, 1))
         if isinstance(compiled, _CompiledCell):
             return self._scan(compiled, projected.transpose(0, 1), mask, state)
-        return loop(self.cell, projected, mask, state, reverse=self.reverse)
+        return loop(cell, projected, mask, state, reverse=self.reverse)
 
     def _scan(self, compiled: "_CompiledCell", x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        parameters = {name: getattr(owner, attribute) for name, (owner, attribute) in compiled.owners.items()}
+        parameters = {name: table[attribute] for name, (table, attribute) in compiled.tables.items()}
         lengths = None if mask is None else mask.sum(dim=1)
-        out, final = compiled.kernel(x.transpose(0, 1), tuple(state), parameters, lengths=lengths, reverse=self.reverse)
-        return out.transpose(0, 1), self.cell.State(*final)
+        out, final = compiled.kernel(x.transpose(0, 1), state, parameters, lengths=lengths, reverse=self.reverse)
+        return out.transpose(0, 1), compiled.state_type(*final)
 
     def kernel(self, x: Tensor) -> FusedScan | str:
         """Return the fused kernel for this input, or the reason why there is none."""
@@ -90,7 +91,7 @@ class Recurrent(Layer):
         """Return what is compiled for this input, or the reason why nothing is."""
         if not self.fused:
             return "switched off by layer.fused = False"
-        if x.device.type != "cpu":
+        if not x.is_cpu:
             return f"x is on {x.device}, and fused kernels run on the CPU"
         if (reason := active_transform()) is not None:
             return reason
@@ -101,24 +102,25 @@ class Recurrent(Layer):
 
     def _current(self, x: Tensor) -> "_CompiledCell | str":
         """Return what was compiled from the cell as it is now; compile it if there is nothing."""
+        cell = self.cell
         for index, (made_from, compiled) in enumerate(self._kernels):
-            if made_from.matches(self.cell, x.dtype):
+            if made_from.matches(cell, x.dtype):
                 if index:
                     self._kernels = (self._kernels[index], *self._kernels[:index], *self._kernels[index + 1 :])
                 return compiled
-        if any(hook_tables(self.cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS)):
+        if any(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS)):
             return HOOKS
-        made_from = _Origin(self.cell, x.dtype, Guards(self.cell, type(self.cell).__name__))
+        made_from = _Origin(cell, x.dtype, Guards(cell, type(cell).__name__))
         try:
             # Tracing the cell must not change the random state.
             with torch.random.fork_rng(devices=[]):
-                compiled = _CompiledCell(self._fuse(x), self.cell)
+                compiled = _CompiledCell(self._fuse(x), cell)
         except Unfusable as error:
             if isinstance(error, Impure):  # what it reads changes with every call
                 made_from = made_from._replace(guards=None)
             compiled = str(error)
             if all(compiled != known for _, known in self._kernels):
-                name = type(self.cell).__name__
+                name = type(cell).__name__
                 warnings.warn(f"{name} runs step by step, which is slow: {error}", stacklevel=7)
         self._kernels = ((made_from, compiled), *self._kernels[: MAX_KERNELS - 1])
         return compiled
@@ -194,12 +196,16 @@ class _Origin(NamedTuple):
 
 
 class _CompiledCell:
-    """A cell's kernel, and where its parameters and hooks are."""
+    """A cell's kernel and state, and where its parameters and hooks are."""
 
     def __init__(self, kernel: FusedScan, cell: Cell) -> None:
         self.kernel = kernel
+        self.state_type = cell.State
         paths = {name: name.rpartition(".") for name, _ in cell.named_parameters()}
-        self.owners = {name: (cell.get_submodule(path), attribute) for name, (path, _, attribute) in paths.items()}
+        self.tables = {
+            name: (vars(cell.get_submodule(path))["_parameters"], attribute)
+            for name, (path, _, attribute) in paths.items()
+        }
         self.hooks = tuple(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS))
 
 
@@ -300,14 +306,14 @@ def _batch_shape(shape: torch.Size, batch: int) -> str:
 
 def check_state(state: Any, state_type: type[Any], sizes: tuple[int, ...], x: Tensor) -> Any:
     """Return the state as the cell's State, or raise an error that names the field of wrong shape or type."""
-    fields = state_type._fields
+    fields, batch = state_type._fields, x.shape[0]
     if not isinstance(state, tuple) or len(state) != len(fields):
         raise TypeError(f"state is {type(state).__name__}, expected {state_type.__qualname__} with fields {fields}")
     for name, field, size in zip(fields, state, sizes, strict=True):
         if not isinstance(field, Tensor):
-            raise TypeError(f"state.{name} is {type(field).__name__}, expected a tensor of shape {(len(x), size)}")
-        if field.shape != (len(x), size):
-            raise ValueError(f"state.{name} has shape {tuple(field.shape)}, expected {(len(x), size)}")
+            raise TypeError(f"state.{name} is {type(field).__name__}, expected a tensor of shape {(batch, size)}")
+        if field.shape != (batch, size):
+            raise ValueError(f"state.{name} has shape {tuple(field.shape)}, expected {(batch, size)}")
         if field.dtype != x.dtype or field.device != x.device:
             raise TypeError(f"state.{name} is {field.dtype} on {field.device}, expected {x.dtype} on {x.device}")
     return state_type(*state)
