@@ -57,7 +57,7 @@ class _Read(NamedTuple):
     sized: tuple[Sized, ...] = ()  # containers that must keep their length
     tensors: tuple[dict[str, Tensor | None], ...] = ()  # tables in which the same tensors must be None
     cls: type | None = None  # whose attributes these are
-    followed: int | None = None  # only so many values are followed: the others have reads of their own
+    followed: int | None = None  # number of values to follow; the others have reads of their own
 
 
 class Guards:
