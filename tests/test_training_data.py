@@ -4,14 +4,19 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.data.readers.test_suited_task import REVIEWS, SALES
 from tests.test_workflow import at, send, settings
 
 from seqloom import workflow
+from seqloom.check import check_data
 from seqloom.checkpoint import RunError
+from seqloom.data.readers.text_files import DataError
 from seqloom.interrupt import Interrupted
 from seqloom.model import load
 from seqloom.run import Run
-from seqloom.training_data import data_readers
+from seqloom.run_config import Config
+from seqloom.run_document import read_document
+from seqloom.training_data import data_readers, with_detected
 
 
 def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) -> None:
@@ -55,3 +60,43 @@ def test_no_held_out_examples_are_an_error(tmp_path: Path) -> None:
     few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 0.0001}))
     with pytest.raises(ValueError, match="no development examples"):
         workflow.train(few, output=tmp_path / "run")
+
+
+def configured(task: str, path: Path, *overrides: str) -> Config:
+    return Config.build(read_document("", overrides, task=task, data=str(path)))
+
+
+@pytest.mark.parametrize("task", ["tag", "translate", "caption"])
+def test_data_of_another_task_are_refused_before_training(tmp_path: Path, task: str) -> None:
+    path = tmp_path / "reviews.csv"
+    path.write_text(REVIEWS)
+    with pytest.raises(DataError, match=f"classify: seqloom train --task classify --data .*reviews.csv.*task {task} n"):
+        with_detected(configured(task, path))
+
+
+def test_a_configured_format_is_not_questioned(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.csv"
+    path.write_text(REVIEWS)
+    for key in ("task.format=columns", "task.target_column=label"):
+        assert with_detected(configured("translate", path, key))[0].task.says_how_to_read
+
+
+def test_a_task_without_formats_gets_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.csv"
+    path.write_text(REVIEWS)
+    _, notes = with_detected(configured("language_model", path))
+    assert notes[-1].endswith(f"--task classify --data {path}")
+
+
+def test_an_error_names_the_task_that_suits(tmp_path: Path) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_text(SALES)
+    with pytest.raises(
+        DataError, match=r"2: value 1: expected a number, found '2010-01-01'\. Also found a time series"
+    ):
+        workflow.train(configured("tag", path), output=tmp_path / "run")
+    (problem,) = check_data(configured("tag", path)).problems
+    assert problem.endswith(f"seqloom train --task forecast --data {path}")
+    path.write_text(SALES.replace("2010-03-01,9,3", "2010-03-01,x,3"))
+    with pytest.raises(DataError, match=r"found 'x'$"):
+        with_detected(configured("forecast", path))

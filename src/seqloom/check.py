@@ -31,7 +31,7 @@ from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
 from seqloom.training.memory import LongestExamples, check_training_memory
 from seqloom.training.update_rule import UpdateRule
-from seqloom.training_data import data_readers, length_limit, with_detected
+from seqloom.training_data import data_readers, length_limit, suggesting_task, with_detected
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
@@ -120,7 +120,8 @@ class _Check:
     def _try(self, work: Callable[[], object], where: str = "") -> None:
         """Do some work, and report its failure unless it was reported before."""
         try:
-            work()
+            with suggesting_task(self.config):
+                work()
         except FAILURES as error:
             problem = f"{where}{str(error) or type(error).__name__}"
             if not any(str(error) and known.endswith(str(error)) for known in self.problems):

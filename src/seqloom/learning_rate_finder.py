@@ -19,7 +19,7 @@ from seqloom.training.engine import update_rule
 from seqloom.training.progress import Position
 from seqloom.training.self_trained import SelfTrained
 from seqloom.training.update_rule import UpdateRule
-from seqloom.training_data import Sources, data_readers, with_detected
+from seqloom.training_data import Sources, data_readers, suggesting_task, with_detected
 from seqloom.workflow import batch_loader
 
 LOWEST, HIGHEST = 1e-6, 10.0
@@ -49,7 +49,8 @@ def find_learning_rate(config: Config, *, updates: int = UPDATES) -> LearningRat
     """Train a new model for a few updates, each with a higher learning rate."""
     config, _ = with_detected(config, Sources())
     readers = data_readers(config)
-    config = config._replace(task=config.task.fit(readers.train()))
+    with suggesting_task(config):
+        config = config._replace(task=config.task.fit(readers.train()))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
         module = config.task.build_model().to(config.train.device)

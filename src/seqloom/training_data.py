@@ -1,6 +1,7 @@
 """The data of a training run: its readers, what they show, and whether they are still the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from seqloom.checkpoint import RunError
 from seqloom.data.fingerprint import fingerprint, fingerprint_files
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.readers.memory import IN_MEMORY, digest
-from seqloom.data.readers.text_files import STANDARD_INPUT, expand, refuse_stream, resolve
+from seqloom.data.readers.suited_task import SuitedTask, find_suited_task
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, expand, refuse_stream, resolve
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -88,10 +90,48 @@ def length_limit(config: Config) -> LengthLimit:
 def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config, tuple[str, ...]]:
     """The configuration with the settings that the training data show, such as their columns, and notes about them."""
     source = _readable_again(sources.training_source(config))
-    task, notes = config.task.resolve(source)
+    suited = _suited_task(config, source)
+    misread = suited is not None and suited.misread_by(config.name) and not config.task.says_how_to_read
+    advice = suited.advice(source) if suited is not None and misread else ""
+    if advice and config.task.has_formats:
+        raise DataError(
+            str(source) if isinstance(source, Path) else "input",
+            f"{advice}. To train the task {config.name} nevertheless, set task.format",
+        )
+    with suggesting_task(config, sources):
+        task, notes = config.task.resolve(source)
+    notes = (*notes, advice) if advice else notes
     name = config.task.train if sources.train is None else "data"
     located = (note if note.startswith("dev file ") else f"{name}: {note}" for note in notes)
     return config._replace(task=task), tuple(located)
+
+
+@contextmanager
+def suggesting_task(config: Config, sources: Sources = FILES_ONLY) -> Iterator[None]:
+    """Reads or fits training data; an error about data that suit another task names that task."""
+    try:
+        yield
+    except DataError as error:
+        advice = _advice(config, sources, error)
+        if not advice:
+            raise
+        raise DataError(error.location, f"{error.message}. Also {advice}") from None
+
+
+def _advice(config: Config, sources: Sources, error: DataError) -> str:
+    """The task that the training data suit, if an error is about them and does not say so; empty: none."""
+    with suppress(DataError):  # there is no such file
+        source = sources.training_source(config)
+        suited = _suited_task(config, source)
+        if suited is not None and suited.task != config.name:
+            advice = suited.advice(source)
+            located = not isinstance(source, Path) or str(error.location).startswith(str(source))
+            return advice if located and advice not in error.message else ""
+    return ""
+
+
+def _suited_task(config: Config, source: Any) -> SuitedTask | None:
+    return find_suited_task(source, encoding=getattr(config.task, "encoding", "utf-8"))
 
 
 def fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from seqloom.training_data import (
     check_unchanged,
     data_readers,
     fingerprints,
+    suggesting_task,
     with_detected,
 )
 from seqloom.warm_start import VocabularySource, WarmStart
@@ -108,7 +109,8 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
     targets = TargetCounter(config.task.baseline_targets)
     summary = _summary(config)
     longest = LongestExamples(config.train)
-    config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
+    with suggesting_task(config, sources):
+        config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
     notes = (*notes, *filter(None, [readers.limit.note()]))
     dev = list(readers.dev())
     if warm_start is None:

@@ -24,7 +24,7 @@ from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
-from seqloom.training_data import FILES_ONLY, Sources, changed_file, with_detected
+from seqloom.training_data import FILES_ONLY, Sources, changed_file, suggesting_task, with_detected
 from seqloom.workflow import environment, unused_folder
 
 RunTrial = Callable[..., dict[str, Any]]
@@ -140,8 +140,9 @@ def read_first(config: Config, sources: Sources) -> tuple[Task, tuple[str, ...]]
         if name != IN_MEMORY and not resolve(name).exists():
             raise FileNotFoundError(f"{name}: no such file")
     for name, source in ((task.train, sources.training_source), (task.dev, sources.dev_source)):
-        if name and next(iter(task.read(source(detected))), None) is None:
-            raise ValueError(f"{name}: there are no examples")
+        with suggesting_task(config, sources):
+            if name and next(iter(task.read(source(detected))), None) is None:
+                raise ValueError(f"{name}: there are no examples")
     return task, notes
 
 

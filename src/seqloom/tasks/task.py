@@ -196,6 +196,20 @@ class Task(ConfigSection, ABC):
         """The files that training reads; a run can be resumed only if they are unchanged."""
         return tuple(name for name in (self.train, self.dev) if name)
 
+    @property
+    def has_formats(self) -> bool:
+        """Whether the task reads files of several formats, which the configuration can choose."""
+        return "format" in type(self).model_fields
+
+    @property
+    def says_how_to_read(self) -> bool:
+        """Whether the configuration says how files are read, so that nothing is guessed."""
+        return any(
+            getattr(self, name) != field.default
+            for name, field in type(self).model_fields.items()
+            if name in ("format", "parallel") or name.endswith("_column")
+        )
+
     def listed_files(self, source: Path) -> list[Path]:  # noqa: ARG002
         """The files that a data file names, such as images or recordings; they have to stay unchanged as well."""
         return []

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
-from seqloom.data.readers.table_values import as_number, as_text, is_missing
+from seqloom.data.readers.table_values import LONGEST_LABEL, as_number, as_text, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import DataError, Location, no_such_column
 
@@ -16,7 +16,6 @@ LabelColumn = int | str | tuple[int | str, ...]
 Chosen = Mapping[str, LabelColumn | None]  # columns by configuration key; empty or None: not configured
 
 LABEL_COLUMN = "label_column"
-LONGEST_LABEL = 60  # characters
 SHOWN_VALUES = 3  # of each column, in errors
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seqloom.data.readers import column_names
-from seqloom.data.readers.table_values import as_number, is_missing, is_numeric, is_prose
+from seqloom.data.readers.table_values import as_number, is_missing, is_numeric, is_prose, recurs
 
 NAME = re.compile(r"\w[\w .#/()-]{0,39}")
 """What the name of a column may look like."""
@@ -34,7 +34,7 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     if 2 * usual >= len(names) and short and not recurring:
         return True
     # A class that occurs once and a text of one word, where the others are classes that recur and long texts.
-    return not recurring and any(map(_recurs, columns)) and any(map(is_prose, columns)) and len(others) >= 10
+    return not recurring and any(map(recurs, columns)) and any(map(is_prose, columns)) and len(others) >= 10
 
 
 def _is_usual(name: str) -> bool:
@@ -51,8 +51,3 @@ def _column(rows: Iterable[Sequence[Any]], index: int) -> list[str]:
 
 def _is_words(column: Sequence[str]) -> bool:
     return bool(column) and all(as_number(value) is None for value in column)
-
-
-def _recurs(column: Sequence[str]) -> bool:
-    """Whether most values of a column occur more than once."""
-    return len(column) > 0 and 3 * len(set(column)) <= len(column)

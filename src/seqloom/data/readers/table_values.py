@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from seqloom.data.readers.text_files import DataError, Location
 
+LONGEST_LABEL = 60  # characters
+
 
 def is_missing(value: object) -> bool:
     """Whether a value is missing: nothing, a blank string, NaN, or the null value of a library."""
@@ -59,3 +61,15 @@ def is_prose(values: Sequence[object]) -> bool:
     """Whether values are texts of several words."""
     texts = [value for value in values if isinstance(value, str)]
     return bool(texts) and sum(len(text.split()) for text in texts) >= 3 * len(texts)
+
+
+def recurs(values: Sequence[object]) -> bool:
+    """Whether most values occur more than once."""
+    return len(values) > 0 and 3 * len(set(values)) <= len(values)
+
+
+def is_label(values: Sequence[object]) -> bool:
+    """Whether all values are as short as the names of classes are."""
+    return all(isinstance(value, str | int | float) and len(str(value).split()) <= 3 for value in values) and all(
+        len(str(value)) <= LONGEST_LABEL for value in values
+    )

@@ -1,0 +1,170 @@
+"""Which task suits a file, by what the file looks like: for data that were given to another task."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.readers import audio_files, column_names, conll, long_tables, pixels, tables, text_files
+from seqloom.data.readers.table_values import is_label, is_numeric, is_prose, recurs
+from seqloom.data.readers.tables import Table
+from seqloom.data.readers.text_files import STANDARD_INPUT, Source
+from seqloom.data.readers.time_axis import find_time_axis
+
+MIN_ROWS = 6  # below which a file shows too little
+MIN_OCCURRENCES = 3  # of each first word of a line that is a label
+FAILURES = (ValueError, TypeError, LookupError, OSError, ImportError)
+"""Exceptions of readers for data of other formats."""
+
+
+@dataclass(frozen=True)
+class SuitedTask:
+    """What a file holds, and the task that such data are for."""
+
+    task: str
+    content: str  # such as "a text and its label in each row"
+    others: tuple[str, ...] = ()  # further tasks that can learn from it
+    certain: bool = True  # whether all other tasks would take it for something that it is not
+
+    def advice(self, source: Source) -> str:
+        """What was found, and the command for it."""
+        if isinstance(source, Path):
+            command = f"seqloom train --task {self.task} --data {shlex.quote(str(source))}"
+        else:
+            command = f'seqloom.train(task="{self.task}", data=…)'
+        return f"found {self.content}, which is data for the task {self.task}: {command}"
+
+    def misread_by(self, task: str) -> bool:
+        """Whether a task that reads the file without an error has misunderstood it."""
+        return self.certain and task not in (self.task, *self.others)
+
+
+def find_suited_task(source: Source, *, encoding: str = "utf-8") -> SuitedTask | None:
+    """The task that a file or a table in memory suits; None: nothing is clear."""
+    with suppress(*FAILURES):
+        if not isinstance(source, Path):
+            return _suits_table(tables.read_table(source)) if tables.is_table(source) else None
+        if source == STANDARD_INPUT or not source.is_file() or tables.suffix(source) in (".ts", ".npz"):
+            return None
+        if tables.is_binary(source):
+            return _suits_table(tables.read_table(source))
+        lines = [line for _, line in islice(text_files.lines(source, encoding=encoding), tables.HEAD)]
+        if _are_tagged_words(lines):
+            return SuitedTask("tag", "a word and its label on each line, with empty lines between sentences")
+        filled = [line for line in lines if line.strip()]
+        if tables.suffix(source) in tables.SUFFIXES or all("\t" in line for line in filled):
+            return _suits_table(tables.read_table(source, encoding=encoding))
+        return _suits_lines(filled)
+    return None
+
+
+def _are_tagged_words(lines: Sequence[str]) -> bool:
+    """CoNLL or CoNLL-U: sentences of rows that all have the same number of columns."""
+    rows = [conll.split(line, None) for line in lines if not line.startswith("#")]
+    sentences = [list(group) for filled, group in groupby(rows, key=bool) if filled]
+    words = [row for sentence in sentences for row in sentence]
+    if len(sentences) < 2 or len(words) < MIN_ROWS or any(" " in field for row in words for field in row):
+        return False
+    widths = {len(row) for row in words}
+    if widths == {10}:  # CoNLL-U
+        return all(row[0].partition("-")[0].partition(".")[0].isdecimal() for row in words)
+    labels = [row[-1] for row in words]
+    return len(widths) == 1 and widths.pop() > 1 and not is_numeric(labels) and len(set(labels)) < len(labels)
+
+
+def _suits_table(table: Table) -> SuitedTask | None:
+    columns = [table.column(index) for index in range(table.width)]
+    if max(map(len, columns), default=0) < MIN_ROWS:
+        return None
+    return _suits_files(columns) or _suits_lists(columns) or _suits_texts(table, columns) or _suits_numbers(table)
+
+
+def _suits_files(columns: Sequence[Sequence[Any]]) -> SuitedTask | None:
+    """File names of recordings or images, each with a text."""
+    for suffixes, task, noun in (
+        (audio_files.SUFFIXES, "transcribe", "a recording"),
+        (pixels.SUFFIXES, "caption", "an image"),
+    ):
+        named = [column for column in columns if column and all(_has_suffix(value, suffixes) for value in column)]
+        if named and any(map(is_prose, columns)):
+            others = ("caption", "transcribe")
+            return SuitedTask(task, f"the name of {noun} and its text in each row", others, certain=False)
+    return None
+
+
+def _has_suffix(value: Any, suffixes: tuple[str, ...]) -> bool:
+    return isinstance(value, str) and value.strip().lower().endswith(suffixes)
+
+
+def _suits_lists(columns: Sequence[Sequence[Any]]) -> SuitedTask | None:
+    """Lists of words with lists of labels."""
+    lists = [column for column in columns if column and all(_is_word_list(value) for value in column)]
+    return SuitedTask("tag", "a list of words with a list of labels in each row") if len(lists) > 1 else None
+
+
+def _is_word_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def _suits_texts(table: Table, columns: Sequence[Sequence[Any]]) -> SuitedTask | None:
+    """Texts with a label each, or pairs of texts."""
+    texts = [index for index, column in enumerate(columns) if _are_texts(column)]
+    usual = {index for index, name in enumerate(table.names) if column_names.normalize(name) in column_names.LABEL}
+    labels = [
+        index
+        for index, column in enumerate(columns)
+        if recurs(list(map(str, column))) and is_label(column) and (index in usual or not is_numeric(column))
+    ]
+    if len(texts) == 1 and labels:
+        label = next((index for index in labels if index in usual), labels[0])
+        where = f"columns {_name(table, texts[0])} and {_name(table, label)}"
+        return SuitedTask("classify", f"a text and its label in each row ({where})", certain=len(labels) == 1)
+    if len(texts) == table.width == 2:
+        where = " and ".join(_name(table, index) for index in texts)
+        return SuitedTask("translate", f"pairs of texts (columns {where})", ("classify", "tag"))
+    return None
+
+
+def _are_texts(column: Sequence[Any]) -> bool:
+    return is_prose(column) and not is_numeric(column) and 2 * len(set(map(str, column))) > len(column)
+
+
+def _name(table: Table, index: int) -> str:
+    return repr(table.names[index]) if table.names else str(index + 1)
+
+
+def _suits_numbers(table: Table) -> SuitedTask | None:
+    """A table of dates and numbers, or sequences of vectors with a label."""
+    if not table.names:
+        return None
+    layout = long_tables.layout_of(table, {})
+    if long_tables.is_long(layout) and {"group_column", "label_column"} <= layout.columns.indices.keys():
+        roles = (layout.columns.name(key) for key in ("group_column", "label_column"))
+        where = "columns {!r} and {!r}".format(*roles)
+        return SuitedTask(
+            "classify", f"sequences of numbers with a label ({where})", ("tag", "forecast"), certain=False
+        )
+    values = [[fields[index] for _, fields in table.head] for index in range(table.width)]
+    axis, others = find_time_axis(table.names, values)
+    if axis is None or not axis.has_dates or axis.irregularities().is_unordered:
+        return None
+    free = [index for index in range(table.width) if index not in {*axis.columns, *others}]
+    labelled = any(column_names.normalize(table.names[index]) in column_names.LABEL for index in free)
+    if not free or labelled or not all(is_numeric(table.column(index)) for index in free):
+        return None
+    where = " and ".join(map(repr, axis.names))
+    return SuitedTask("forecast", f"a time series: a date (column {where}) and numbers in each row", ("tag",))
+
+
+def _suits_lines(lines: Sequence[str]) -> SuitedTask | None:
+    """Lines that start with a label, or plain text."""
+    if len(lines) < MIN_ROWS or not is_prose(lines):
+        return None
+    first = Counter(line.split()[0] for line in lines)
+    if all(len(line.split()) > 1 for line in lines) and len(first) > 1 and min(first.values()) >= MIN_OCCURRENCES:
+        return SuitedTask("classify", "a label and a text on each line", certain=False)
+    return SuitedTask("language_model", "plain text, without labels", certain=False)

@@ -1,0 +1,74 @@
+"""The task that a file suits, by what it looks like."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from seqloom.data.readers.suited_task import find_suited_task
+
+TEXTS = [f"this film number {number} is worth seeing" for number in range(12)]
+LABELS = ["good", "bad"] * 6
+REVIEWS = "text,label\n" + "".join(f"{text},{label}\n" for text, label in zip(TEXTS, LABELS, strict=True))
+SALES = "month,sales,visitors\n" + "".join(
+    f"2010-{month:02}-01,{month * month},{month % 5}\n" for month in range(1, 13)
+)
+WORDS = "Peter B-PER\nlives O\nin O\nBerlin B-LOC\n\nMary B-PER\nleft O\n"
+CONLLU = "".join(
+    f"# text = x\n1\tThe{number}\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    for number in range(3)
+)
+SENSORS = "id,time,x,y,activity\n" + "".join(
+    f"{row // 6},{row % 6},0.{row},1.{row},{'walk' if row < 6 else 'sit'}\n" for row in range(12)
+)
+SUMS = "".join(f"what is {first} plus 3\t{first + 3}\n" for first in [1, 2, 3] * 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "task", "found"),
+    [
+        ("a.csv", REVIEWS, "classify", "a text and its label in each row (columns 'text' and 'label')"),
+        ("a.tsv", REVIEWS.replace(",", "\t").partition("\n")[2], "classify", "(columns 1 and 2)"),
+        ("a.csv", SALES, "forecast", "a date (column 'month') and numbers"),
+        ("a.conll", WORDS, "tag", "a word and its label on each line"),
+        ("a.conllu", CONLLU, "tag", "a word and its label on each line"),
+        ("a.csv", SENSORS, "classify", "sequences of numbers with a label (columns 'id' and 'activity')"),
+        ("a.tsv", "".join(f"{text}\t{text.upper()}\n" for text in TEXTS), "translate", "pairs of texts"),
+        ("a.jsonl", "".join(json.dumps({"w": ["a", "b"], "t": ["X", "Y"]}) + "\n" for _ in TEXTS), "tag", "list"),
+        ("a.csv", "file,text\n" + "".join(f"a.wav,{text}\n" for text in TEXTS), "transcribe", "a recording"),
+        ("a.txt", "".join(f"{label} {text}\n" for text, label in zip(TEXTS, LABELS, strict=True)), "classify", "line"),
+        ("a.txt", "\n".join(TEXTS), "language_model", "plain text"),
+    ],
+)
+def test_what_a_file_holds(tmp_path: Path, *, name: str, content: str, task: str, found: str) -> None:
+    (tmp_path / name).write_text(content)
+    suited = find_suited_task(tmp_path / name)
+    assert suited is not None
+    assert suited.task == task
+    assert found in suited.advice(tmp_path / name)
+    assert suited.advice(tmp_path / name).endswith(f"seqloom train --task {task} --data {tmp_path / name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("sums.tsv", SUMS),  # numbers are answers as well as classes
+        ("names.tsv", "".join(f"name{number}\tfrench\n" for number in range(12))),
+        ("short.csv", "text,label\none two three,good\n"),
+        ("damaged.csv", '"a,b\n'),
+        ("empty.txt", ""),
+        ("dates.csv", SALES.replace("visitors", "label")),
+    ],
+)
+def test_unclear_files_suit_no_task(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    assert find_suited_task(tmp_path / name) is None
+
+
+def test_a_data_frame(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"review": TEXTS, "stars": LABELS})
+    suited = find_suited_task(frame)
+    assert suited is not None
+    assert suited.advice(frame).endswith('task classify: seqloom.train(task="classify", data=…)')
+    assert find_suited_task(tmp_path) is None
