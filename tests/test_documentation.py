@@ -158,7 +158,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")
     (folder / "mine.py").write_text(blocks(ROOT / "README.md")[2])
     with contextlib.chdir(folder):
-        (folder / "tagger.toml").write_text(run_command(["init", "tag"]))
+        (folder / "tagger.toml").write_text(run_command(["init", "tag"]).replace("path/to/", ""))
         (block,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "docs/sweep.md").read_text(), re.MULTILINE | re.DOTALL)
         (folder / "tag_sweep.toml").write_text((folder / "tag.toml").read_text() + block)
         for name, words in RUNS.items():

@@ -9,9 +9,9 @@ from tests.contracts.tiny import CASES, write
 
 from seqloom.config import ConfigError, Document
 from seqloom.data.readers.text_files import DataError
-from seqloom.run_config import Config
+from seqloom.run_config import Config, config_template
 from seqloom.run_document import check_files, find_data_files, read_document
-from seqloom.training_data import data_readers
+from seqloom.training_data import data_readers, with_detected
 
 
 def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> None:
@@ -53,6 +53,16 @@ def test_a_folder_of_labels_is_training_data(tmp_path: Path) -> None:
     assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
     (tmp_path / "train").mkdir()
     assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path / "train")}
+
+
+@pytest.mark.parametrize("task", ["classify", "forecast"])
+def test_the_placeholder_of_a_template_is_recognised(task: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(config_template(task))
+    document = read_document(str(tmp_path / "c.toml"))
+    with pytest.raises(DataError, match=r"^path/to/\w+\.\w+.*: still the placeholder of the template: set task\.train"):
+        check_files(document)
+    with pytest.raises(DataError, match="still the placeholder"):
+        with_detected(Config.build(document))
 
 
 @pytest.mark.parametrize("key", ["task.train", "task.dev"])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
+from seqloom.config.template import PLACEHOLDER
 from seqloom.data.readers.text_files import refuse_stream, resolve
 from seqloom.layers.layer_error import describe_error
 from seqloom.models.encoder import LayerFactory
@@ -88,7 +89,8 @@ def _length_limit_problem(config: Config) -> tuple[str, str] | None:
 def config_template(task: str, *, data: str = "") -> str:
     """A commented configuration with all keys of a task; with its data, also those whose default depends on them."""
     kind = tasks.find(task)
-    files = find_data_files(data) if data else dict(zip(("task.train", "task.dev"), kind.example_files, strict=True))
+    examples = (f"{PLACEHOLDER}{name}" if name else "" for name in kind.example_files)
+    files = find_data_files(data) if data else dict(zip(("task.train", "task.dev"), examples, strict=True))
     document = Document.empty(values={"task.name": task, **(files if data else {})})
     return configuration.template(
         {"task": kind, "train": TrainConfig},

@@ -14,6 +14,8 @@ from seqloom.config.schema import Sections, choices, discriminator, fields, is_l
 from seqloom.config.toml import dotted, key, literal
 
 COLUMNS = 120
+PLACEHOLDER = "path/to/"
+"""The folder of files in a template, which a user has to replace."""
 
 
 def template(

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, Never, cast
 
 from seqloom.config.hints import nearest_file
+from seqloom.config.template import PLACEHOLDER
 from seqloom.data.readers.binary_formats import binary_format
 from seqloom.data.readers.expansion import CountingReader, ExpansionError, limit_expansion
 
@@ -103,6 +104,12 @@ def refuse_stream(path: Path) -> None:
 
 def no_such_file(path: Path) -> DataError:
     """The error for a file that does not exist, with the most similar name in its folder."""
+    if path.as_posix().startswith(PLACEHOLDER):
+        return DataError(
+            path.as_posix(),
+            "still the placeholder of the template: set task.train and task.dev to your files (an empty "
+            "task.dev holds out part of the training file)",
+        )
     try:
         os.listdir(path.parent)  # noqa: PTH208  only whether it can be read
     except OSError as error:
