@@ -40,11 +40,29 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": lambda z: functional.softplus(z, beta=2, threshold=1),
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
+    "sin": lambda z: torch.sin(2 * z),
+    "cos": lambda z: torch.cos(2 * z),
+    "tan": lambda z: torch.tan(0.2 * torch.sin(z)),
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "gelu": functional.gelu,
+    "gelu by tanh": lambda z: functional.gelu(z, approximate="tanh"),
+    "log sigmoid": functional.logsigmoid,
+    "is nan": lambda z: torch.where(z.isnan(), 0.0, z).exp() * z,
     "masked fill": lambda z: z.masked_fill(z > 0.5, 0.25),
     "softmax": lambda z: torch.softmax(z, dim=-1),
     "sum": lambda z: z * z.sum(dim=-1, keepdim=True) / 5,
     "mean": lambda z: z - z.mean(dim=1, keepdim=True),
+    "log softmax": lambda z: torch.log_softmax(z, dim=-1),
+    "logsumexp": lambda z: z - z.logsumexp(dim=-1, keepdim=True),
     "amax": lambda z: z - z.amax(dim=-1, keepdim=True),
+    "amin": lambda z: z - z.amin(dim=-1, keepdim=True),
+    "max": lambda z: 0.5 * z - z.max(dim=-1, keepdim=True).values,
+    "min": lambda z: 0.5 * z - z.min(dim=1).values.unsqueeze(1),
+    "norm": lambda z: z / (1 + z.norm(dim=-1, keepdim=True)),
+    "normalize": lambda z: functional.normalize(z, dim=-1),
+    "glu": lambda z: functional.glu(torch.cat([z, 2 * z], dim=-1), dim=-1),
+    "column": lambda z: z * z[:, -2].unsqueeze(1),
     "layer norm": lambda z: functional.layer_norm(z, (WIDTH,)),
     "chunk": lambda z: torch.cat(z.chunk(2, dim=1)[::-1], dim=1),
     "detach": lambda z: z * torch.sigmoid(z).detach(),
@@ -68,6 +86,9 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "equal": lambda z, x: torch.where(x == 0.5, z, x),
     "or": lambda z, x: torch.where((z > 1) | (x < 0), z, x),
     "and": lambda z, x: torch.where((z > -1) & (x < 0), z, x),
+    "xor": lambda z, x: torch.where((z > 0) ^ (x > 0), z, 2 * x),
+    "logaddexp": torch.logaddexp,
+    "clamp by a tensor": lambda z, x: torch.clamp(z, min=x),
     "slice": lambda z, x: torch.cat([z[:, 3:], z[:, :3] * x[:, 2:]], dim=-1),
     "squeeze": lambda z, x: z * x[:, :1].squeeze(1).unsqueeze(1),
     "expand": lambda z, x: z + x[:, 1:2].expand(-1, WIDTH),
@@ -79,6 +100,10 @@ WITH_PARAMETERS: dict[str, Callable[[Tensor, Mapping[str, Tensor]], Tensor]] = {
     "layer norm with both": lambda z, p: functional.layer_norm(z, (WIDTH,), p["vector"], p["other"], eps=0.1),
     "scalar": lambda z, p: z * p["scalar"] + p["scalar"],
     "slice of a parameter": lambda z, p: torch.cat([z[:, :2] * p["vector"][3:], z[:, 2:] + p["other"][:3]], dim=1),
+    "one row": lambda z, p: torch.tanh(z * p["row"] + torch.sigmoid(p["row"])),
+    "one row, viewed": lambda z, p: z * p["row"][0] + p["row"].squeeze(0) + p["row"].expand(len(z), -1),
+    "one row as a matrix": lambda z, p: torch.tanh(z + functional.linear(z, p["row"])),
+    "an element": lambda z, p: z * p["vector"][1],
     "linear": lambda z, p: torch.tanh(functional.linear(z, p["matrix"], p["vector"])),
     "linear without bias": lambda z, p: torch.tanh(functional.linear(z, p["matrix"])),
     "not transposed": lambda z, p: torch.tanh(z @ p["matrix"]),
@@ -93,6 +118,7 @@ def parameters() -> dict[str, Tensor]:
         "vector": noise(WIDTH, seed=2),
         "other": noise(WIDTH, seed=3),
         "scalar": noise(seed=4),
+        "row": noise(1, WIDTH, seed=5),
     }
 
 
@@ -104,6 +130,17 @@ def make_case(name: str) -> Case:
         return (BINARY[name](z, x) if name in BINARY else WITH_PARAMETERS[name](z, parameters),)
 
     return Case(step, parameters(), projected=WIDTH, state=(WIDTH,), shape=(3, 4))
+
+
+def test_in_single_precision() -> None:
+    functions = ("sin", "cos", "erf", "gelu", "gelu by tanh", "log sigmoid", "log softmax", "logsumexp", "max", "norm")
+
+    def step(parameters: Mapping[str, Tensor], x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        z = x + parameters["other"] * state[0]
+        return (sum((UNARY[name](z) for name in functions[1:]), UNARY[functions[0]](z)).tanh(),)
+
+    single = {name: value.float() for name, value in parameters().items()}
+    Case(step, single, projected=WIDTH, state=(WIDTH,), shape=(3, 4)).check(lengths=torch.tensor([3, 1, 0, 2]))
 
 
 @pytest.mark.parametrize("name", [*UNARY, *BINARY, *WITH_PARAMETERS])

@@ -9,8 +9,8 @@ import torch
 from tests.contracts.registry import noise
 from torch import Tensor
 
-from seqloom.kernels.fuse.activation_rules import RULES
 from seqloom.kernels.fuse.expression import ExpressionNode, Graph, Row, Segment
+from seqloom.kernels.fuse.row_rules import RULES
 from seqloom.kernels.fuse.symbols import BatchRows, BatchSum, Symbol, TracedStep, Unfusable
 from seqloom.kernels.fuse.trace import _Recorder
 
@@ -69,6 +69,8 @@ def evaluate(node: ExpressionNode, leaves: dict[str, Tensor]) -> Any:  # (B, wid
     if node.operation in leaves:
         offset = node.source[1]
         return leaves[node.operation][:, offset : offset + node.width]
+    if node.operation == "position":
+        return torch.arange(node.source[1], node.source[1] + node.width).view(1, -1)
     if node.operation == "constant":
         return torch.full((1, 1), node.constant, dtype=torch.float64)
     values = [evaluate(argument, leaves) for argument in node.arguments]

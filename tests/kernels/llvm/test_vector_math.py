@@ -150,3 +150,21 @@ def test_erfc(real: str) -> None:
     far = apply("erfc", np.array([0.0, 40.0, np.inf, np.nan], dtype=FLOATS[real]), real)
     np.testing.assert_allclose(far[:3], [1, 0, 0], rtol=32 * float(info.eps))
     assert np.isnan(far[3])
+
+
+@EVERY_TYPE
+def test_sin_cos_and_erf(real: str) -> None:
+    """Absolute errors: a sine near a multiple of π has no more digits than its argument."""
+    info = np.finfo(FLOATS[real])
+    x = np.concatenate([np.geomspace(1e-30, 1e4, 20_000), np.linspace(0, 50, 20_000)])
+    x = np.concatenate([x, -x]).astype(FLOATS[real])
+    functions: dict[str, Callable[[Values], Values]] = {"sin": np.sin, "cos": np.cos, "erf": np.vectorize(math.erf)}
+    for name, function in functions.items():
+        expected = function(x.astype(np.float64))
+        unit = float(info.eps)
+        np.testing.assert_allclose(apply(name, x, real), expected, rtol=4 * unit, atol=unit, err_msg=name)
+    special = np.array([0.0, -np.inf, np.inf, np.nan, 1e30], dtype=FLOATS[real])
+    np.testing.assert_array_equal(apply("sin", special, real)[:4], [0, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(apply("cos", special, real)[:4], [1, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(apply("erf", special, real), [0, -1, 1, np.nan, 1])
+    assert abs(apply("sin", special, real)[4]) <= 1

@@ -77,10 +77,10 @@ def test_an_unfusable_cell_warns_once_with_the_reason_and_is_right() -> None:
     layer = Recurrent(Sorting(INPUT, HIDDEN))
     randomize(layer)
     x, mask = noise(2, 4, INPUT), make_mask([4, 2], 4)
-    with pytest.warns(UserWarning, match="Sorting runs step by step, which is slow: aten.sort"):
+    with pytest.warns(UserWarning, match="Sorting runs step by step, which is slow: torch.Tensor.sort"):
         actual, _ = layer(x, mask)
     layer(x)  # a second warning would be an error
-    assert layer.path.startswith("loop: aten.sort")
+    assert layer.path.startswith("loop: torch.Tensor.sort")
     h = torch.zeros(2, HIDDEN, dtype=torch.float64)
     for time in range(2):
         h = torch.tanh(layer.cell.project(x[:, time]) + h).sort(dim=-1).values
@@ -91,7 +91,7 @@ def test_each_layer_warns_separately() -> None:
     for _ in range(2):
         layer = Recurrent(Sorting(INPUT, HIDDEN))
         with pytest.warns(UserWarning, match="Sorting runs step by step"):
-            assert layer.path.startswith("loop: aten.sort")
+            assert layer.path.startswith("loop: torch.Tensor.sort")
         layer(noise(1, 2, INPUT, dtype=torch.float32))
 
 

@@ -1,13 +1,10 @@
-"""Symbolic rules of ATen operators: elementwise functions, normalisation, softmax, and their gradients."""
+"""Symbolic rules of ATen operators: elementwise functions and their gradients."""
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
-from torch import Tensor
-
-from seqloom.kernels.fuse.expression import row_width
-from seqloom.kernels.fuse.operator_rules import RULES, OperatorCall, register, require_last_dimension
-from seqloom.kernels.fuse.symbols import BatchRows, BatchSum, Symbol, Unfusable
+from seqloom.kernels.fuse.operator_rules import RULES, OperatorCall, register
+from seqloom.kernels.fuse.symbols import Symbol, Unfusable
 
 __all__ = ["RULES"]  # includes those of operator_rules
 
@@ -23,7 +20,7 @@ def _register_elementwise(name: str, *operations: str) -> None:
     RULES[name] = function
 
 
-for _name in ("mul", "div", "sigmoid", "tanh", "exp", "expm1", "log", "sqrt", "abs"):
+for _name in ("mul", "div", "sigmoid", "tanh", "exp", "expm1", "log", "sqrt", "abs", "sin", "cos", "erf"):
     _register_elementwise(_name, _name)
 _register_elementwise("maximum", "max")
 _register_elementwise("minimum", "min")
@@ -64,10 +61,21 @@ def _log1p(call: OperatorCall, x: Any) -> Symbol:
     return call.apply("log", call.apply("add", 1.0, x))
 
 
+@register("tan")
+def _tan(call: OperatorCall, x: Any) -> Symbol:
+    return call.apply("div", call.apply("sin", x), call.apply("cos", x))
+
+
+@register("erfc")
+def _erfc(call: OperatorCall, x: Any) -> Symbol:
+    return call.apply("sub", 1.0, call.apply("erf", x))
+
+
 @register("pow")
 def _pow(call: OperatorCall, x: Any, exponent: Any) -> Symbol:
     if not isinstance(exponent, int | float) or exponent * 2 != int(exponent * 2) or abs(exponent) > 8:
-        raise Unfusable(f"power {exponent}")
+        shown = exponent if isinstance(exponent, int | float) else "that is a tensor"
+        raise Unfusable(f"an exponent {shown}; exponents are numbers such as 3, -1 or 0.5, up to 8")
     result = call.symbol(1.0)
     for _ in range(int(abs(exponent))):
         result = call.apply("mul", result, x)
@@ -141,6 +149,17 @@ def _and(call: OperatorCall, x: Any, y: Any) -> Symbol:
 @register("logical_not", "bitwise_not")
 def _not(call: OperatorCall, x: Any) -> Symbol:
     return call.apply("not", x)
+
+
+@register("logical_xor", "bitwise_xor")
+def _xor(call: OperatorCall, x: Any, y: Any) -> Symbol:
+    both = call.apply("and", x, y)
+    return call.apply("and", call.apply("or", x, y), call.apply("not", both))
+
+
+@register("isnan")
+def _isnan(call: OperatorCall, x: Any) -> Symbol:
+    return call.apply("not", call.apply("equal", x, x))
 
 
 @register("ne")
@@ -245,89 +264,57 @@ def _softplus_backward(call: OperatorCall, gradient: Any, x: Any, beta: float, t
     return call.apply("select", call.apply("less", threshold, scaled), gradient, slope)
 
 
-def _blocks(call: OperatorCall, value: Tensor, count: int) -> list[BatchRows]:
-    """A row in equal pieces, each of which is normalised separately."""
-    symbol = call.rows(value)
-    size = row_width(symbol.row) // count
-    return [BatchRows(call.graph.slice_row(symbol.row, index * size, size), symbol.uniform) for index in range(count)]
+@register("log_sigmoid_forward")
+def _log_sigmoid(call: OperatorCall, x: Any) -> list[Symbol]:
+    exponential = call.apply("exp", call.apply("mul", call.apply("abs", x), -1.0))
+    value = call.apply("sub", call.apply("min", x, 0.0), call.apply("log", call.apply("add", 1.0, exponential)))
+    return [value, exponential]  # the second for the gradient
 
 
-def _require_one_dimension(shape: Sequence[int], weight: Any) -> None:
-    if len(shape) != 1 or (weight is not None and weight.dim() != 1):
-        raise Unfusable(f"layer normalisation over a shape {tuple(shape)}")
+@register("log_sigmoid_backward")
+def _log_sigmoid_backward(call: OperatorCall, gradient: Any, x: Any, exponential: Any) -> Symbol:
+    share = call.apply("div", exponential, call.apply("add", 1.0, exponential))
+    slope = call.apply("select", call.apply("less", x, 0.0), call.apply("sub", 1.0, share), share)
+    return call.apply("mul", gradient, slope)
 
 
-def _concatenate(call: OperatorCall, parts: Sequence[Symbol]) -> BatchRows:
-    return BatchRows(call.graph.concatenate(segment for part in parts for segment in call.rows(part).row))
+@register("logaddexp")
+def _logaddexp(call: OperatorCall, x: Any, y: Any) -> Symbol:
+    distance = call.apply("abs", call.apply("sub", x, y))
+    rest = call.apply("log", call.apply("add", 1.0, call.apply("exp", call.apply("mul", distance, -1.0))))
+    total = call.apply("add", call.apply("max", x, y), rest)
+    return call.apply("select", call.apply("equal", x, y), call.apply("add", x, math.log(2)), total)  # ∞ − ∞
 
 
-@register("native_layer_norm")
-def _layer_norm(
-    call: OperatorCall, x: Tensor, shape: Sequence[int], weight: Any, bias: Any, epsilon: float
-) -> list[Symbol]:
-    _require_one_dimension(shape, weight)
-    size = shape[-1]
-    outs, means, scales = [], [], []
-    for part in _blocks(call, x, x.numel() // len(x) // size):
-        mean = call.apply("mul", call.reduce(part), 1 / size)
-        centred = call.apply("sub", part, mean)
-        variance = call.apply("mul", call.reduce(call.apply("mul", centred, centred)), 1 / size)
-        scale = call.apply("div", 1.0, call.apply("sqrt", call.apply("add", variance, epsilon)))
-        out = call.apply("mul", centred, scale)
-        out = out if weight is None else call.apply("mul", out, weight)
-        outs.append(out if bias is None else call.apply("add", out, bias))
-        means.append(mean)
-        scales.append(scale)
-    return [_concatenate(call, outs), _concatenate(call, means), _concatenate(call, scales)]
+@register("gelu")
+def _gelu(call: OperatorCall, x: Any, *, approximate: str = "none") -> Symbol:
+    return call.apply("mul", x, _gelu_gate(call, x, approximate))
 
 
-@register("native_layer_norm_backward")
-def _layer_norm_backward(
-    call: OperatorCall,
-    gradient: Tensor,
-    x: Tensor,
-    shape: Sequence[int],
-    mean: Tensor,
-    scale: Tensor,
-    weight: Any,
-    _bias: Any,
-    output_mask: Sequence[bool],
-) -> list[Symbol | None]:
-    _require_one_dimension(shape, weight)
-    size = shape[-1]
-    count = x.numel() // len(x) // size
-    outs: list[Symbol] = []
-    weight_gradient: Symbol | None = None
-    bias_gradient: Symbol | None = None
-    for part, part_gradient, part_mean, part_scale in zip(
-        *[_blocks(call, value, count) for value in (x, gradient, mean, scale)], strict=True
-    ):
-        normalized = call.apply("mul", call.apply("sub", part, part_mean), part_scale)
-        inner: Symbol = part_gradient if weight is None else call.apply("mul", part_gradient, weight)
-        mean_product = call.apply("mul", call.reduce(call.apply("mul", inner, normalized)), 1 / size)
-        mean_gradient = call.apply("mul", call.reduce(inner), 1 / size)
-        centred = call.apply(
-            "sub", call.apply("sub", inner, mean_gradient), call.apply("mul", normalized, mean_product)
-        )
-        outs.append(call.apply("mul", centred, part_scale))
-        product = call.apply("mul", part_gradient, normalized)
-        weight_gradient = product if weight_gradient is None else call.apply("add", weight_gradient, product)
-        bias_gradient = part_gradient if bias_gradient is None else call.apply("add", bias_gradient, part_gradient)
-    return [
-        _concatenate(call, outs),
-        BatchSum(call.rows(weight_gradient).row) if output_mask[1] else None,
-        BatchSum(call.rows(bias_gradient).row) if output_mask[2] else None,
-    ]
+def _gelu_gate(call: OperatorCall, x: Any, approximate: str) -> Symbol:
+    """Φ(x), or its approximation by tanh."""
+    if approximate == "tanh":
+        curve = call.apply("tanh", _gelu_argument(call, x))
+    else:
+        curve = call.apply("erf", call.apply("mul", x, math.sqrt(0.5)))
+    return call.apply("mul", call.apply("add", 1.0, curve), 0.5)
 
 
-@register("_softmax")
-def _softmax(call: OperatorCall, x: Tensor, dimension: int, _half: bool) -> Symbol:
-    require_last_dimension(x, dimension)
-    exponential = call.apply("exp", call.apply("sub", x, call.reduce(x, "amax")))
-    return call.apply("div", exponential, call.reduce(exponential))
+def _gelu_argument(call: OperatorCall, x: Any) -> Symbol:
+    """√(2/π) (x + 0.044715 x³)."""
+    cubic = call.apply("add", 1.0, call.apply("mul", call.apply("mul", x, x), 0.044715))
+    return call.apply("mul", call.apply("mul", x, cubic), math.sqrt(2 / math.pi))
 
 
-@register("_softmax_backward_data")
-def _softmax_backward(call: OperatorCall, gradient: Any, y: Any, dimension: int, _dtype: Any) -> Symbol:
-    product = call.apply("mul", gradient, y)
-    return call.apply("sub", product, call.apply("mul", y, call.reduce(product)))
+@register("gelu_backward")
+def _gelu_backward(call: OperatorCall, gradient: Any, x: Any, *, approximate: str = "none") -> Symbol:
+    square = call.apply("mul", x, x)
+    if approximate == "tanh":
+        curve = call.apply("tanh", _gelu_argument(call, x))
+        inner = call.apply("add", 1.0, call.apply("mul", square, 3 * 0.044715))
+        density = call.apply("mul", call.apply("sub", 1.0, call.apply("mul", curve, curve)), inner)
+        density = call.apply("mul", density, math.sqrt(0.5 / math.pi))
+    else:
+        density = call.apply("mul", call.apply("exp", call.apply("mul", square, -0.5)), math.sqrt(0.5 / math.pi))
+    slope = call.apply("add", _gelu_gate(call, x, approximate), call.apply("mul", x, density))
+    return call.apply("mul", gradient, slope)

@@ -74,6 +74,8 @@ class RowLoops:
                 self.scalars[node] = self._broadcast(self._base_address(location), location.offset)
             elif node.operation == "constant":
                 self.scalars[node] = self.emitter.splat(node.constant)
+            elif node.operation == "position":
+                self.scalars[node] = self.emitter.splat(float(node.source[1]))
             elif not node.arguments:
                 self.scalars[node] = self._read(node, self._base_address(_location(node)), None, 1)
             elif all(argument in self.scalars for argument in node.arguments) and node.operation not in REDUCTIONS:
@@ -107,7 +109,7 @@ class RowLoops:
         for node in self._needed(roots):
             if self._is_stored(node) and node.width > 1:
                 locations.append(MemoryLocation("temporary", "", self.scan.schedule.temporaries[node]))
-            elif not node.arguments and node.operation != "constant":
+            elif not node.arguments and node.operation not in ("constant", "position"):
                 locations.append(_location(node))
         bases = {}
         for location in locations:
@@ -165,6 +167,12 @@ class RowLoops:
             return self.builder.fadd(value, extra)
         return value
 
+    def _positions(self, offset: int, index: Value | int) -> Value:
+        """The numbers of the elements from ``offset`` + ``index`` on."""
+        lanes = [self.emitter.scalar(float(offset + lane)) for lane in range(self.emitter.lanes)]
+        first = self.builder.sitofp(integer(index) if isinstance(index, int) else index, self.emitter.scalar)
+        return self.builder.fadd(self.emitter.splat(first), self.emitter.vector(lanes))
+
     def _broadcast(self, base: Value, offset: int) -> Value:
         return self.emitter.splat(self.emitter.load_scalar(self.emitter.address(base, offset)))
 
@@ -207,6 +215,8 @@ class RowLoops:
             if self._is_stored(node):
                 base = bases[("temporary", "")]
                 values[node] = self._vector(base, self.scan.schedule.temporaries[node], index, lanes)
+            elif node.operation == "position":
+                values[node] = self._positions(node.source[1], index)
             elif not node.arguments:
                 values[node] = self._read(node, bases[_location(node)[:2]], index, lanes)
             else:

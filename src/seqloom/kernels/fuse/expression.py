@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-LEAVES = ("constant", "parameter", "projected", "state", "sequence", "saved", "product", "cotangent")
-EXPENSIVE = ("exp", "expm1", "log", "tanh", "sigmoid", "sqrt", "div")
+LEAVES = ("constant", "position", "parameter", "projected", "state", "sequence", "saved", "product", "cotangent")
+EXPENSIVE = ("exp", "expm1", "log", "sin", "cos", "erf", "tanh", "sigmoid", "sqrt", "div")
 CONDITIONS = ("less", "equal", "and", "or", "not")
 REDUCTIONS = ("sum", "amax")
 
@@ -16,7 +16,8 @@ Data = tuple[()] | tuple[float] | tuple[str | int, int]
 class ExpressionNode:
     """An elementwise operation or reduction; width 1 is a scalar that is broadcast over the row.
 
-    Leaves name where they are read from: ``data`` is (name, offset), or (value,) for constants.
+    Leaves name where they are read from: ``data`` is (name, offset), or (value,) for constants. A ``position`` is the
+    number of an element in its row.
     """
 
     __slots__ = ("arguments", "data", "number", "operation", "width")

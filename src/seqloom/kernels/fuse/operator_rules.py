@@ -1,6 +1,7 @@
 """Symbolic rules of ATen operators: products, views and reductions."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,13 +22,16 @@ from seqloom.kernels.fuse.symbols import (
 
 RULES: dict[str, Callable[..., Any]] = {}
 
+ROWS = 3  # batch size of the traced call
+
 
 class OperatorCall:
-    """One call of an operator: its result, for shapes, and the symbols of its arguments."""
+    """One call of an operator: its name, its result, for shapes, and the symbols of its arguments."""
 
-    def __init__(self, traced: TracedStep, find: Callable[[Tensor], Symbol], result: Any) -> None:
+    def __init__(self, traced: TracedStep, find: Callable[[Tensor], Symbol], name: str, result: Any) -> None:
         self.traced = traced
         self.graph: Graph = traced.graph
+        self.name = name
         self.result = result
         self._find = find
 
@@ -36,12 +40,25 @@ class OperatorCall:
             return BatchRows(self.number(value), uniform=True)
         return self._find(value)
 
+    def row_symbol(self, value: Any) -> Symbol:
+        """The symbol of a tensor that is used element by element: a matrix of one row is a vector."""
+        symbol = value if isinstance(value, Symbol) else self.symbol(value)
+        if isinstance(symbol, MatrixParameter) and symbol.shape[0] == 1 and not symbol.transposed:
+            size = symbol.shape[1]
+            return BatchRows((Segment(self.graph.leaf("parameter", symbol.name, width=size), size),), uniform=True)
+        return symbol
+
     def number(self, value: float) -> Row:
         return (Segment(self.graph.constant(value), 1),)
 
+    def positions(self, size: int) -> BatchRows:
+        """The numbers 0, 1, … of the elements of a row."""
+        node = self.graph.leaf("position", "", width=size) if size > 1 else self.graph.constant(0)
+        return BatchRows((Segment(node, size),), uniform=True)
+
     def apply(self, operation: str, *values: Any) -> Symbol:
         """An elementwise operation; on sums over the batch, a linear operation is applied to the summands."""
-        symbols = [value if isinstance(value, Symbol) else self.symbol(value) for value in values]
+        symbols = [self.row_symbol(value) for value in values]
         if operation not in CONDITIONS:
             first = int(operation == "select")  # the first argument is a condition
             symbols[first:] = [self._conditions_to_numbers(symbol) for symbol in symbols[first:]]
@@ -53,11 +70,11 @@ class OperatorCall:
             )
         rows = [symbol for symbol in symbols if isinstance(symbol, BatchRows)]
         if len(rows) != len(symbols):
-            raise Unfusable(f"{operation} of a whole matrix inside a step")
+            raise Unfusable("arithmetic with a whole matrix; a step may only multiply a parameter matrix by a state")
         uniform = all(symbol.uniform for symbol in rows)
         widths = {row_width(symbol.row) for symbol in rows} - {1}
         if len(widths) > 1:
-            raise Unfusable(f"{operation} of rows of different widths: {sorted(widths)}")
+            raise Unfusable(f"rows of different widths: {', '.join(map(str, sorted(widths)))}")
         return BatchRows(self.graph.elementwise(operation, *[symbol.row for symbol in rows]), uniform=uniform)
 
     def _conditions_to_numbers(self, symbol: Symbol) -> Symbol:
@@ -86,13 +103,13 @@ class OperatorCall:
             elif isinstance(symbol, BatchSum | BatchRows):
                 rows.append(symbol.row)
         if not linear:
-            raise Unfusable(f"{operation} of a sum over the batch")
+            raise Unfusable("a computation with a sum over the batch")
         return BatchSum(self.graph.elementwise(operation, *rows))
 
     def rows(self, value: Any) -> BatchRows:
-        symbol = value if isinstance(value, Symbol) else self.symbol(value)
+        symbol = self.row_symbol(value)
         if not isinstance(symbol, BatchRows):
-            raise Unfusable("a step mixes the rows of a batch")
+            raise Unfusable("a computation that mixes the rows of a batch")
         return symbol
 
     def reduce(self, value: Any, operation: str = "sum") -> BatchRows:
@@ -140,14 +157,14 @@ def _transpose(call: OperatorCall, x: Tensor, *dimensions: Any) -> Symbol:
     if call.result.shape == x.shape and call.result.stride() == x.stride():
         return symbol
     if isinstance(symbol, MatrixParameter):
-        return MatrixParameter(symbol.name, transposed=not symbol.transposed)
+        return replace(symbol, transposed=not symbol.transposed)
     if isinstance(symbol, TransposedRows):
         return symbol.rows
     if isinstance(symbol, OuterProductSum):
         return OuterProductSum(tuple((right, left) for left, right in symbol.terms))
     if isinstance(symbol, BatchRows) and not symbol.uniform and x.dim() == 2:
         return TransposedRows(symbol)
-    raise Unfusable(f"transposition {dimensions} of a tensor of shape {tuple(x.shape)}")
+    raise Unfusable(f"a transposed tensor of shape {describe_shape(x)}")
 
 
 @register("mm")
@@ -162,7 +179,7 @@ def _mm(call: OperatorCall, left: Tensor, right: Tensor) -> Symbol:
         return BatchRows((Segment(call.graph.leaf("product", products.index(product), width=size), size),))
     if isinstance(first, TransposedRows) and isinstance(second, BatchRows) and not second.uniform:
         return OuterProductSum(((first.rows.row, second.row),))
-    raise Unfusable("a product that is neither batch rows times a parameter nor the gradient of a parameter")
+    raise Unfusable("a product of two computed matrices; a step may multiply a state by a parameter matrix")
 
 
 @register("addmm")
@@ -188,7 +205,13 @@ def _split(call: OperatorCall, x: Tensor, _size: Any, dimension: int = 0) -> lis
 def require_last_dimension(x: Tensor, dimension: int) -> None:
     """Only the last dimension may be split or reduced."""
     if dimension % x.dim() != x.dim() - 1 or x.dim() > 2:
-        raise Unfusable(f"an operation along dimension {dimension} of a tensor of shape {tuple(x.shape)}")
+        raise Unfusable(f"an operation along dimension {dimension} of a tensor of shape {describe_shape(x)}")
+
+
+def describe_shape(x: Tensor) -> str:
+    """A shape in which B stands for the size of the batch."""
+    sizes = ["B" if not index and size == ROWS else str(size) for index, size in enumerate(x.shape)]
+    return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
 
 
 @register("slice")
@@ -214,16 +237,36 @@ def _slice_backward(
     require_last_dimension(call.result, dimension)
     if step != 1:
         raise Unfusable(f"a slice with step {step}")
-    total, size = sizes[-1], gradient.shape[-1]
-    low = slice(start, None).indices(total)[0]
+    return _embed(call, gradient, slice(start, None).indices(sizes[-1])[0], gradient.shape[-1])
+
+
+def _embed(call: OperatorCall, gradient: Tensor, start: int, size: int) -> Symbol:
+    """A row that is zero but for ``size`` columns from ``start`` on."""
     zero = call.graph.constant(0)
     inner = call.symbol(gradient)
     if not isinstance(inner, BatchRows | BatchSum):
         raise Unfusable("a slice of a matrix")
-    row = tuple(
-        segment for segment in (Segment(zero, low), *inner.row, Segment(zero, total - low - size)) if segment.width > 0
-    )
+    parts = (Segment(zero, start), *inner.row, Segment(zero, call.result.shape[-1] - start - size))
+    row = tuple(segment for segment in parts if segment.width > 0)
     return BatchSum(row) if isinstance(inner, BatchSum) else BatchRows(row, uniform=inner.uniform)
+
+
+@register("select")
+def _select(call: OperatorCall, x: Tensor, dimension: int, index: int) -> Symbol:
+    symbol = call.rows(x)
+    if symbol.uniform and x.dim() == 2 and dimension % 2 == 0:
+        return symbol
+    require_last_dimension(x, dimension)
+    row = call.graph.slice_row(call.broadcast(symbol, x.shape[-1]), index % x.shape[-1], 1)
+    return BatchRows(row, uniform=symbol.uniform)
+
+
+@register("select_backward")
+def _select_backward(call: OperatorCall, gradient: Tensor, sizes: Sequence[int], dimension: int, index: int) -> Symbol:
+    if len(sizes) == 2 and sizes[0] == 1 and dimension % 2 == 0:
+        return call.symbol(gradient)
+    require_last_dimension(call.result, dimension)
+    return _embed(call, gradient, index % sizes[-1], 1)
 
 
 @register("cat")
@@ -240,7 +283,7 @@ def _view(call: OperatorCall, x: Tensor, *_: Any) -> Symbol:
     keeps_batch_rows = isinstance(symbol, BatchRows) and not symbol.uniform and x.shape[:1] == call.result.shape[:1]
     sizes, viewed = ([size for size in shape if size > 1] for shape in (x.shape, call.result.shape))
     if not keeps_batch_rows and sizes != viewed:
-        raise Unfusable(f"a tensor of shape {tuple(x.shape)} viewed as {tuple(call.result.shape)}")
+        raise Unfusable(f"a tensor of shape {describe_shape(x)} viewed as {describe_shape(call.result)}")
     return symbol
 
 
@@ -251,28 +294,41 @@ def _expand(call: OperatorCall, x: Tensor, *_: Any, **__: Any) -> Symbol:
     return BatchRows(call.broadcast(symbol, call.result.shape[-1]), uniform=symbol.uniform)
 
 
-def _reduce(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "sum") -> Symbol:
-    symbol = call.symbol(x)
-    if x.dim() > 2:
-        raise Unfusable(f"a sum in a tensor of shape {tuple(x.shape)}")
+def reduce_dimensions(
+    call: OperatorCall,
+    symbol: Symbol,
+    like: Tensor,  # its shape is that of the symbol
+    dimensions: Any,
+    *,
+    operation: str = "sum",
+) -> Symbol:
+    """Reduce a symbol over dimensions of its tensor, all if None."""
+    if not like.dim():
+        return symbol
+    if like.dim() > 2:
+        raise Unfusable(f"a sum in a tensor of shape {describe_shape(like)}")
     reduced_dimensions = (
-        range(x.dim()) if dimensions is None else [dimensions] if isinstance(dimensions, int) else dimensions
+        range(like.dim()) if dimensions is None else [dimensions] if isinstance(dimensions, int) else dimensions
     )
-    axes = {dimension % x.dim() for dimension in reduced_dimensions}
+    axes = {dimension % like.dim() for dimension in reduced_dimensions}
+    last = like.dim() - 1 in axes
     if isinstance(symbol, BatchSum):
-        return BatchSum(call.reduce(BatchRows(symbol.row), operation).row) if operation == "sum" and axes else symbol
+        return BatchSum(call.reduce(BatchRows(symbol.row), operation).row) if operation == "sum" and last else symbol
     if not isinstance(symbol, BatchRows):
         raise Unfusable("a sum over a matrix")
-    columns = axes if symbol.uniform else {axis for axis in axes if axis == 1}
+    over_batch = 0 in axes and (like.dim() == 2 or not symbol.uniform) and like.shape[0] > 1
+    if over_batch and (symbol.uniform or operation != "sum"):
+        raise Unfusable("a reduction over the batch")
+    columns = last and (like.dim() == 2 or symbol.uniform)
     expanded = BatchRows(
-        call.broadcast(symbol, x.shape[-1]) if x.dim() == 2 or symbol.uniform else symbol.row, symbol.uniform
+        call.broadcast(symbol, like.shape[-1]) if like.dim() == 2 or symbol.uniform else symbol.row, symbol.uniform
     )
     reduced = call.reduce(expanded, operation) if columns else expanded
-    if not symbol.uniform and 0 in axes:
-        if operation != "sum":
-            raise Unfusable("a maximum over the batch")
-        return BatchSum(reduced.row)
-    return reduced
+    return BatchSum(reduced.row) if over_batch else reduced
+
+
+def _reduce(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "sum") -> Symbol:
+    return reduce_dimensions(call, call.row_symbol(x), x, dimensions, operation=operation)
 
 
 @register("sum")

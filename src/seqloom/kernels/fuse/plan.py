@@ -269,7 +269,8 @@ def _values_read(traced: TracedStep, forward_products: set[int]) -> set[Expressi
 def _saved_nodes(traced: TracedStep, forward_products: set[int]) -> list[ExpressionNode]:
     """The values that the gradient reads and that are saved, because they are not cheap to recompute."""
     needed = _values_read(traced, forward_products)
-    available = {node for node in topological_order(needed) if node.operation in ("constant", "parameter", "state")}
+    given = ("constant", "position", "parameter", "state")
+    available = {node for node in topological_order(needed) if node.operation in given}
     for row in traced.next_state:
         available |= {node for node, size in row if node.width == size and node.operation not in LEAVES}
     kept: list[ExpressionNode] = []

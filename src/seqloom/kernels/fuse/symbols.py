@@ -24,9 +24,10 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class MatrixParameter:
-    """A matrix parameter."""
+    """A matrix parameter. One of a single row, (1, n), is also a vector that all rows share."""
 
     name: str
+    shape: tuple[int, int]  # not transposed
     transposed: bool = False
 
 

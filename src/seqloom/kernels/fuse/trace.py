@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seqloom.kernels.fuse.activation_rules import RULES
 from seqloom.kernels.fuse.expression import CONDITIONS, Graph, Row, Segment, row_width
-from seqloom.kernels.fuse.operator_rules import OperatorCall
+from seqloom.kernels.fuse.operator_rules import ROWS, OperatorCall, describe_shape
+from seqloom.kernels.fuse.row_rules import RULES
 from seqloom.kernels.fuse.symbols import (
     BatchRows,
     BatchSum,
@@ -28,8 +28,6 @@ from seqloom.kernels.fuse.symbols import (
     TracedStep,
     Unfusable,
 )
-
-ROWS = 3  # batch size of the traced call
 
 READING: dict[Any, str] = {
     getattr(Tensor, name): name
@@ -62,11 +60,11 @@ def trace(
         recorder.define_rows("state", tuple(states))
         for name, tensor in copies.items():
             recorder.define(tensor, _parameter(traced.graph, name, tensor))
-        with recorder, _NoReading():
+        with recorder, _UserCalls(recorder):
             next_state = step(copies, inputs, tuple(states))
         for tensor, size in zip(next_state, state_widths, strict=True):
             if tensor.shape != (rows, size):
-                raise Unfusable(f"a state of width {size} becomes one of shape {tuple(tensor.shape)}")
+                raise Unfusable(f"a state of width {size} becomes one of shape {describe_shape(tensor)}")
         return arguments, next_state, tuple(recorder.row(tensor) for tensor in next_state)
 
     rng_state = torch.random.get_rng_state()
@@ -115,7 +113,7 @@ def _differentiate(
 
 def _parameter(graph: Graph, name: str, tensor: Tensor) -> Symbol:
     if tensor.dim() == 2:
-        return MatrixParameter(name)
+        return MatrixParameter(name, (tensor.shape[0], tensor.shape[1]))
     if tensor.dim() > 2:
         raise Unfusable(f"parameter {name} has {tensor.dim()} dimensions")
     size = tensor.numel()
@@ -123,19 +121,37 @@ def _parameter(graph: Graph, name: str, tensor: Tensor) -> Symbol:
 
 
 def _is_sound(result: Tensor, symbol: Symbol, name: str) -> bool:
-    """Whether a Boolean result is a condition, and an integer one a count of conditions."""
+    """Whether a Boolean result is a condition, and an integer one a count of conditions, or a view of an index."""
     if result.dtype == torch.bool:
         return isinstance(symbol, BatchRows) and all(node.operation in CONDITIONS for node, _ in symbol.row)
-    return result.is_floating_point() or name == "sum"
+    return result.is_floating_point() or name in ("sum", "view", "squeeze", "unsqueeze", "detach")
 
 
-class _NoReading(TorchFunctionMode):
-    """Refuses what reads a tensor without an operator, which the recorder would not see."""
+class _UserCalls(TorchFunctionMode):
+    """Tells the recorder which function the step calls, and refuses what reads a tensor without an operator."""
+
+    def __init__(self, recorder: "_Recorder") -> None:
+        super().__init__()
+        self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if func in READING:
-            raise Unfusable(f"step calls Tensor.{READING[func]}")
-        return func(*args, **(kwargs or {}))
+            raise Unfusable(f"step calls Tensor.{READING[func]}, which a compiled step cannot do")
+        self._recorder.function = resolve_name(func) or ""
+        result = func(*args, **(kwargs or {}))
+        self._recorder.function = ""
+        return result
+
+
+SPELLINGS = {
+    "torch.Tensor.__getitem__": "indexing",
+    "torch.Tensor.__setitem__": "assignment to elements of a tensor",
+    "torch.Tensor.__bool__": "a decision by the value of a tensor (if, while, and, or)",
+    "torch.Tensor.__pow__": "the operator **",
+    "torch.Tensor.__floordiv__": "the operator //",
+    "torch.functional.einsum": "torch.einsum",
+}
+"""How a user writes what torch names otherwise."""
 
 
 class _Recorder(TorchDispatchMode):
@@ -148,6 +164,7 @@ class _Recorder(TorchDispatchMode):
         self._symbols: dict[tuple[object, ...], Symbol] = {}
         self._alive: list[Tensor] = []  # so that no address is reused
         self._views: defaultdict[int, set[tuple[object, ...]]] = defaultdict(set)
+        self.function = ""  # of torch that the step calls; empty in the gradient
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -157,35 +174,59 @@ class _Recorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         in_place = func._schema.is_mutable
-        rule = RULES.get(name.removesuffix("_") if in_place else name)
+        operator = name.removesuffix("_") if in_place else name
+        rule = RULES.get(operator)
         if rule is None or func.namespace != "aten" or (in_place and not name.endswith("_")):  # out=
-            raise Unfusable(f"{func} is not supported in a fused kernel")
-        self._check_dtype(func, args, result)
-        call = OperatorCall(self.traced, self.symbol, result)
+            raise Unfusable(f"{self._spelling(name)} is not supported in a compiled step")
+        self._check_dtype(name, args, result)
+        call = OperatorCall(self.traced, self.symbol, operator, result)
         try:
             inspect.signature(rule).bind(call, *args, **(kwargs or {}))
         except TypeError:  # an overload of the operator, or a keyword, that the rule does not know
-            named = f" with {', '.join(kwargs)}" if kwargs else ""
-            raise Unfusable(f"{func}{named} is not supported in a fused kernel") from None
-        symbols = rule(call, *args, **(kwargs or {}))
+            form = f" with {', '.join(kwargs)}" if kwargs else f" of {len(args)} arguments"
+            raise Unfusable(f"{self._spelling(name)}{form} is not supported in a compiled step") from None
+        try:
+            symbols = rule(call, *args, **(kwargs or {}))
+        except Unfusable as error:
+            raise Unfusable(
+                f"this use of {self._spelling(name)} is not supported in a compiled step: {error}"
+            ) from None
         if isinstance(result, Tensor) and not _is_sound(result, symbols, name):
-            raise Unfusable(f"{func} of conditions is not supported in a fused kernel")
+            raise Unfusable(f"{self._spelling(name)} of conditions or integers is not supported in a compiled step")
         if in_place and len(self._views[result.untyped_storage().data_ptr()]) > 1:
-            raise Unfusable(f"{func} changes a tensor that has other views")
+            raise Unfusable(f"{self._spelling(name)} changes a tensor that has other views")
         if isinstance(result, Tensor):
-            self.define(result, symbols)
+            self._define_result(name, result, symbols)
         else:
             for tensor, symbol in zip(result, symbols, strict=True):
                 if symbol is not None:
-                    self.define(tensor, symbol)
+                    self._define_result(name, tensor, symbol)
         return result
 
-    def _check_dtype(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
+    def _spelling(self, operator: str) -> str:
+        """The function that the step calls, as a user writes it."""
+        if not self.function:
+            return f"the gradient of torch.{operator.strip('_').removesuffix('_data').removesuffix('_backward')}"
+        return SPELLINGS.get(self.function, self.function)
+
+    def _define_result(self, name: str, tensor: Tensor, symbol: Symbol) -> None:
+        """Define the result of an operator, whose row must have as many elements as the tensor, or one for all."""
+        if isinstance(symbol, BatchRows) and tensor.dim() and tensor.numel():
+            rows = 1 if symbol.uniform and tensor.shape[0] != ROWS else tensor.shape[0]
+            width = tensor.shape[-1] if symbol.uniform else tensor.numel() // rows
+            if row_width(symbol.row) not in (1, width):
+                raise Unfusable(
+                    f"{self._spelling(name)} with a result of shape {describe_shape(tensor)} "
+                    "is not supported in a compiled step"
+                )
+        self.define(tensor, symbol)
+
+    def _check_dtype(self, name: str, args: tuple[Any, ...], result: Any) -> None:
         """Everything is computed in one floating-point type, except conditions and counts of them."""
         for value in (*args, *(result if isinstance(result, tuple | list) else (result,))):
             if isinstance(value, Tensor) and value.dtype not in (self._dtype, torch.bool, torch.int64):
                 names = (str(dtype).removeprefix("torch.") for dtype in (value.dtype, self._dtype))
-                raise Unfusable(f"{func} computes in {next(names)}, the cell in {next(names)}")
+                raise Unfusable(f"{self._spelling(name)} computes in {next(names)}, the cell in {next(names)}")
 
     @staticmethod
     def _key(tensor: Tensor) -> tuple[object, ...]:
@@ -207,14 +248,14 @@ class _Recorder(TorchDispatchMode):
         symbol = self._symbols.get(self._key(tensor))
         if symbol is None:
             raise Unfusable(
-                f"step uses a tensor of shape {tuple(tensor.shape)} that is neither a parameter nor its input"
+                f"step uses a tensor of shape {describe_shape(tensor)} that is neither a parameter nor its input"
             )
         return symbol
 
     def row(self, tensor: Tensor) -> Row:
         symbol = self.symbol(tensor)
         if not isinstance(symbol, BatchRows):
-            raise Unfusable(f"step mixes the rows of a batch in a tensor of shape {tuple(tensor.shape)}")
+            raise Unfusable(f"step mixes the rows of a batch in a tensor of shape {describe_shape(tensor)}")
         if row_width(symbol.row) == 1 and tensor.dim() == 2 and tensor.shape[1] > 1:
             return (Segment(symbol.row[0].node, tensor.shape[1]),)
         return symbol.row

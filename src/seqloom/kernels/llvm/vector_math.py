@@ -136,6 +136,86 @@ def log(emit: Emitter, x: Value) -> Value:
     return builder.select(invalid, emit.splat(math.nan), value)
 
 
+def sin(emit: Emitter, x: Value) -> Value:
+    return _wave(emit, x, 0)
+
+
+def cos(emit: Emitter, x: Value) -> Value:
+    """sin(x + π/2)."""
+    return _wave(emit, x, 1)
+
+
+def _wave(emit: Emitter, x: Value, quarter: int) -> Value:
+    """sin(x + quarter · π/2) = ± sin r or ± cos r with n = round(x / (π/2)) and |r| ≤ π/4, by their Taylor series.
+
+    Accurate to rounding for |x| < 10⁵; the error grows beyond, the value stays in [−1, 1].
+    """
+    builder = emit.builder
+    single = emit.bits == 32
+    bound = 2.0 ** (22 if single else 50)
+    limited = _clamp(emit, x, -bound, bound)
+    # Adding this constant rounds to an integer and leaves n in the low bits.
+    shift = emit.splat(1.5 * 2.0 ** (23 if single else 52))
+    shifted = emit.intrinsic("fma", limited, emit.splat(2 / math.pi), shift)
+    n = builder.fsub(shifted, shift)
+    r = limited
+    for part in HALF_PI[emit.bits]:
+        r = emit.intrinsic("fma", n, emit.splat(-part), r)
+    square = builder.fmul(r, r)
+    degree = 9 if single else 17
+    sine, cosine = (
+        _even_series(
+            emit, square, [(-1) ** index / math.factorial(2 * index + odd) for index in range(degree // 2 + 1)]
+        )
+        for odd in (1, 0)
+    )
+    whole = ir.VectorType(ir.IntType(emit.bits), emit.lanes)
+
+    def constant(value: int) -> ir.Constant:
+        return ir.Constant(whole, [value] * emit.lanes)
+
+    turns = builder.add(builder.bitcast(shifted, whole), constant(quarter))
+    is_odd = builder.icmp_signed("!=", builder.and_(turns, constant(1)), constant(0))
+    is_negative = builder.icmp_signed("!=", builder.and_(turns, constant(2)), constant(0))
+    value = builder.select(is_odd, cosine, builder.fmul(sine, r))
+    value = _clamp(emit, builder.select(is_negative, builder.fneg(value), value), -1.0, 1.0)
+    # Infinity, which was limited, has no sine.
+    return builder.select(
+        builder.fcmp_ordered("==", emit.intrinsic("fabs", x), emit.splat(math.inf)), emit.splat(math.nan), value
+    )
+
+
+def _even_series(emit: Emitter, square: Value, coefficients: list[float]) -> Value:
+    """Σ coefficient · squareᵏ by Horner's rule."""
+    *lower, highest = coefficients
+    series = emit.splat(highest)
+    for coefficient in reversed(lower):
+        series = emit.intrinsic("fma", series, square, emit.splat(coefficient))
+    return series
+
+
+HALF_PI = {
+    32: (1.5703125, 4.837512969970703e-04, 7.549789954891882e-08),
+    64: (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21),
+}
+"""π/2 in three parts (Cody-Waite); the first two have so few bits that their products with n are exact."""
+
+
+def erf(emit: Emitter, x: Value) -> Value:
+    """The power series for |x| < ½, else 1 − erfc |x| with the sign of x."""
+    builder = emit.builder
+    square = builder.fmul(x, x)
+    count = 8 if emit.bits == 32 else 14
+    coefficients = [
+        2 / math.sqrt(math.pi) * (-1) ** index / (math.factorial(index) * (2 * index + 1)) for index in range(count)
+    ]
+    near = builder.fmul(x, _even_series(emit, square, coefficients))
+    size = emit.intrinsic("fabs", x)
+    far = builder.fsub(emit.splat(1.0), erfc(emit, size))
+    far = builder.select(builder.fcmp_ordered("<", x, emit.splat(0.0)), builder.fneg(far), far)
+    return builder.select(builder.fcmp_unordered("<", size, emit.splat(0.5)), near, far)
+
+
 def erfc(emit: Emitter, x: Value) -> Value:
     """1 − erf x of x ≥ 0, as exp −x² · p(t) / (1 + 2x) with t = (x − k) / (x + k) (Shepherd & Laframboise 1981)."""
     builder = emit.builder
