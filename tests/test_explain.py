@@ -359,6 +359,7 @@ def test_which_words_mattered(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "&lt;b&gt;up" in page
     assert "<b>up" not in page
     assert "http" not in page  # nothing is loaded from elsewhere
+    assert f"<h1>Explanation of a prediction of {load(runs['classify, attention']).name}" in page
     assert (tmp_path / "attribution.png").read_bytes().startswith(b"\x89PNG")
     tagged = call(runs["tag"], "Anna sees Paris", "--word", "sees", "--json", "--output", tmp_path)
     actual = json.loads(tagged.stdout)

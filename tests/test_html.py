@@ -1,5 +1,6 @@
 """Pieces of HTML are well formed, and show no text as markup."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -45,7 +46,7 @@ def texts(page: str) -> list[str]:
         html.coloured_words([NASTY, "b"], [0.5, -1.0]),
         html.labelled_words([NASTY, "b"], ["O", "B-PER"]),
         html.heatmap([NASTY], ["a", "b"], [[0.25, 0.75]]),
-        html.sign_legend(NASTY, "x"),
+        html.colour_scale(1.0, negative=NASTY, positive="x"),
         html.signed_heatmap([NASTY], [[1.0, -0.5]], label="time"),
         html.beside(html.curve([3.0, 2.0, 1.0], label=NASTY), ""),
     ],
@@ -66,3 +67,25 @@ def test_bars_and_colours_have_the_size_of_their_values() -> None:
 def test_a_curve_needs_two_points() -> None:
     assert html.curve([1.0], label="loss") == ""
     assert "loss: 3 → 1" in "".join(texts(html.curve([3.0, 1.0], label="loss")))
+
+
+def test_ticks_are_round() -> None:
+    assert html.ticks(3) == [1, 2, 3]
+    assert html.ticks(46) == [1, 5, 10, 15, 20, 25, 30, 35, 40, 45]
+    assert html.ticks(1001) == [1, 200, 400, 600, 800, 1000]
+
+
+def test_a_heat_map_has_an_axis_and_curves() -> None:
+    drawn = html.signed_heatmap(["a"], [[1.0, -1.0]], label="time step", size=2, curves=[[0.0, 1.0, 3.0]], marked=3)
+    assert texts(drawn) == ["a", "+1", "-1", "1", "2", "3", "time step"]
+    (points,) = re.findall(r'points="(.*?)"', drawn)
+    (first, bottom), _, (last, top) = [tuple(map(float, point.split(","))) for point in points.split()]
+    assert last - first == pytest.approx(html.MAP_WIDTH / 2)  # two of four positions, since each cell holds two
+    assert (bottom, top) == pytest.approx((0.9 * html.MAP_CURVE_ROW, 0.1 * html.MAP_CURVE_ROW))
+    assert drawn.count("stroke-dasharray") == 1
+    assert "polyline" not in html.signed_heatmap(["a"], [[1.0, -1.0]], label="time step")
+
+
+def test_a_scale_of_colours_has_numbers_and_meanings() -> None:
+    scale = html.colour_scale(0.5678, negative="against x", positive="for x")
+    assert texts(scale) == ["−0.57", "0", "+0.57", "against x", "for x"]

@@ -2,12 +2,16 @@
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 BLUE = "31, 111, 180"  # red, green, blue; legible on white and on black
 ORANGE = "214, 113, 20"
 CELL = "padding:2px 12px 2px 0;text-align:{align};vertical-align:top"
 CURVE_WIDTH, CURVE_HEIGHT = 220, 56
-MAP_LEFT, MAP_WIDTH, MAP_ROW = 90, 620, 20  # of a heat map: names, cells, height of a row
+MAP_LEFT, MAP_WIDTH, MAP_ROW, MAP_CURVE_ROW = 90, 620, 20, 44  # of a heat map: names, cells, height of a row
+MAX_TICKS = 10  # of a heat map
+SCALE_WIDTH = 340  # of a scale of colours
+STRONGEST = 0.75  # opacity of the strongest background of a word
 
 
 def escape(value: object) -> str:
@@ -80,7 +84,7 @@ def coloured_words(
     bound = maximum or max((abs(value) for value in values), default=0.0) or 1.0
     spans = []
     for index, (word, value) in enumerate(zip(words, values, strict=True)):
-        strength = min(abs(value) / bound, 1.0) * 0.75
+        strength = min(abs(value) / bound, 1.0) * STRONGEST
         colour = BLUE if value >= 0 else ORANGE
         frame = ";outline:1.5px solid currentColor" if index == marked else ""
         spans.append(
@@ -90,14 +94,17 @@ def coloured_words(
     return f'<span style="line-height:1.9">{" ".join(spans)}</span>'
 
 
-def sign_legend(positive: str, negative: str) -> str:
-    """What the colours of positive and negative values mean."""
-    boxes = "".join(
-        f'<span style="background:rgba({colour},.75);border-radius:3px;padding:0 8px;margin-right:5px"></span>'
-        f'<span style="opacity:.65;margin-right:16px">{escape(text)}</span>'
-        for colour, text in ((BLUE, positive), (ORANGE, negative))
+def colour_scale(bound: float, *, negative: str, positive: str, strongest: float = STRONGEST) -> str:
+    """The colours from ``-bound`` to ``bound``, with the numbers and what they mean."""
+    colours = f"rgba({ORANGE},{strongest}), rgba({ORANGE},0) 50%, rgba({BLUE},0) 50%, rgba({BLUE},{strongest})"
+    numbers = "".join(f"<span>{text}</span>" for text in (f"\u2212{bound:.2g}", "0", f"+{bound:.2g}"))
+    meanings = "".join(f"<span>{escape(text)}</span>" for text in (negative, positive))
+    row = "display:flex;justify-content:space-between;gap:1em"
+    return (
+        f'<div style="width:{SCALE_WIDTH}px;max-width:100%;font-size:12px"><div style="height:10px;border-radius:2px;'
+        f'border:1px solid rgba(128,128,128,.35);background:linear-gradient(to right, {colours})"></div>'
+        f'<div style="{row}">{numbers}</div><div style="{row};opacity:.65">{meanings}</div></div>'
     )
-    return f"<span>{boxes}</span>"
 
 
 def labelled_words(words: Sequence[str], labels: Sequence[str]) -> str:
@@ -136,31 +143,71 @@ def heatmap(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequen
     )
 
 
-def signed_heatmap(rows: Sequence[str], values: Sequence[Sequence[float]], *, label: str) -> str:
-    """Rows of coloured cells: blue if positive, orange if negative; with a label below."""
+def signed_heatmap(
+    rows: Sequence[str],
+    values: Sequence[Sequence[float]],  # one list for each row
+    *,
+    label: str,  # of the horizontal axis
+    size: int = 1,  # positions that each value stands for
+    curves: Sequence[Sequence[float]] = (),  # finite numbers to draw over each row, one for each position
+    marked: int = 0,  # position with a line, from 1; 0: none
+) -> str:
+    """Rows of coloured cells, blue if positive, orange if negative, over an axis of positions from 1."""
     bound = max((abs(value) for line in values for value in line), default=0.0) or 1.0
-    width = MAP_WIDTH / max(max(map(len, values), default=1), 1)
+    columns = max(max(map(len, values), default=1), 1)
+    width = MAP_WIDTH / columns
+    row_height = MAP_CURVE_ROW if curves else MAP_ROW
+    height = len(rows) * row_height
+    length = max(map(len, curves), default=columns * size)
+
+    def x(position: int) -> float:
+        return MAP_LEFT + (position - 0.5) * width / size
+
     parts = []
     for row, (name, line) in enumerate(zip(rows, values, strict=True)):
-        top = row * MAP_ROW
+        top = row * row_height
         parts.append(
-            f'<text x="{MAP_LEFT - 8}" y="{top + MAP_ROW - 6}" text-anchor="end" fill="currentColor" font-size="12">'
-            f"{escape(name)}</text>"
+            f'<text x="{MAP_LEFT - 8}" y="{top + row_height / 2 + 4:g}" text-anchor="end" fill="currentColor" '
+            f'font-size="12">{escape(name)}</text>'
         )
         for column, value in enumerate(line):
             colour = BLUE if value >= 0 else ORANGE
             parts.append(
                 f'<rect x="{MAP_LEFT + column * width:.2f}" y="{top + 1}" width="{width + 0.1:.2f}" '
-                f'height="{MAP_ROW - 2}" fill="rgb({colour})" fill-opacity="{min(abs(value) / bound, 1.0):.3f}">'
+                f'height="{row_height - 2}" fill="rgb({colour})" fill-opacity="{min(abs(value) / bound, 1.0):.3f}">'
                 f"<title>{value:+.4g}</title></rect>"
             )
-    height = len(rows) * MAP_ROW
+    for row, numbers in enumerate(curves):
+        low, spread = min(numbers, default=0.0), (max(numbers, default=0.0) - min(numbers, default=0.0)) or 1.0
+        points = " ".join(
+            f"{x(position):.1f},{(row + 0.9) * row_height - 0.8 * row_height * (number - low) / spread:.1f}"
+            for position, number in enumerate(numbers, start=1)
+        )
+        parts.append(f'<polyline fill="none" stroke="currentColor" stroke-width="1.2" points="{points}"/>')
+    if marked:
+        parts.append(
+            f'<line x1="{x(marked):.1f}" x2="{x(marked):.1f}" y1="0" y2="{height}" stroke="currentColor" '
+            'stroke-dasharray="4 3"/>'
+        )
+    parts += [
+        f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{height}" y2="{height + 4}" stroke="currentColor" '
+        f'stroke-opacity=".65"/><text x="{x(tick):.1f}" y="{height + 16}" text-anchor="middle" '
+        f'fill="currentColor" fill-opacity=".65" font-size="11">{tick}</text>'
+        for tick in ticks(length)
+    ]
     parts.append(
-        f'<text x="{MAP_LEFT}" y="{height + 15}" fill="currentColor" fill-opacity=".65" font-size="12">'
-        f"{escape(label)}</text>"
+        f'<text x="{MAP_LEFT + MAP_WIDTH / 2:g}" y="{height + 32}" text-anchor="middle" fill="currentColor" '
+        f'fill-opacity=".65" font-size="12">{escape(label)}</text>'
     )
-    size = f'viewBox="0 0 {MAP_LEFT + MAP_WIDTH} {height + 20}" width="{MAP_LEFT + MAP_WIDTH}"'
-    return f'<svg {size} style="display:block;max-width:100%">{"".join(parts)}</svg>'
+    box = f'viewBox="0 0 {MAP_LEFT + MAP_WIDTH + 10} {height + 38}" width="{MAP_LEFT + MAP_WIDTH + 10}"'
+    return f'<svg {box} style="display:block;max-width:100%">{"".join(parts)}</svg>'
+
+
+def ticks(length: int) -> list[int]:
+    """The first and about ``MAX_TICKS`` round positions from 1 to ``length``."""
+    sizes = (factor * 10**power for power in count() for factor in (1, 2, 5))
+    step = next(size for size in sizes if length <= MAX_TICKS * size)
+    return sorted({1, *range(step, length + 1, step)} - ({2} if step == 2 else set()))
 
 
 def curve(values: Sequence[float], *, label: str) -> str:

@@ -199,6 +199,8 @@ class Model:
                 )
             return replace(
                 explanation,
+                run=self.name,
+                origin=_origin(example),
                 attribution=attribution,
                 layer_weights=layer_weights(self.module),
                 notes=[*explanation.notes, *notes, *remarks],
@@ -351,6 +353,15 @@ def check_not_empty(source: Any) -> None:
         raise TypeError(f"expected a text or an array to explain, found {describe_type(source)}")
     if not len(source.strip() if isinstance(source, str) else source):
         raise ValueError("the input is empty: there is nothing to explain")
+
+
+def _origin(example: Any) -> str:
+    """The file of an example, and its id or line there; empty: it was not read from a file."""
+    file, line = example.location
+    identity = getattr(example, "identity", "")
+    if file in ("input", "standard input"):
+        return ""
+    return f"{file}, id {identity}" if identity else f"{file}, line {line}"
 
 
 def _parameters(module: nn.Module) -> int:

@@ -1,7 +1,11 @@
 """Explanations in a notebook."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
+
+from seqloom.insight.attribution import Attribution
 from seqloom.insight.explanation import AttentionMap, Explanation, LabelChoice, TokenValues
 
 
@@ -24,6 +28,33 @@ def test_a_classification_shows_words_and_probabilities() -> None:
         assert part in page
     assert page.count("<b>") == 1  # the title, not the word
     assert repr(explanation) == "<Explanation: classify, good, 75.0%>"
+
+
+def test_a_page_says_what_was_explained() -> None:
+    attribution = Attribution(
+        "occlusion", "up", ["1", "2"], [1.0, 0.0], ["1", "2"], [1.0, 0.0], score=1.0, baseline_score=0.0
+    )
+    signal = np.array([[0.0, 1.0], [1.0, 0.0]])
+    channels = replace(attribution, channel_values=[[0.5, 0.5], [-0.25, 0.25]], channels=["ax", "ay"], signal=signal)
+    explanation = Explanation(
+        task="classify",
+        source="",
+        prediction=None,
+        run="walk <1>",
+        origin="sensor.csv, id 7",
+        title="up, 73.1%",
+        attribution=channels,
+    )
+    page = explanation.to_html()
+    assert "<h1>Explanation of a prediction of walk &lt;1&gt; (classify)</h1>" in page
+    shown = re.sub(r"<[^>]*>", "\n", page.partition("</h1>")[2]).split("\n")
+    parts = [part for part in shown if part]
+    assert parts[:4] == ["file", "sensor.csv, id 7", "predicted", "up, 73.1%"]
+    assert {"ax", "ay", "time step", "against up", "for up", "−0.5", "+0.5"} <= set(parts)
+    assert page.count("<polyline") == 2
+    text_page = replace(explanation, origin="", source="a & b", attribution=attribution).to_html()
+    assert "a &amp; b" in text_page
+    assert "<polyline" not in text_page
 
 
 def test_tags_show_their_alternatives() -> None:

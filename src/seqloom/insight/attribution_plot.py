@@ -1,12 +1,12 @@
 """Which inputs mattered: printed as bars around the words, in HTML and as plots."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from seqloom import html
 from seqloom.formats import format_number, format_percent, format_signed, shorten
@@ -41,14 +41,20 @@ def attribution_lines(attribution: Attribution, *, width: int = 100) -> Iterator
 def attribution_html(attribution: Attribution) -> Iterator[str]:
     """The words on coloured backgrounds, or the channels as a heat map."""
     yield html.heading(_question(attribution), f"({_method(attribution)})")
+    more, less = ("raises", "lowers") if attribution.is_number else ("for", "against")
+    negative, positive = f"{less} {attribution.target}", f"{more} {attribution.target}"
     if attribution.channel_values:
-        yield _channel_html(attribution)
+        values, shown = _channels(attribution)
+        binned = _binned(values[shown], MAX_COLUMNS)
+        yield _channel_html(attribution, binned, shown)
+        if len(values) > len(shown):
+            yield html.remark(f"… {len(values) - len(shown)} more channels")
+        yield html.colour_scale(_bound(binned), negative=negative, positive=positive, strongest=1.0)
     else:
         words = [show_whitespace(word) for word in attribution.words]
         marked = attribution.position - 1 if len(words) == len(attribution.tokens) else -1
         yield html.coloured_words(words, attribution.word_values, marked=marked)
-    more, less = ("raises", "lowers") if attribution.is_number else ("for", "against")
-    yield html.sign_legend(f"{more} {attribution.target}", f"{less} {attribution.target}")
+        yield html.colour_scale(_bound(attribution.word_values), negative=negative, positive=positive)
     for remark in _remarks(attribution):
         yield html.remark(remark)
 
@@ -145,10 +151,21 @@ def _binned(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:  
     return binned
 
 
-def _channel_html(attribution: Attribution) -> str:
-    values, shown = _channels(attribution)
+def _bound(values: ArrayLike) -> float:
+    """The largest absolute value, which has the strongest colour."""
+    return float(np.abs(values).max(initial=0.0)) or 1.0
+
+
+def _channel_html(attribution: Attribution, binned: NDArray[np.float64], shown: Sequence[int]) -> str:
+    """The heat map of some channels, with their signals as curves."""
     names = [_name(attribution, channel) if attribution.channels else f"channel {channel + 1}" for channel in shown]
-    return html.signed_heatmap(names, _binned(values[shown], MAX_COLUMNS).tolist(), label="time →")
+    size = math.ceil(len(attribution.values) / MAX_COLUMNS)
+    signal = None if attribution.signal is None else np.nan_to_num(np.asarray(attribution.signal, dtype=float))
+    curves = [] if signal is None else signal[:, list(shown)].T.tolist()
+    label = "time step" if size == 1 else f"time step, in parts of {size}"
+    return html.signed_heatmap(
+        names, binned.tolist(), label=label, size=size, curves=curves, marked=attribution.position
+    )
 
 
 def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, label: str) -> None:
@@ -158,7 +175,7 @@ def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, la
 
     values = np.array(attribution.channel_values).T  # (channels, T)
     channels, length = values.shape
-    bound = float(np.abs(values).max()) or 1.0
+    bound = _bound(values)
     height = min(max(0.45 * channels, 1.2), 9.0) + 1.4
     figure = Figure(figsize=(9.0, height), layout="constrained")
     axes = figure.add_subplot()

@@ -63,6 +63,8 @@ class Explanation:
     task: str
     source: str
     prediction: Any  # as ``predict`` returns it
+    run: str = ""  # name of the model
+    origin: str = ""  # where the input was read: its file and its id or line; empty: it was given directly
     headline: str = ""  # printed first
     title: str = ""  # of the plots
     nbest_tokens: list[list[str]] = field(default_factory=list)  # of each of prediction.nbest, the end included
@@ -93,7 +95,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Everything but images and signals as lists, numbers and strings."""
         values = asdict(self)
-        for name in ("image", "headline", "title"):
+        for name in ("image", "headline", "title", "run", "origin"):
             del values[name]
         if self.attribution is not None:
             del values["attribution"]["signal"]

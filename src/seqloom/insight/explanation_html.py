@@ -11,6 +11,7 @@ from seqloom.insight.token_names import show_whitespace
 SHOWN_LABELS = 8
 SHOWN_CANDIDATES = 5
 MAX_CELLS = 2500  # of a table of attention
+MAX_SOURCE = 2000  # characters of the text that is explained
 
 
 PAGE = """<!doctype html>
@@ -22,6 +23,7 @@ PAGE = """<!doctype html>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 14px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
+h1 {{ font-size: 20px; margin: 0 0 .4em; }}
 </style>
 </head>
 <body>
@@ -33,8 +35,19 @@ body {{ font: 14px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto;
 
 def explanation_page(explanation: Explanation) -> str:
     """An explanation as a page of its own."""
-    title = html.escape(shorten(explanation.title or explanation.task, 60))
-    return PAGE.format(title=title, body=explanation_html(explanation))
+    name = explanation.run or explanation.task
+    title = ": ".join(filter(None, (name, shorten(explanation.title or explanation.origin or explanation.source, 60))))
+    task = f" ({explanation.task})" if explanation.task != name else ""
+    heading = f"<h1>Explanation of a prediction of {html.escape(name)}{html.escape(task)}</h1>"
+    parts = html.block(html.pairs(_facts(explanation)), *_parts(explanation))
+    return PAGE.format(title=html.escape(title), body=heading + parts)
+
+
+def _facts(explanation: Explanation) -> dict[str, object]:
+    """What was explained, and what was predicted."""
+    predicted = explanation.title or explanation.headline.partition("\n")[0]
+    facts = {"file": explanation.origin, "text": shorten(explanation.source, MAX_SOURCE), "predicted": predicted}
+    return {name: text for name, text in facts.items() if text}
 
 
 def explanation_html(explanation: Explanation) -> str:
