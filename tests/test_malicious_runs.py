@@ -9,9 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 import tomli_w
 import torch
+from PIL import Image
 from tests import fuzzing
 from tests.contracts import tiny
 
@@ -21,6 +24,7 @@ from seqloom.config import ConfigError
 from seqloom.data.readers import file_lists
 from seqloom.data.readers.audio_files import read_audio
 from seqloom.data.readers.text_files import DataError, Location, resolve
+from seqloom.model import Model
 from seqloom.run import Run
 from seqloom.run_config import load_config
 from seqloom.run_summary import changed_settings
@@ -237,6 +241,32 @@ def test_missing_unknown_and_misshapen_tensors_are_named(
         model.load(path)
 
 
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"a": ([2], 0, 8), "b": ([2], 4, 12)}, "invalid offset for tensor `b`"),
+        ({"a": ([3], 0, 12), "b": ([3], 0, 12)}, "invalid offset for tensor"),
+        ({"a": ([1], 0, 4), "b": ([1], 8, 12)}, "invalid offset for tensor `b`"),
+        ({"a": ([3], 12, 0)}, "invalid offset for tensor `a`"),
+        ({"a": ([100], 0, 400)}, "file not fully covered"),
+        ({"a": ([5], 0, 12)}, "invalid shape, data type, or offset"),
+        ({"a": ([2**62, 4], 0, 12)}, "overflow"),
+    ],
+)
+def test_tensors_that_overlap_or_leave_the_file_are_refused(
+    tmp_path: Path, tensors: dict[str, tuple[list[int], int, int]], message: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    header = {
+        name: {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+        for name, (shape, start, end) in tensors.items()
+    }
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
+    with pytest.raises(RunError, match=rf"model\.safetensors: not a readable safetensors file: .*{message}"):
+        checkpoint.read_tensors(path)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "transcribe, beam"])  # compiles for long
 def test_fuzzed_runs_give_an_answer_or_a_sentence(seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str) -> None:
     """A small share of scripts/fuzz, in this process."""
@@ -284,6 +314,40 @@ def test_files_named_again_are_opened(seeds: dict[str, fuzzing.Seed], tmp_path: 
     expected = {"A", "B"}
     assert {answer.text for answer in model.load(path, constrain=str(allowed)).predict(["a"])} <= expected
     assert {answer.text for answer in model.load(path, own_files=True).predict(["a"])} <= expected
+
+
+@pytest.mark.parametrize(("name", "field"), [("caption", "images"), ("transcribe, audio", "folder")])
+def test_folders_that_a_run_names_are_not_opened(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, field: str
+) -> None:
+    secret, listed = tmp_path / "secret", tmp_path / "list.tsv"
+    secret.mkdir()
+    file = secret / ("a.png" if name == "caption" else "a.wav")
+    if name == "caption":
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file)
+    else:
+        soundfile.write(file, np.sin(np.arange(900)), 8000)
+    listed.write_text(f"{file.name}\tx\n")
+    changes = {field: str(secret), "format": "auto"}
+    path = damaged(seeds[name], tmp_path / "run", config=lambda values: values.update(changes))
+    for use in (Model.predict, Model.evaluate):
+        with pytest.raises(DataError, match=rf"run: .*\(task\.{field}\), which is not opened.*--folder"):
+            use(model.load(path), listed)
+    assert len(model.load(path, folder=str(secret)).predict(listed)) == 1
+    shutil.copy(file, tmp_path)
+    assert len(model.load(path).predict(listed)) == 1  # beside the list
+
+
+def test_captions_that_a_run_names_are_not_opened(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
+    captions, listed = tmp_path / "captions.tsv", tmp_path / "list.txt"
+    captions.write_text("a.png\tred\n")
+    listed.write_text("a.png\n")
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    path = damaged(seeds["caption"], tmp_path / "run", config=setter("captions", str(captions)))
+    assert len(model.load(path).predict(listed)) == 1
+    with pytest.raises(DataError, match=r"\(task\.captions\), which is not opened.*--captions"):
+        model.load(path).evaluate(listed)
+    assert model.load(path, captions=str(captions)).evaluate(listed)["captions"] == 1
 
 
 @pytest.mark.parametrize("value", ["/dev/zero", "-", "{fifo}"])

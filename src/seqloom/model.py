@@ -15,7 +15,7 @@ from seqloom import html
 from seqloom.answers import INPUT_LENGTH, Answers
 from seqloom.data.batch import Batch, split_by_padding
 from seqloom.data.readers.memory import as_source
-from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.readers.text_files import DataError, UnopenedFile, resolve
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
@@ -283,7 +283,8 @@ def load(
     constrain: str = "",  # file with the allowed outputs
     lexicon: str = "",  # file with the words allowed in a transcript
     lm: str | LanguageModelConfig = "",  # language model for transcripts, such as "words.arpa weight=0.8 word_score=1"
-    folder: str = "",  # folder or archive of the recordings that a list names
+    folder: str = "",  # folder or archive of the recordings or images that a list names
+    captions: str = "",  # file with the captions of the images
     own_files: bool = False,  # open the files that the configuration names; only for a run that you have trained
 ) -> Model:
     """The model of a run, by its best or its last checkpoint; options replace what the configuration says.
@@ -298,10 +299,10 @@ def load(
         search = parse_search(search)
     if lm and isinstance(lm, str):
         lm = parse_language_model(lm)
-    options = _non_empty(search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
+    options = _non_empty(search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder, captions=captions)
     config = config._replace(task=config.task.with_options(**cast(PredictionOptions, options)))
-    if not own_files and (problem := _unnamed_file(config.task, options)):
-        raise RunError(f"{run.path}: {problem}")
+    if not own_files:
+        config = config._replace(task=_with_unopened_files(config.task, options, run))
     task = config.task if search else config.task.for_prediction()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module = config.task.load_model(snapshot.model, run.path)
@@ -333,18 +334,22 @@ def _with_warnings(predictions: Iterable[Any]) -> Iterator[Any]:
         yield prediction
 
 
-def _unnamed_file(task: Task, options: Mapping[str, Any]) -> str:
-    """Why a file that predictions need is not opened; empty: there is none, or the user has named it."""
+def _with_unopened_files(task: Task, options: Mapping[str, Any], run: Run) -> Task:
+    """The task, with files that are not opened unless the user names them again; RunError for those it cannot spare."""
     for option, field in task.prediction_files.items():
         name, given = getattr(task, field), options.get(option)
         if isinstance(name, LanguageModelConfig):
             name, given = name.model, isinstance(given, LanguageModelConfig) and given.model
         if name and not given:
-            return (
-                f"its configuration names the file {shorten(repr(name), 80)} (task.{field}), which is not opened, "
-                f"since a run may come from someone else: name the file again with --{option}, or in Python {option}=…"
-            )
-    return ""
+            unopened = UnopenedFile(name, run=run.path, key=f"task.{field}", option=option)
+            raise RunError(f"{run.path}: {unopened.reason}")
+    places = {field: option for option, field in task.data_files.items() if option not in options}
+    changes = {
+        field: UnopenedFile(name, run=run.path, key=f"task.{field}", option=option)
+        for field, option in places.items()
+        if (name := getattr(task, field))
+    }
+    return task.model_copy(update=changes)
 
 
 def check_not_empty(source: Any) -> None:

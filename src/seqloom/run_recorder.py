@@ -64,7 +64,8 @@ class RunRecorder:
     def describe(self, event: Progress) -> None:
         """Write the state of the training and the model card, at its end or when it is interrupted."""
         state = {"finished": event.finished, "seconds": time.monotonic() - self.started, "update": event.update}
-        self.run.write_summary(self.run.summary() | state | {"settings": changed_settings(self.config)})
+        data = {"settings": changed_settings(self.config), "dev_is_short": self.config.task.dev_is_short}
+        self.run.write_summary(self.run.summary() | state | data)
         self.run.write_card(model_card(summarize(self.run, self.config), previous=self.run.card()))
         if event.finished and self.config.train.keep == "best":
             self.run.keep_best()

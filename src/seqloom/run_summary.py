@@ -99,6 +99,7 @@ class _Facts(BaseModel):
     finished: str = ""
     baseline_scores: dict[str, float] = {}
     settings: dict[str, Any] = {}
+    dev_is_short: bool = False
 
 
 class _Checkpoint(BaseModel):
@@ -157,7 +158,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         settings=facts.settings,
         resumable=run.saved("last") and not (finished and config.train.keep == "best"),
         inputs_are_files=task.inputs_are_files,
-        dev_is_short=task.dev_is_short,
+        dev_is_short=facts.dev_is_short,
         generates=getattr(task, "direction", "") == "forward",
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
         versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},

@@ -300,7 +300,8 @@ def test_train_and_predict_with_a_list_of_images(tmp_path: Path, monkeypatch: py
     assert all(len(prediction.nbest) == 2 for prediction in answers)
     (alone,) = model.predict([str(tmp_path / "images" / "3.png")])
     assert alone.text == next(prediction.text for prediction in answers if prediction.image == "3.png")
-    assert model.evaluate(str(tmp_path / "list.txt"))["captions"] == 24
+    named = load(run.path, folder=str(tmp_path / "images"), captions=str(tmp_path / "captions.txt"))
+    assert named.evaluate(str(tmp_path / "list.txt"))["captions"] == 24
     together = load(run.path, ensemble=[run.path]).predict([str(tmp_path / "images" / "3.png")])
     assert together[0].text == load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text
     image = (tmp_path / "images" / "3.png").read_bytes()

@@ -8,6 +8,7 @@ import typer
 
 from seqloom.cli.options import (
     AsJson,
+    Captions,
     Constrain,
     Ensemble,
     Folder,
@@ -49,6 +50,7 @@ def evaluate(
     lexicon: Lexicon = "",
     lm: LanguageModel = "",
     folder: Folder = "",
+    captions: Captions = "",
     ensemble: Ensemble = None,
     top_words: Annotated[
         int, typer.Option(min=0, help="Evaluate word vectors on this many of the most frequent words (0: all).")
@@ -60,7 +62,8 @@ def evaluate(
     from seqloom.data.readers.text_files import pluralize
 
     with errors():
-        model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
+        files = {"constrain": constrain, "lexicon": lexicon, "lm": lm, "folder": folder, "captions": captions}
+        model = _load(run, layer, ensemble, search=search, **files)
         metrics = model.evaluate(file, top_words=top_words)
         if trained := metrics.get("in_train"):
             terminal.print_warning(
@@ -178,6 +181,7 @@ def explain(
     search: Search = "",
     lexicon: Lexicon = "",
     lm: LanguageModel = "",
+    folder: Folder = "",
     layer: Layer = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per source.")] = False,
 ) -> None:
@@ -185,7 +189,7 @@ def explain(
     from seqloom.explain import explain_all
 
     with errors():
-        model = _load(run, layer, search=search, lexicon=lexicon, lm=lm)
+        model = _load(run, layer, search=search, lexicon=lexicon, lm=lm, folder=folder)
         explain_all(
             model,
             source,

@@ -43,7 +43,8 @@ LanguageModel = Annotated[
         help="Language model for transcripts: an ARPA file or a run, such as 'words.arpa weight=0.8 word_score=1'.",
     ),
 ]
-Folder = Annotated[str, typer.Option(help="Folder or archive with the recordings that the input file lists.")]
+Folder = Annotated[str, typer.Option(help="Folder or archive with the recordings or images that the input file lists.")]
+Captions = Annotated[str, typer.Option(help="File with the captions of the images.")]
 Stream = Annotated[
     bool,
     typer.Option("--stream", help="Transcribe WAV or raw 16-bit audio from standard input while it is recorded."),

@@ -109,7 +109,11 @@ class Caption(Task):
     input_name: ClassVar[str] = "image"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {"task.text.split": SPLIT_DEFAULT}
-    option_fields: ClassVar[Mapping[str, str]] = {"search": "search", "format": "format", "encoding": "encoding"}
+    data_files: ClassVar[Mapping[str, str]] = {"folder": "images", "captions": "captions"}
+    option_fields: ClassVar[Mapping[str, str]] = {
+        **data_files,
+        **{name: name for name in ("search", "format", "encoding")},
+    }
 
     name: Literal["caption"] = "caption"
     format: Format = Field(

@@ -71,6 +71,7 @@ class PredictionOptions(TypedDict, total=False):
     lexicon: str  # file with the allowed words
     lm: LanguageModelConfig  # fields that are set replace those of the configuration
     folder: str  # folder or archive that contains the listed files
+    captions: str  # file with the captions of the images
     format: str  # input format
     encoding: str  # input encoding
 
@@ -110,6 +111,8 @@ class Task(ConfigSection, ABC):
     """The prediction options of the task, and the field that each of them sets."""
     prediction_files: ClassVar[Mapping[str, str]] = {}
     """The prediction options that name files which predictions read, and the field of each."""
+    data_files: ClassVar[Mapping[str, str]] = {}
+    """The prediction options that name files or folders of the data, and the field of each."""
     too_long: ClassVar[tuple[TooLong, ...]] = ("skip",)
     """What can be done with training examples longer than train.max_length, the default first."""
     target_name: ClassVar[str] = "label"

@@ -87,6 +87,7 @@ class Transcribe(Task):
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | DEPENDS_ON_RECORDINGS
     prediction_files: ClassVar[Mapping[str, str]] = {"lexicon": "lexicon", "lm": "lm"}
+    data_files: ClassVar[Mapping[str, str]] = {"folder": "folder"}
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "lexicon": "lexicon",

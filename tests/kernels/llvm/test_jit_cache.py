@@ -157,6 +157,20 @@ def test_the_digest_covers_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None
     assert {path.parent.name for path in read} >= {"fuse", "program", "linalg", "llvm", "ctc", "frame_beam", "runtime"}
 
 
+def test_the_code_of_another_processor_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home folder may be shared by machines: code with instructions that a processor lacks would kill the process."""
+    answer("machine: processor", Source())
+    features = jit_cache._cpu_features()
+    name = next(iter(features))
+    monkeypatch.setattr(jit_cache, "_cpu_features", lambda: features | {name: not features[name]})
+    monkeypatch.setattr(jit_cache, "source_digest", cache(jit_cache.source_digest.__wrapped__))
+    simulate_new_process(monkeypatch)
+    source = Source()
+    assert answer("machine: processor", source) == 42
+    assert source.calls == 1
+    assert len(list(folder.glob("*.o"))) == 2
+
+
 SCATTERED = """
 import ctypes
 from pathlib import Path

@@ -117,8 +117,7 @@ class CaptionedImageReader:
 
     def listed_files(self, source: Source) -> list[Path]:
         """The image files that a list names."""
-        vectors = self.images and resolve(self.images).suffix == ".npz"
-        if not isinstance(source, Path) or source == STANDARD_INPUT or vectors:
+        if not isinstance(source, Path) or source == STANDARD_INPUT or self._has_vectors:
             return []
         references, folder = self._references(source)
         names = [(reference.location, reference.name) for reference in references if reference.vector is None]
@@ -185,13 +184,17 @@ class CaptionedImageReader:
 
     def load(self, references: Sequence[ImageReference], folder: Path) -> Iterator[CaptionedImage]:
         """Load images from the folder of the list, or else from ``images``."""
-        if self.images and resolve(self.images).suffix == ".npz":
+        if self._has_vectors:
             yield from self._look_up(references, dict(_vectors(resolve(self.images))))
             return
         names = [(reference.location, reference.name) for reference in references if reference.vector is None]
         images = file_lists.load(names, self._decode, folder=folder, files=self.images, noun="image")
         for reference in references:
             yield self.example(reference, next(images) if reference.vector is None else reference.vector)
+
+    @property
+    def _has_vectors(self) -> bool:
+        return Path(self.images).suffix == ".npz"
 
     def _look_up(
         self, references: Sequence[ImageReference], vectors: Mapping[str, Content]

@@ -156,12 +156,14 @@ def locate(
     suffixes: Sequence[str] = (),
 ) -> list[tuple[Path, Path | None]]:
     """Where each file is that ``load`` reads: its path, and the archive that it is in, if any."""
-    root = resolve(files) if files else folder
-    if files and not root.is_dir() and not root.is_file() and not enclosing_archive(root):
-        raise no_such_file(root)
     located: list[tuple[Path, Path | None]] = []
     for _, name in names:
-        places = (folder, root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
+        beside = _existing_file(folder / name, suffixes)
+        if beside is not None:
+            located.append((beside, None))
+            continue
+        root = _root(files) if files else folder
+        places = (root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
         path = next(filter(None, (_existing_file(place / name, suffixes) for place in places)), None)
         archives = (enclosing_archive(root / name), enclosing_archive(folder / name))
         archive = next(filter(None, archives), None) if path is None else None
@@ -169,6 +171,13 @@ def locate(
             path = root / name if archive in (root / name).parents else folder / name
         located.append((path or root / name, archive))
     return located
+
+
+def _root(files: str) -> Path:
+    root = resolve(files)
+    if not root.is_dir() and not root.is_file() and not enclosing_archive(root):
+        raise no_such_file(root)
+    return root
 
 
 def existing_files(located: Sequence[tuple[Path, Path | None]]) -> list[Path]:

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, Never, cast
+from typing import IO, Any, BinaryIO, NamedTuple, Never, Self, cast
 
 from seqloom.config.hints import nearest_file
 from seqloom.config.template import PLACEHOLDER
@@ -28,6 +28,7 @@ from seqloom.data.readers.binary_formats import binary_format
 from seqloom.data.readers.expansion import CountingReader, ExpansionError, limit_expansion
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
+SHOWN_NAME = 80  # characters of a file name in a message
 STANDARD_INPUT = Path("-")
 ZIP = b"PK\x03\x04"  # first bytes of a zip archive
 
@@ -54,6 +55,30 @@ class DataError(ValueError):
         return f"{self.location}: {self.message}"
 
 
+class UnopenedFile(str):
+    """The name of a file that a run from someone else may contain: ``resolve`` refuses it."""
+
+    __slots__ = ("key", "option", "run")
+    run: str
+    key: str  # of its configuration
+    option: str  # that names the file again
+
+    def __new__(cls, name: str, *, run: object, key: str, option: str) -> Self:
+        file = super().__new__(cls, name)
+        file.run, file.key, file.option = str(run), key, option
+        return file
+
+    @property
+    def reason(self) -> str:
+        """Why it is not opened, and what to do."""
+        name = repr(str(self))
+        shown = name if len(name) <= SHOWN_NAME else f"{name[: SHOWN_NAME - 1]}…"
+        return (
+            f"its configuration names the file {shown} ({self.key}), which is not opened, since a run may come from "
+            f"someone else: name the file again with --{self.option}, or in Python {self.option}=…"
+        )
+
+
 Source = Path | Sequence[Any]
 """A file (``-`` is standard input) or a list of Python values."""
 
@@ -63,6 +88,8 @@ def resolve(text: str) -> Path:
 
     The path may stand for two files (``x.{en,de}``) or end in a range of rows (``x.csv[0:10]``).
     """
+    if isinstance(text, UnopenedFile):
+        raise DataError(text.run, text.reason)
     values: list[str] = []
 
     def value(match: re.Match[str]) -> str:
