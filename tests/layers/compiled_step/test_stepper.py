@@ -54,17 +54,27 @@ def check_same(decoder: Decoder, one: Any, other: Any, *, steps: int, first: int
     return compare(decoder, one, other, reference=decoder, steps=steps, first=first)
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    f"{positions}-{norm}-{memory}-{context}": {
-        "positions": positions,
-        "norm": norm,
-        "memory_size": memory,
-        "context": context,
+OPTIONS: dict[str, dict[str, Any]] = (
+    {
+        f"{positions}-{norm}-{memory}-{context}": {
+            "positions": positions,
+            "norm": norm,
+            "memory_size": memory,
+            "context": context,
+        }
+        for positions, norm, memory, context in product(
+            ("sinusoidal", "learned", "rotary", "alibi", "none"), ("pre", "post"), (0, MEMORY), (0, 3)
+        )
     }
-    for positions, norm, memory, context in product(
-        ("sinusoidal", "learned", "rotary", "none"), ("pre", "post"), (0, MEMORY), (0, 3)
-    )
-}
+    | {
+        f"{positions}-{combine}": {"positions": positions, "combine_positions": combine, "layers": 1}
+        for positions, combine in product(("counts", "binary"), ("add", "concatenate"))
+    }
+    | {
+        f"{positions}-concatenate": {"positions": positions, "combine_positions": "concatenate", "layers": 1}
+        for positions in ("sinusoidal", "learned")
+    }
+)
 
 
 @torch.no_grad()
@@ -93,6 +103,12 @@ def test_other_widths(size: int, tied: bool) -> None:
 
 
 @torch.no_grad()
+def test_concatenated_positions_beside_elements_as_they_are() -> None:
+    decoder = build(size=WIDTH - 3, positions="sinusoidal", combine_positions="concatenate", position_size=3)
+    check_same(decoder, start(decoder, 3), start(decoder, 3), steps=3)
+
+
+@torch.no_grad()
 @EVERY_DTYPE
 @pytest.mark.parametrize("batch", [1, 3, 40])
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -107,7 +123,7 @@ def test_threads_share_columns_or_rows(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi"])
 def test_long_sequences(positions: str) -> None:
     decoder = build(positions=positions, layers=1)
     check_same(decoder, start(decoder, 2), start(decoder, 2), steps=70)
@@ -208,6 +224,10 @@ def test_unsupported_cases_run_the_layers() -> None:
     assert decoder.train().step(tokens, state) is None
     for other in (build(positions="relative"), build(context=1), build().half().eval()):
         assert other.step(tokens, start(other, 2)) is None
+        assert other.path.startswith("layers: ")
+    alibi = build(positions="alibi")  # a prefix with gaps: its distances do not follow from the slots
+    _, gaps = alibi(make_tokens(4, 0).view(2, 2), start(alibi, 2), mask=make_mask([2, 1], 2))
+    assert alibi.step(tokens, gaps) is None
     layer = recurrent("lstm", WIDTH, 5, bidirectional=True)
     assert Decoder(Embedding(V, WIDTH), layer).eval().step(tokens, layer.start(2)) is None
 

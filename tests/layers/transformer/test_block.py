@@ -122,7 +122,7 @@ def test_recording_coverage_does_not_change_the_output() -> None:
         ({"heads": 8}, "rotary positions need heads of even width, got 1"),
         ({"norm": "middle"}, "norm is 'middle', expected one of pre, post"),
         ({"activation": "swish"}, "activation is 'swish', expected one of relu, "),
-        ({"positions": "clock"}, "positions is 'clock', expected one of sinusoidal, "),
+        ({"positions": "clock"}, "positions is 'clock', expected one of counts, "),
     ],
 )
 def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:

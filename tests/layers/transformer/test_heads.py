@@ -10,12 +10,13 @@ from seqloom.layers.transformer.heads import MultiHeadAttention
 
 Array = NDArray[np.float64]
 B, H, T, S, D = 2, 3, 4, 5, 6
+SLOPES = (2.0**-4, 2.0**-8, 2.0**-2)  # those of two heads, and the first of four
 
 
 def plain(
-    query: Array, keys: Array, values: Array, visible: NDArray[np.bool_], heads: MultiHeadAttention
+    query: Array, keys: Array, values: Array, visible: NDArray[np.bool_], heads: MultiHeadAttention, *, alibi: bool
 ) -> tuple[Array, Array]:
-    """Shaw et al. 2018, equations 3 and 4, pair by pair; plain attention without relative vectors."""
+    """Shaw et al. 2018, equations 3 and 4, or Press et al. 2022, pair by pair; plain attention without either."""
     weights, out = np.zeros((B, H, T, S)), np.zeros((B, H, T, D))
     maximum = heads.max_distance
     relative_keys = heads.relative_keys.detach().numpy() if heads.relative_keys is not None else np.zeros((1, D))
@@ -23,6 +24,8 @@ def plain(
     for b, h, t in np.ndindex(B, H, T):
         steps = [min(max(s - t, -maximum), maximum) + maximum for s in range(S)]
         scores = [query[b, h, t] @ (keys[b, h, s] + relative_keys[steps[s]]) / np.sqrt(D) for s in range(S)]
+        if alibi:
+            scores = [score - SLOPES[h] * abs(s - t) for s, score in enumerate(scores)]
         parts = [np.exp(score) if visible[b, t, s] else 0.0 for s, score in enumerate(scores)]
         if sum(parts):
             weights[b, h, t] = np.array(parts) / sum(parts)
@@ -30,15 +33,15 @@ def plain(
     return weights, out
 
 
-@pytest.mark.parametrize("max_distance", [0, 2])
-def test_heads_equal_their_equations(max_distance: int) -> None:
-    heads = MultiHeadAttention(D, max_distance=max_distance).double()
+@pytest.mark.parametrize(("max_distance", "alibi_heads"), [(0, 0), (2, 0), (0, H)])
+def test_heads_equal_their_equations(max_distance: int, alibi_heads: int) -> None:
+    heads = MultiHeadAttention(D, max_distance=max_distance, alibi_heads=alibi_heads).double()
     randomize(heads)
     query, keys, values = noise(B, H, T, D), noise(B, H, S, D, seed=1), noise(B, H, S, D, seed=2)
     mask = noise(B, T, S, seed=3) > -0.5
     mask[1, 2] = False  # fully masked
     distances = (torch.arange(S) - torch.arange(T).unsqueeze(1)).unsqueeze(0)
-    weights, out = plain(query.numpy(), keys.numpy(), values.numpy(), mask.numpy(), heads)
+    weights, out = plain(query.numpy(), keys.numpy(), values.numpy(), mask.numpy(), heads, alibi=alibi_heads > 0)
     actual = heads(query, keys, values, mask.unsqueeze(1), distances=distances).detach().numpy()
     np.testing.assert_allclose(actual, out, rtol=0, atol=1e-13)
     actual_weights = heads.weights(query, keys, mask.unsqueeze(1), distances=distances).detach().numpy()

@@ -1,7 +1,8 @@
 """Attention with one query per row, an operation of a program: over a key-value cache, or over a shared memory.
 
 The new key and value of a row are written to the last slot of the cache first. With a table of rotations, neighbouring
-features of queries and keys are rotated as complex numbers (rotary positions).
+features of queries and keys are rotated as complex numbers (rotary positions). With a slope for each head, scores
+decrease with the distance from the last slot (ALiBi).
 """
 
 import math
@@ -16,7 +17,7 @@ from seqloom.kernels.program.operations import OperationEmitter, float_bits, loa
 ATTENTION_OPERANDS = (
     *("query", "stride", "new_keys", "new_values", "keys", "values", "row_stride", "slot_stride", "length"),
     *("source_rows", "mask", "mask_stride", "heads", "size", "scale", "rotations", "positions"),
-    *("accumulated", "out", "out_stride"),
+    *("slopes", "accumulated", "out", "out_stride"),
 )
 CACHE_LINE = 64
 """Bytes of a cache line."""
@@ -32,15 +33,24 @@ def scratch_size(real: str, size: int, length: int) -> int:
 
 def attention(module: ir.Module, real: str) -> None:
     """out = softmax(query · keysᵀ · scale) · values for each head; zero where everything is masked."""
-    for emit_part in (_prefetch, copy_scaled, score_keys, apply_mask, softmax, accumulate, weighted_sum):
+    for emit_part in (
+        _prefetch,
+        copy_scaled,
+        score_keys,
+        _add_distances,
+        apply_mask,
+        softmax,
+        accumulate,
+        weighted_sum,
+    ):
         emit_part(module, real)
     emit = OperationEmitter(module, "attention", ATTENTION_OPERANDS, real)
     builder = emit.builder
     operand = {name: emit.operand(name) for name in ATTENTION_OPERANDS}
     size, heads, length, slot_stride = operand["size"], operand["heads"], operand["length"], operand["slot_stride"]
-    is_new, rotated, shared, masked, accumulated = (
+    is_new, rotated, shared, sloped, masked, accumulated = (
         builder.icmp_signed("!=", operand[name], integer(0))
-        for name in ("new_keys", "rotations", "source_rows", "mask", "accumulated")
+        for name in ("new_keys", "rotations", "source_rows", "slopes", "mask", "accumulated")
     )
     weights = emit.advance(emit.scratch, builder.and_(builder.add(size, integer(emit.lanes - 1)), integer(-emit.lanes)))
     # Threads split heads; where the weights of all heads are summed, they split rows.
@@ -75,6 +85,8 @@ def attention(module: ir.Module, real: str) -> None:
                 source = emit.advance(operand[name], query_offset)
                 emit.call("copy_scaled", source, emit.advance(cache, slot), size, one, turn)
         emit.call("score_keys", emit.scratch, keys, slot_stride, length, size, weights)
+        with emit.if_then(sloped):
+            emit.call("add_distances", weights, length, emit.advance(operand["slopes"], head))
         with emit.if_then(masked):
             emit.call(
                 "apply_mask",
@@ -164,6 +176,20 @@ def score_keys(module: ir.Module, real: str) -> None:
         group(slot, UNROLL)
     with emit.loop(grouped, length) as slot:
         group(slot, 1)
+    emit.finish()
+
+
+def _add_distances(module: ir.Module, real: str) -> None:
+    """Subtract the slope times the distance from the last slot."""
+    emit = _internal_function(module, "add_distances", 3, real)
+    scores, length, slope_address = emit.arguments
+    builder = emit.builder
+    slope = emit.load_scalar(emit.address(slope_address, integer(0)))
+    last = builder.sub(length, integer(1))
+    with emit.loop(0, length) as slot:
+        pointer = emit.address(scores, slot)
+        distance = builder.sitofp(builder.sub(slot, last), emit.scalar)
+        builder.store(builder.fadd(emit.load_scalar(pointer), builder.fmul(slope, distance)), pointer)
     emit.finish()
 
 

@@ -37,7 +37,7 @@ CROSS_ATTENTION_OPERANDS = (*CACHE_OPERANDS, "source_rows", "accumulated")
 
 ATTRIBUTES: dict[type[nn.Module], tuple[str, ...]] = {
     TransformerBlock: ("heads", "norm", "positions", "context", "causal", "memory_size"),
-    Positions: ("kind",),
+    Positions: ("kind", "padding", "max_positions"),
     nn.LayerNorm: ("eps",),
     Dropout: ("training",),
     VariationalDropout: ("training",),
@@ -52,6 +52,8 @@ def unsupported(module: Any) -> str:
     stack = module.layer
     if type(stack) is not Stack or type(stack.layers[0]) is not Positions:
         return "the layers are no Transformer"
+    if stack.layers[0].kind == "normalized_counts":
+        return "normalised counts need the length of the whole sequence"
     linear = [stack.layers[0].project] if _is_linear(stack.layers[0].project) else []
     for layer in list(stack.layers)[1:]:
         if type(layer) is TransformerBlock:
@@ -172,20 +174,23 @@ class CompiledTransformer:
         weight = self.embed.weight
         tokens = {"source": weight, "index": "tokens", "source_stride": weight.stride(0), "out_stride": "stride"}
         scaled: dict[str, Any] = {"scale": float_bits(math.sqrt(positions.output_size)), "size": positions.output_size}
-        if positions.kind in ("sinusoidal", "learned"):
-            size = None if positions.table is None else len(positions.table)
+        if positions.has_features:
+            size = positions.max_positions if positions.is_limited else None
             like = torch.empty(0, dtype=self.dtype)
             self.copied += [] if positions.table is None else [positions.table]
+            self.copied += [] if positions.widen is None else [positions.widen.weight]
             self.position_table = PositionTable(
                 lambda steps: positions.embed_positions(steps.unsqueeze(0), like)[0].detach(), size
             )
             scaled |= {"position_table": "position_table", "positions": "next_position"}
-        if not _is_linear(positions.project):
+        project = _padded(positions, self.dtype)
+        if not _is_linear(project):
             program.add("embedding", **tokens, **scaled, out=out)
             return
         narrow, wide = program.region(positions.input_size), program.region(positions.output_size)
         program.add("embedding", **tokens, scale=float_bits(1.0), size=positions.input_size, out=narrow)
-        self._linear(positions.project, narrow, wide)
+        self._linear(project, narrow, wide)
+        self.copied += positions.project.parameters()
         program.add("embedding", source=wide, source_stride="stride", **scaled, out=out, out_stride="stride")
 
     def _norm(self, norm: nn.LayerNorm, source: Region, out: Region) -> None:
@@ -220,7 +225,8 @@ class CompiledTransformer:
         self.self_attention_names[index] = tuple(f"{field} {index}" for field in SELF_ATTENTION_OPERANDS)
         names = zip(SELF_ATTENTION_OPERANDS, self.self_attention_names[index], strict=True)
         operands = {field: name for field, name in names if rotary or field not in ROTARY_OPERANDS}
-        new = {"new_keys": Region(inner.offset + size), "new_values": Region(inner.offset + 2 * size)}
+        slopes = {"slopes": block.attention.slopes.to(self.dtype)} if block.positions == "alibi" else {}
+        new = slopes | {"new_keys": Region(inner.offset + size), "new_values": Region(inner.offset + 2 * size)}
         self._attention(block, inner, context, **operands, **new)
         self._linear(block.output, context, **ends)
 
@@ -305,6 +311,20 @@ def _packed(linear: Any) -> PackedMatrix:
     if isinstance(linear, Linear):
         shared = linear.packed_weights(linear.weight.new_empty(1, linear.in_features))
     return shared or PackedMatrix(linear.weight.detach().t())
+
+
+def _padded(positions: Any, dtype: torch.dtype) -> nn.Module:
+    """The projection of the elements, with zeros where concatenated positions are added."""
+    if not positions.padding:
+        return positions.project  # type: ignore[no-any-return]
+    padded = nn.Linear(positions.input_size, positions.output_size, bias=False, dtype=dtype)
+    width = positions.output_size - positions.padding
+    with torch.no_grad():
+        padded.weight.zero_()
+        padded.weight[:width] = (
+            positions.project.weight if _is_linear(positions.project) else torch.eye(width, dtype=dtype)
+        )
+    return padded
 
 
 def _rotation_table(width: int, dtype: torch.dtype) -> PositionTable:

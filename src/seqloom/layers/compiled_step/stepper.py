@@ -189,6 +189,8 @@ class _ProgramArguments:
         gaps = mask.shape[1] > 0
         if strides[2:] != (width, 1) or kept.values.stride() != strides or (gaps and layer.context):
             return None
+        if gaps and layer.positions == "alibi":  # distances do not follow from the slots
+            return None
         rotation = 0, 0
         if index in self._compiled.rotations:
             highest = max(past.position.tolist()) if self._is_index(past.position) else -1

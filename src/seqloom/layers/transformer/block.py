@@ -14,7 +14,15 @@ from seqloom.layers.stack import Stack
 from seqloom.layers.transformer import cache
 from seqloom.layers.transformer.cache import Cache
 from seqloom.layers.transformer.heads import MultiHeadAttention
-from seqloom.layers.transformer.positions import KINDS, Kind, Positions, check_integer, rotate
+from seqloom.layers.transformer.positions import (
+    DISTANCE_KINDS,
+    KINDS,
+    Combination,
+    Kind,
+    Positions,
+    check_integer,
+    rotate,
+)
 from seqloom.state import Shared
 
 
@@ -61,7 +69,11 @@ class TransformerBlock(Layer):
         self.heads, self.norm, self.positions, self.context, self.causal = heads, norm, positions, context, causal
         self.memory_size = memory_size
         self.query_key_value = Linear(size, 3 * size)
-        self.attention = MultiHeadAttention(size // heads, max_distance=max_distance if positions == "relative" else 0)
+        self.attention = MultiHeadAttention(
+            size // heads,
+            max_distance=max_distance if positions == "relative" else 0,
+            alibi_heads=heads if positions == "alibi" else 0,
+        )
         self.output = Linear(size, size)
         self.feed_forward = nn.Sequential(
             Linear(size, feed_forward or 4 * size),
@@ -141,7 +153,7 @@ class TransformerBlock(Layer):
             query, keys = rotate(query_keys, steps).chunk(2, dim=2)
         if not self.causal:
             visible = None if mask is None else mask[:, None, None]
-            distances = steps.unsqueeze(1) - steps.unsqueeze(2) if self.positions == "relative" else None
+            distances = steps.unsqueeze(1) - steps.unsqueeze(2) if self.positions in DISTANCE_KINDS else None
             context = self.attention(*_heads_first(query, keys, values), visible, distances=distances)
             return context.transpose(1, 2).flatten(2), ()
         kept = past.append(keys, values, mask) if continued else cache.start_cache(keys, values, mask)
@@ -153,7 +165,7 @@ class TransformerBlock(Layer):
     def _visible(self, kept: Cache, steps: Tensor, *, first: bool) -> dict[str, Any]:
         """Return which cached elements each new element attends to, as keyword arguments of the attention."""
         length, new = kept.length, steps.shape[1]
-        relative = self.positions == "relative"
+        relative = self.positions in DISTANCE_KINDS
         gaps = kept.mask.shape[1] > 0
         if first and not relative and not self.context:
             return {"causal": True}  # padding comes last, after all real elements
@@ -217,11 +229,26 @@ def transformer(
     layers: int = 1,
     norm: Literal["pre", "post"] = "pre",
     positions: Kind = "rotary",
-    max_positions: int = 1024,  # number of learned positions
+    combine_positions: Combination = "add",  # how the features of positions join the input, if they have any
+    position_size: int = 0,  # width of concatenated sinusoidal or learned positions; 0: a quarter of the size
+    max_positions: int = 1024,  # number of learned or binary positions
     **options: Any,  # options of TransformerBlock
 ) -> Stack:
     """Stack of blocks, with positions before them and, for norm "pre", a norm after them."""
-    blocks: list[Layer] = [Positions(input_size, size, kind=positions, max_positions=max_positions)]
+    if positions == "normalized_counts" and options.get("causal", True):
+        raise ValueError(
+            "normalized_counts divide by the length of the sequence, which a causal layer does not know: set "
+            'bidirectional to true, or positions to "counts"'
+        )
+    embed = Positions(
+        input_size,
+        size,
+        kind=positions,
+        combine=combine_positions,
+        position_size=position_size,
+        max_positions=max_positions,
+    )
+    blocks: list[Layer] = [embed]
     blocks += [TransformerBlock(size, norm=norm, positions=positions, **options) for _ in range(layers)]
     return Stack([*blocks, Norm(size)] if norm == "pre" else blocks)
 

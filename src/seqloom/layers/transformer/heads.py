@@ -1,4 +1,4 @@
-"""Multi-head scaled dot-product attention (Vaswani et al. 2017) with optional relative positions."""
+"""Multi-head scaled dot-product attention (Vaswani et al. 2017) with optional relative positions or ALiBi."""
 
 import math
 
@@ -6,20 +6,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from seqloom.layers.transformer.positions import alibi_slopes
+
 
 class MultiHeadAttention(nn.Module):
     """softmax(q kᵀ / √D) v for each head. Fully masked rows are zero.
 
     With ``max_distance``, learned vectors for the distance between key and query, clipped to this maximum, are added to
     keys and values (Shaw, Uszkoreit & Vaswani 2018): e_ij = q_i (k_j + a_{j-i}) / √D, y_i = Σ_j α_ij (v_j + b_{j-i}).
+    With ``alibi_heads``, the number of heads, head h scores distant keys lower (ALiBi, Press et al. 2022):
+    e_ij = q_i k_j / √D - m_h |j - i|.
     """
 
-    def __init__(self, size: int, *, max_distance: int = 0) -> None:
+    slopes: Tensor  # (H,), of ALiBi; (0,): none
+
+    def __init__(self, size: int, *, max_distance: int = 0, alibi_heads: int = 0) -> None:
         super().__init__()
         self.max_distance = max_distance
         shape = (2 * max_distance + 1, size)
         self.relative_keys = nn.Parameter(torch.randn(shape) / math.sqrt(size)) if max_distance else None
         self.relative_values = nn.Parameter(torch.randn(shape) / math.sqrt(size)) if max_distance else None
+        slopes = alibi_slopes(alibi_heads) if alibi_heads else torch.empty(0)
+        self.register_buffer("slopes", slopes, persistent=False)
 
     def forward(
         self,
@@ -31,6 +39,9 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,  # query t attends to keys up to t; only without mask
         distances: Tensor | None = None,  # (B or 1, T, S), key position minus query position; for relative positions
     ) -> Tensor:  # (B, H, T, D)
+        if len(self.slopes):
+            bias = self._bias(distances)
+            mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
         if self.relative_values is None:
             return scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
         weights = self.weights(query, keys, mask, causal=causal, distances=distances)
@@ -54,6 +65,8 @@ class MultiHeadAttention(nn.Module):
             rows = self._table_rows(distances).unsqueeze(1).expand(*scores.shape)
             scores = scores + (query @ self.relative_keys.T).gather(-1, rows)
         scores = scores / math.sqrt(query.shape[-1])
+        if len(self.slopes):
+            scores = scores + self._bias(distances)
         if causal:
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         if mask is None:
@@ -62,14 +75,22 @@ class MultiHeadAttention(nn.Module):
         weights: Tensor = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
         return weights.masked_fill(~mask, 0)
 
+    def _bias(self, distances: Tensor | None) -> Tensor:  # (B or 1, H, T, S)
+        """Return what ALiBi adds to the scores."""
+        return -self.slopes[:, None, None] * _require(distances).abs().unsqueeze(1)
+
     def _table_rows(self, distances: Tensor | None) -> Tensor:
         """Return the row of the relative vectors for each pair of query and key."""
-        if distances is None:
-            raise TypeError("distances is None, but relative positions need the distances between keys and queries")
-        return distances.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return _require(distances).clamp(-self.max_distance, self.max_distance) + self.max_distance
 
     def extra_repr(self) -> str:
         return f"max_distance={self.max_distance}" if self.max_distance else ""
+
+
+def _require(distances: Tensor | None) -> Tensor:
+    if distances is None:
+        raise TypeError("distances is None, but relative positions need the distances between keys and queries")
+    return distances
 
 
 def _per_distance(weights: Tensor, rows: Tensor, count: int) -> Tensor:  # (B, H, T, S) → (B, H, T, count)
