@@ -80,7 +80,7 @@ def json_line(value: object) -> str:
 
 def _json_text(value: object, indent: int | None = None) -> str:
     """JSON in UTF-8, in which all control characters are escaped."""
-    text = json.dumps(json_value(value), indent=indent, ensure_ascii=_is_ascii_output())
+    text = json.dumps(json_value(value), indent=indent, ensure_ascii=_is_ascii_output(), allow_nan=False)
     return re.sub(r"[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -249,6 +249,16 @@ def unused_folder(folder: Path) -> Path:
     """The folder, or the first of folder-2, folder-3 … that does not exist."""
     names = (folder if number == 1 else folder.with_name(f"{folder.name}-{number}") for number in count(1))
     return next(path for path in names if not os.path.lexists(path))
+
+
+def create_unused_folder(folder: Path) -> Path:
+    """Create the folder, or the first of folder-2, folder-3 … that does not exist; no other process gets the same."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        unused = unused_folder(folder)
+        with suppress(FileExistsError):
+            unused.mkdir()
+            return unused
 
 
 def environment() -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import seqloom
+from seqloom import workflow
 from seqloom.cells import LSTM
 from seqloom.comparison import trial
 from seqloom.comparison.compare import compare
@@ -116,6 +117,21 @@ def test_interrupted_names_the_folder_to_continue_with(config: Path, tmp_path: P
 
     with pytest.raises(Interrupted, match=r"out$"):
         run(config, tmp_path / "out", run_trial=stopping)
+
+
+def test_comparisons_that_start_together_get_a_folder_each(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "compare").mkdir(parents=True)
+    unused = iter([Path("runs/compare"), Path("runs/compare-2")])  # another comparison has just taken the first
+    monkeypatch.setattr(workflow, "unused_folder", lambda _: next(unused))
+
+    def stopping(config: Config, folder: Path, **_: object) -> dict[str, Any]:
+        raise Interrupted(folder)
+
+    with pytest.raises(Interrupted, match=r"^runs/compare-2$"):
+        compare(config, ["base"], tokens=20, run_trial=stopping)
 
 
 def test_the_public_function_trains_in_processes_of_their_own(

@@ -15,6 +15,7 @@ import pytest
 from tests.tuning.conftest import FakeTrial, perplexity
 
 import seqloom
+from seqloom import workflow
 from seqloom.config import ConfigError, read
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
@@ -69,6 +70,16 @@ def test_an_interrupted_sweep_ends_as_if_it_had_not_been_interrupted(
     actual = sweep(tmp_path / "parts", ["sweep.trials=13"], run_trial=interrupted)
     assert [part[1:] for part in summary(actual)] == [part[1:] for part in summary(expected)]
     assert calls == 13 + 2
+
+
+def test_sweeps_that_start_together_get_a_folder_each(
+    config: Path, tmp_path: Path, fake_trial: FakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "sweep").mkdir(parents=True)
+    unused = iter([Path("runs/sweep"), Path("runs/sweep-2")])  # another sweep has just taken the first
+    monkeypatch.setattr(workflow, "unused_folder", lambda _: next(unused))
+    assert sweep(config, ["sweep.trials=1"], run_trial=fake_trial).path == Path("runs/sweep-2")
 
 
 def test_a_finished_sweep_can_be_extended(config: Path, tmp_path: Path, fake_trial: FakeTrial) -> None:

@@ -64,10 +64,8 @@ def compare(
     from seqloom.comparison import table
     from seqloom.interrupt import Interrupted
     from seqloom.run_document import read_document
-    from seqloom.workflow import unused_folder
 
     with errors():
-        folder = output or unused_folder(comparison.OUTPUT)
         document: str | Document = config
         if task or data:  # the first argument is a variant, too
             variants = [*filter(None, [config]), *(variants or [])]
@@ -84,17 +82,17 @@ def compare(
                 seeds=seeds,
                 folds=folds,
                 match_parameters=match_parameters,
-                output=folder,
+                output=output,
             )
-        except Interrupted:
-            typer.echo(f"stopped and saved; continue with the same command and --output {folder}", err=True)
+        except Interrupted as interrupted:
+            typer.echo(f"stopped and saved; continue with the same command and --output {interrupted}", err=True)
             raise typer.Exit(130) from None
         if as_json:
             terminal.print_json(result.rows)
         else:
             terminal.table(*table.format_table(result.rows))
             plot = f", learning curves to {result.plot}" if result.plot else ""
-            terminal.print_lines("", *result.footnotes(), f"Table written to {folder / 'compare.md'}{plot}")
+            terminal.print_lines("", *result.footnotes(), f"Table written to {result.path / 'compare.md'}{plot}")
         if any(row["errors"] for row in result):
             raise typer.Exit(1)
 

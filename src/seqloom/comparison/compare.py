@@ -25,7 +25,7 @@ from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
 from seqloom.training_data import FILES_ONLY, Sources, changed_file, suggesting_task, with_detected
-from seqloom.workflow import environment, unused_folder
+from seqloom.workflow import create_unused_folder, environment
 
 RunTrial = Callable[..., dict[str, Any]]
 """Trains a configuration in a folder, with the options of ``run_trial_in_subprocess``, and returns its results."""
@@ -68,15 +68,15 @@ def compare(
         in_memory = sources.train is not None or sources.dev is not None
         here = partial(subprocess_trial.run_trial_here, sources=sources)
         run_trial = here if in_memory else subprocess_trial.run_trial_in_subprocess
-    output = Path(output or unused_folder(OUTPUT))
     budget = Budget(minutes, tokens)
     options: dict[str, Any] = {"budget": budget, "seeds": seeds, "folds": folds, "overrides": overrides}
     all_variants = _with_data(parse_variants(config, variants, source=sources.train, **options), report, sources)
     if match_parameters:
         all_variants = match_sizes(all_variants, sources)
-    for variant in all_variants:
+    for variant in all_variants if output else ():
         for run_config in variant.configs:
-            _check_existing_run(run_config, _run_folder(output, variant, run_config), sources)
+            _check_existing_run(run_config, _run_folder(Path(output or ""), variant, run_config), sources)
+    output = Path(output) if output else create_unused_folder(OUTPUT)
     trials: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in all_variants}
     shown: set[tuple[str, str]] = set()  # data about which warnings have been shown
     position, total = 0, sum(len(variant.configs) for variant in all_variants)

@@ -24,7 +24,7 @@ from seqloom.training.config import TrainConfig
 from seqloom.training_data import FILES_ONLY, changed_file
 from seqloom.tuning.report import Sweep, summarize, write_results
 from seqloom.tuning.space import TABLE, Domain, SweepConfig, assign, count_combinations, parse_sweep, with_space
-from seqloom.workflow import unused_folder
+from seqloom.workflow import create_unused_folder
 
 if TYPE_CHECKING:
     from seqloom.tuning.journal import Journal, RunningTrial
@@ -124,7 +124,7 @@ def sweep(
             raise
         message = "a sweep needs Optuna, which is not installed; run pip install 'seqloom[sweep]'"
         raise ModuleNotFoundError(message, name="optuna") from None
-    folder = folder or unused_folder(OUTPUT)
+    folder = folder or create_unused_folder(OUTPUT)
     _open_folder(folder, plan)
     journal = Journal(folder, plan.settings, plan.space, higher_is_better=plan.base.task.higher_is_better)
     try:
