@@ -265,7 +265,8 @@ PUBLIC = {
     "seqloom": """Attention Beam Bidirectional Cell Greedy Layer Recurrent Sample Stack VariationalDropout __version__
         cells compare explain from_torch insight layers load projection recurrence recurrent resume sklearn state sweep
         testing to_torch train transformer write_npz""",
-    "seqloom.cells": "Cell Coupled Elman GRU LSTM LayerNormGRU LayerNormLSTM Peephole RecurrentDropout Zoneout",
+    "seqloom.cells": "Cell Coupled Elman GRU IndRNN LSTM LayerNormGRU LayerNormLSTM MGU MinGRU MinLSTM MogrifierLSTM "
+    "Peephole RecurrentDropout SLSTM SRU Zoneout",
     "seqloom.explain": "explain",
     "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace attention_lines capture_attention
         draw_attention draw_attention_heads draw_explanation draw_forecast draw_gates draw_learning_curves

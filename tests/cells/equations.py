@@ -81,11 +81,82 @@ def elman(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, S
         "tanh": np.tanh(a[0]),
         "sigmoid": sigmoid(a[0]),
         "relu": np.where(a[0] > 0, a[0], 0),
-        "leaky_relu": np.where(a[0] > 0, a[0], 0.01 * a[0]),
-        "elu": np.where(a[0] > 0, a[0], np.exp(a[0]) - 1),
+        "leaky_relu": np.where(a[0] > 0, a[0], cell.negative_slope * a[0]),
+        "elu": np.where(a[0] > 0, a[0], cell.alpha * (np.exp(a[0]) - 1)),
         "maxout": np.max(a, axis=0),
     }
     return {"hidden": activations[cell.activation]}, {}
+
+
+def ind_rnn(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
+    a = linear(weights, "input", 0, cell.hidden_size, x) + weights["recurrent"] * state["hidden"]
+    return {"hidden": np.where(a > 0, a, 0)}, {}
+
+
+def mgu(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
+    n, h = cell.hidden_size, state["hidden"]
+    f = sigmoid(linear(weights, "input", 0, n, x) + linear(weights, "recurrent", 0, n, h))
+    candidate = np.tanh(linear(weights, "input", 1, n, x) + linear(weights, "candidate", 0, n, f * h))
+    return {"hidden": (1 - f) * h + f * candidate}, {"forget": f, "candidate": candidate}
+
+
+def min_gru(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
+    n = cell.hidden_size
+    z, candidate = sigmoid(linear(weights, "input", 0, n, x)), linear(weights, "input", 1, n, x)
+    return {"hidden": (1 - z) * state["hidden"] + z * candidate}, {"update": z, "candidate": candidate}
+
+
+def min_lstm(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
+    n = cell.hidden_size
+    i, f = sigmoid(linear(weights, "input", 0, n, x)), sigmoid(linear(weights, "input", 1, n, x))
+    i, f = i / (i + f), f / (i + f)
+    candidate = linear(weights, "input", 2, n, x)
+    return {"hidden": f * state["hidden"] + i * candidate}, {"input": i, "forget": f, "candidate": candidate}
+
+
+def sru(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
+    n, c = cell.hidden_size, state["memory"]
+    v, b = weights["peepholes"], weights.get("bias", np.zeros(2 * n))
+    f = sigmoid(linear(weights, "input", 0, n, x) + v[:n] * c + b[:n])
+    r = sigmoid(linear(weights, "input", 1, n, x) + v[n:] * c + b[n:])
+    z = linear(weights, "input", 2, n, x)
+    skip = np.sqrt(3) * x if len(x) == n else linear(weights, "input", 3, n, x)
+    c = f * c + (1 - f) * z
+    return {"hidden": r * c + (1 - r) * skip, "memory": c}, {"forget": f, "reset": r, "candidate": z}
+
+
+def mogrifier_lstm(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
+    h = state["hidden"]
+    for index in range(5):
+        matrix = weights[f"mogrifiers.{index}.weight"]
+        if index in (0, 2, 4):
+            x = 2 * sigmoid(matrix @ h) * x
+        else:
+            h = 2 * sigmoid(matrix @ x) * h
+    renamed = {name.replace("input_projection.", "input."): value for name, value in weights.items()}
+    return lstm(cell, renamed, x, {"hidden": h, "memory": state["memory"]})
+
+
+def slstm(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
+    """Without a stabiliser: the exponents of the state are undone and applied again."""
+    n, h, m = cell.hidden_size, state["hidden"], state["stabilizer"]
+    a = [linear(weights, "input", k, n, x) + linear(weights, "recurrent", k, n, h) for k in range(4)]
+    i, z, o = np.exp(a[0]), np.tanh(a[2]), sigmoid(a[3])
+    f = sigmoid(a[1]) if cell.forget_gate == "sigmoid" else np.exp(a[1])
+    c = f * state["memory"] * np.exp(m) + i * z
+    normalizer = f * state["normalizer"] * np.exp(m) + i
+    first = state["normalizer"] == 0
+    m = np.where(first, a[0], np.maximum(m + np.log(f), a[0]))
+    forget = np.where(first, np.minimum(f * np.exp(-m), 1), f * np.exp(state["stabilizer"] - m))
+    return (
+        {
+            "hidden": o * c / normalizer,
+            "memory": c * np.exp(-m),
+            "normalizer": normalizer * np.exp(-m),
+            "stabilizer": m,
+        },
+        {"input": i * np.exp(-m), "forget": forget, "candidate": z, "output": o},
+    )
 
 
 def lstm(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
@@ -98,11 +169,12 @@ def lstm(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, St
 
 def peephole(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
     n, h, c = cell.hidden_size, state["hidden"], state["memory"]
-    p = {gate: weights.get(f"peepholes.{gate}", np.zeros(n)) for gate in ("input", "forget", "output")}
+    diagonal = {gate: weights.get(f"peepholes.{gate}", np.zeros(n)) for gate in ("input", "forget", "output")}
+    p = {gate: np.diag(value) if value.ndim == 1 else value for gate, value in diagonal.items()}
     a = [linear(weights, "input", k, n, x) + linear(weights, "recurrent", k, n, h) for k in range(4)]
-    i, f, z = sigmoid(a[0] + p["input"] * c), sigmoid(a[1] + p["forget"] * c), np.tanh(a[2])
+    i, f, z = sigmoid(a[0] + p["input"] @ c), sigmoid(a[1] + p["forget"] @ c), np.tanh(a[2])
     c = f * c + i * z
-    o = sigmoid(a[3] + p["output"] * c)
+    o = sigmoid(a[3] + p["output"] @ c)
     return {"hidden": o * np.tanh(c), "memory": c}, {"input": i, "forget": f, "candidate": z, "output": o}
 
 
@@ -123,7 +195,8 @@ def gru(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, Sta
     else:
         u = r * linear(weights, "candidate", 0, n, h)
     candidate = np.tanh(linear(weights, "input", 2, n, x) + u)
-    return {"hidden": z * h + (1 - z) * candidate}, {"reset": r, "update": z, "candidate": candidate}
+    after = z * h + (1 - z) * candidate if cell.update_gate == "keep" else (1 - z) * h + z * candidate
+    return {"hidden": after}, {"reset": r, "update": z, "candidate": candidate}
 
 
 def layer_norm_lstm(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
@@ -147,8 +220,15 @@ STEPS: dict[str, Step] = {
     "Coupled": coupled,
     "Elman": elman,
     "GRU": gru,
+    "IndRNN": ind_rnn,
     "LSTM": lstm,
     "LayerNormGRU": layer_norm_gru,
     "LayerNormLSTM": layer_norm_lstm,
+    "MGU": mgu,
+    "MinGRU": min_gru,
+    "MinLSTM": min_lstm,
+    "MogrifierLSTM": mogrifier_lstm,
     "Peephole": peephole,
+    "SLSTM": slstm,
+    "SRU": sru,
 }

@@ -30,6 +30,22 @@ def test_a_step_with_reset_after_the_product_equals_that_of_torch() -> None:
     torch.testing.assert_close(state.hidden, reference(x, hidden), rtol=0, atol=1e-6)
 
 
+def test_a_gate_that_writes_is_one_that_keeps_with_negated_weights() -> None:
+    torch.manual_seed(0)
+    keep, write = GRU(3, 5), GRU(3, 5, update_gate="write")
+    weights = {name: value.clone() for name, value in keep.state_dict().items()}
+    for name in ("input.weight", "input.bias", "recurrent.weight"):
+        weights[name][5:10] *= -1
+    write.load_state_dict(weights)
+    x, hidden = torch.randn(2, 3), torch.randn(2, 5)
+    kept, (_, z, _) = keep.step(keep.project(x), GRU.State(hidden))
+    written, (_, opposite, _) = write.step(write.project(x), GRU.State(hidden))
+    torch.testing.assert_close(written.hidden, kept.hidden)
+    torch.testing.assert_close(opposite, 1 - z)
+    with pytest.raises(ValueError, match="update_gate is 'new', expected 'keep' or 'write'"):
+        GRU(3, 5, update_gate="new")
+
+
 def test_another_reset_is_refused() -> None:
     with pytest.raises(ValueError, match="reset is 'never', expected 'before' or 'after'"):
         GRU(3, 5, reset="never")

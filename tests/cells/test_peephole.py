@@ -17,6 +17,13 @@ def test_parameters(peepholes: tuple[str, ...], m: int, n: int) -> None:
     assert sum(parameter.numel() for parameter in cell.parameters()) == 4 * (m * n + n * n) + len(peepholes) * n
 
 
+def test_full_matrices() -> None:
+    cell = Peephole(3, 7, peepholes=("input", "output"), peephole_weights="full")
+    assert sum(parameter.numel() for parameter in cell.parameters()) == 4 * (21 + 49 + 7) + 2 * 49
+    with pytest.raises(ValueError, match="peephole_weights is 'dense', expected 'diagonal' or 'full'"):
+        Peephole(3, 5, peephole_weights="dense")
+
+
 def test_initially_equals_an_lstm() -> None:
     torch.manual_seed(0)
     cell, lstm = Peephole(3, 5, forget_bias=0.5), LSTM(3, 5)

@@ -16,6 +16,7 @@ from seqloom.cells.elman import ACTIVATIONS, Elman
 from seqloom.cells.gru import GRU
 from seqloom.cells.lstm import LSTM
 from seqloom.cells.peephole import Peephole
+from seqloom.cells.slstm import SLSTM
 from seqloom.cells.wrapper import RecurrentDropout, Wrapper, Zoneout
 from seqloom.layers.build import recurrent
 from seqloom.layers.connection import CONNECTIONS
@@ -31,10 +32,18 @@ MakeLayer = Callable[[MakeCell, int, int], Layer]
 
 INPUT, HIDDEN = 3, 5  # one pair of sizes for all contract tests: a kernel is compiled once for them
 
+SLOPES: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.2}, "elu": {"alpha": 0.7}}
 OPTIONS: dict[type[Cell], list[dict[str, Any]]] = {
-    Elman: [{"activation": name} for name in ACTIVATIONS] + [{"activation": "maxout", "pieces": 3}],
-    GRU: [{"reset": "before"}, {"reset": "after"}],
-    Peephole: [{}, {"peepholes": ("output",)}, {"peepholes": ("input", "forget")}],
+    Elman: [{"activation": name} | SLOPES.get(name, {}) for name in ACTIVATIONS]
+    + [{"activation": "maxout", "pieces": 3}],
+    GRU: [{"reset": "before"}, {"reset": "before", "update_gate": "write"}, {"reset": "after"}],
+    Peephole: [
+        {},
+        {"peepholes": ("output",)},
+        {"peephole_weights": "full"},
+        {"peepholes": ("input", "forget")},
+    ],
+    SLSTM: [{"forget_gate": "exponential"}, {}],
 }
 
 

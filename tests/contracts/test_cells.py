@@ -13,6 +13,7 @@ from seqloom.cells.cell import Cell
 from seqloom.testing.cells import CellCase, direct_path, equations_hold, laws_for
 from seqloom.testing.laws import Law, check_law
 
+WITHOUT_RECURRENT_PRODUCT = (public.IndRNN, public.MinGRU, public.MinLSTM, public.SRU)
 EVERY_CELL = pytest.mark.parametrize("name", cells())
 
 
@@ -62,8 +63,16 @@ def test_the_initial_state_is_zero(name: str) -> None:
 def test_a_cell_without_carry_has_no_direct_path(name: str) -> None:
     cell = make(name)
     gradient, gates = direct_path(cell, noise(2, 1, INPUT))
-    expected = torch.zeros_like(gradient) if cell.carry is None else gates[cell.gates.index(cell.carry)]
-    assert torch.allclose(gradient, expected, rtol=0, atol=1e-14)
+    expected = cell.carried(gates)
+    assert torch.allclose(gradient, torch.zeros_like(gradient) if expected is None else expected, rtol=0, atol=1e-14)
+
+
+@EVERY_CELL
+def test_plots_explain_the_gates_that_open_and_close(name: str) -> None:
+    cell = make(name)
+    assert set(cell.effects) == set(cell.gates) - {"candidate"}
+    assert cell.carry is None or cell.effects[cell.carry] == "keeps"
+    assert cell.write is None or cell.effects[cell.write] == "writes"
 
 
 @EVERY_CELL
@@ -81,9 +90,10 @@ def test_recurrent_matrices_are_initially_orthogonal(name: str) -> None:
     blocks = [
         block
         for parameter_name, parameter in cell.named_parameters()
-        if parameter.dim() == 2 and "input" not in parameter_name
+        if parameter.dim() == 2
+        and parameter_name.rpartition(".")[0].endswith(("recurrent", "recurrent.0", "candidate"))
         for block in torch.split(parameter, HIDDEN)
     ]
-    assert blocks
     for block in blocks:
         assert torch.allclose(block @ block.T, torch.eye(HIDDEN), rtol=0, atol=1e-5)
+    assert blocks or isinstance(cell, WITHOUT_RECURRENT_PRODUCT)

@@ -104,6 +104,16 @@ def test_padding_is_not_drawn(tmp_path: Path) -> None:
         draw_gates(result, tmp_path / "gates.png", row=0, labels=["the", "clouds", "are", "in"])
 
 
+@pytest.mark.parametrize(("update_gate", "effect"), [("keep", "keeps"), ("write", "writes")])
+def test_gates_are_labelled_by_what_they_do(update_gate: str, effect: str, tmp_path: Path) -> None:
+    layer = seqloom.Recurrent(cells.GRU(3, 8, update_gate=update_gate))
+    _, (result,) = trace_gates(layer, torch.randn(1, 5, 3))
+    draw_gates(result, tmp_path / "gates.svg")
+    drawn = (tmp_path / "gates.svg").read_text()
+    assert f"update (open = {effect})" in drawn
+    assert "reset (open = reads)" in drawn
+
+
 def test_cells_without_gates_show_their_state(tmp_path: Path) -> None:
     _, (result,) = trace_gates(seqloom.Recurrent(cells.Elman(3, 8)), torch.randn(1, 5, 3))
     draw_gates(result, tmp_path / "states.png")

@@ -15,10 +15,17 @@ def test_every_cell_has_the_name_of_its_file() -> None:
         "coupled": cells.Coupled,
         "elman": Elman,
         "gru": GRU,
+        "ind_rnn": cells.IndRNN,
         "layer_norm_gru": cells.LayerNormGRU,
         "layer_norm_lstm": cells.LayerNormLSTM,
         "lstm": LSTM,
+        "mgu": cells.MGU,
+        "min_gru": cells.MinGRU,
+        "min_lstm": cells.MinLSTM,
+        "mogrifier_lstm": cells.MogrifierLSTM,
         "peephole": Peephole,
+        "slstm": cells.SLSTM,
+        "sru": cells.SRU,
     }
 
 
@@ -90,7 +97,7 @@ def test_options_are_passed_to_the_cell() -> None:
 
 @pytest.mark.parametrize(("name", "near"), [("lsmt", "lstm"), ("LSTM", "lstm"), ("peephole_lstm", "peephole")])
 def test_the_error_for_an_unknown_name_suggests_the_nearest(name: str, near: str) -> None:
-    names = "coupled, elman, gru, layer_norm_gru, layer_norm_lstm, lstm, peephole"
+    names = ", ".join(cell_classes())
     with pytest.raises(ValueError, match=f"cell is '{name}': did you mean '{near}'. Expected one of {names}"):
         recurrent(name, 3, 4)
 

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -21,8 +22,14 @@ class Cell(nn.Module, ABC):
     State: ClassVar[type[Any]]
     """A NamedTuple of tensors (B, hidden_size); the first field is the output."""
 
+    effects: ClassVar[Mapping[str, str]] = {}
+    """What a gate does where it is open (1), such as "keeps" or "writes", for plots."""
+
     carry: ClassVar[str | None] = None
     """The gate that copies the previous output into the new one (h' = gate ∘ h + …); None if there is none."""
+
+    write: ClassVar[str | None] = None
+    """The gate that replaces the previous output by a new value (h' = (1 - gate) ∘ h + …); None if there is none."""
 
     input: nn.Module
     """The module that ``project`` applies to the input, usually ``projection(...)``."""
@@ -57,6 +64,12 @@ class Cell(nn.Module, ABC):
         if like is None:
             raise TypeError(f"{type(self).__qualname__} has no parameters; a cell needs at least one")
         return self.State(*[like.new_zeros(batch, self.hidden_size) for _ in self.State._fields])
+
+    def carried(self, gates: tuple[Tensor, ...]) -> Tensor | None:
+        """Return the factor with which a step copies the previous output, given its gates; None if it does not."""
+        if self.carry is not None:
+            return gates[self.gates.index(self.carry)]
+        return None if self.write is None else 1 - gates[self.gates.index(self.write)]
 
     def forward(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
         return self.step(projected, state)

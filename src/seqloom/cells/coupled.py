@@ -1,5 +1,6 @@
 """LSTM with coupled input and forget gates (CIFG in Greff et al. 2017)."""
 
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ class Coupled(Cell):
         memory: Tensor
 
     gates: ClassVar[tuple[str, ...]] = ("input", "forget", "candidate", "output")
+    effects: ClassVar[Mapping[str, str]] = {"input": "writes", "forget": "keeps", "output": "outputs"}
 
     def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True, forget_bias: float = 1.0) -> None:
         super().__init__(input_size, hidden_size)

@@ -1,6 +1,6 @@
 """Simple recurrent network (Elman 1990) with a choice of activations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import ClassVar, NamedTuple
 
@@ -15,7 +15,7 @@ def identity(total: Tensor) -> Tensor:
     return total
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
@@ -25,6 +25,20 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def activate(total: Tensor, activation: str, *, negative_slope: float, alpha: float) -> Tensor:
+    """Apply an activation function."""
+    function = ACTIVATIONS[activation]
+    if activation == "leaky_relu":
+        return function(total, negative_slope)
+    return function(total, alpha) if activation == "elu" else function(total)
+
+
+def check_activation(activation: str, allowed: Iterable[str] = tuple(ACTIVATIONS)) -> None:
+    """Raise an error if there is no such activation."""
+    if activation not in allowed:
+        raise ValueError(f"activation is {activation!r}, expected one of {', '.join(allowed)}")
+
+
 class Elman(Cell):
     """Simple recurrent network.
 
@@ -32,8 +46,8 @@ class Elman(Cell):
 
         h' = φ(W x + U h + b)
 
-    with φ one of tanh, sigmoid, relu, leaky_relu (slope 0.01) and elu; with maxout (Goodfellow et al. 2013), the
-    largest of several linear maps::
+    with φ one of tanh, sigmoid, relu, leaky_relu (``negative_slope`` below 0) and elu (``alpha`` times exp(a) - 1 below
+    0); with maxout (Goodfellow et al. 2013), the largest of several linear maps::
 
         h' = max_k (W_k x + U_k h + b_k)
 
@@ -52,14 +66,15 @@ class Elman(Cell):
         *,
         activation: str = "tanh",
         pieces: int = 2,  # linear maps of maxout; ignored by the other activations
+        negative_slope: float = 0.01,  # of leaky_relu
+        alpha: float = 1.0,  # of elu
         bias: bool = True,
     ) -> None:
         super().__init__(input_size, hidden_size)
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
+        check_activation(activation)
         if pieces < 1:
             raise ValueError(f"pieces must be at least 1, got {pieces}")
-        self.activation = activation
+        self.activation, self.negative_slope, self.alpha = activation, negative_slope, alpha
         self.pieces = pieces if activation == "maxout" else 1
         self.input = projection(input_size, hidden_size, blocks=self.pieces, bias=bias)
         self.recurrent = recurrence(hidden_size, blocks=self.pieces)
@@ -67,7 +82,7 @@ class Elman(Cell):
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
         total = projected + self.recurrent(state.hidden)
         largest = reduce(torch.maximum, total.chunk(self.pieces, dim=-1))
-        return self.State(ACTIVATIONS[self.activation](largest)), ()
+        return self.State(activate(largest, self.activation, negative_slope=self.negative_slope, alpha=self.alpha)), ()
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, activation={self.activation}"

@@ -1,5 +1,6 @@
 """Gated recurrent unit with layer normalisation (Ba, Kiros & Hinton 2016)."""
 
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -29,6 +30,7 @@ class LayerNormGRU(Cell):
         hidden: Tensor
 
     gates: ClassVar[tuple[str, ...]] = ("reset", "update", "candidate")
+    effects: ClassVar[Mapping[str, str]] = {"reset": "reads", "update": "keeps"}
     carry: ClassVar[str | None] = "update"
 
     def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True) -> None:

@@ -1,5 +1,6 @@
 """LSTM with layer normalisation (Ba, Kiros & Hinton 2016)."""
 
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -33,6 +34,7 @@ class LayerNormLSTM(Cell):
         memory: Tensor
 
     gates: ClassVar[tuple[str, ...]] = ("input", "forget", "candidate", "output")
+    effects: ClassVar[Mapping[str, str]] = {"input": "writes", "forget": "keeps", "output": "outputs"}
 
     def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True, forget_bias: float = 1.0) -> None:
         super().__init__(input_size, hidden_size)

@@ -1,16 +1,17 @@
 """LSTM with peephole connections (Gers & Schmidhuber 2000, Gers, Schraudolph & Schmidhuber 2002)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from seqloom.cells.cell import Cell, projection, recurrence
 
 
 class Peephole(Cell):
-    """Long short-term memory with peephole connections: diagonal weights p from the memory to the gates.
+    """Long short-term memory with peephole connections: weights p from the memory to the gates.
 
     ::
 
@@ -21,10 +22,11 @@ class Peephole(Cell):
         o = σ(W_o x + U_o h + p_o ∘ c' + b_o)        output gate
         h' = o ∘ tanh(c')
 
-    Gates that are not listed in ``peepholes`` have none (p = 0). Peephole weights are initialised to zero, so that the
-    cell starts as a plain LSTM.
+    Gates that are not listed in ``peepholes`` have none (p = 0). With peephole_weights="full", each p is a matrix and
+    the product p c is that of a matrix and a vector. Peephole weights are initialised to zero, so that the cell starts
+    as a plain LSTM.
 
-    Parameters: 4(mn + n² + n) + kn for input size m, hidden size n and k peepholes.
+    Parameters: 4(mn + n² + n) + kn for input size m, hidden size n and k peepholes; kn² instead of kn if they are full.
     """
 
     class State(NamedTuple):
@@ -32,6 +34,7 @@ class Peephole(Cell):
         memory: Tensor
 
     gates: ClassVar[tuple[str, ...]] = ("input", "forget", "candidate", "output")
+    effects: ClassVar[Mapping[str, str]] = {"input": "writes", "forget": "keeps", "output": "outputs"}
 
     def __init__(
         self,
@@ -39,15 +42,19 @@ class Peephole(Cell):
         hidden_size: int,
         *,
         peepholes: Collection[str] = ("input", "forget", "output"),
+        peephole_weights: str = "diagonal",
         bias: bool = True,
         forget_bias: float = 1.0,
     ) -> None:
         super().__init__(input_size, hidden_size)
         if isinstance(peepholes, str) or not set(peepholes) <= {"input", "forget", "output"}:
             raise ValueError(f"peepholes is {peepholes!r}, expected a subset of ('input', 'forget', 'output')")
+        if peephole_weights not in ("diagonal", "full"):
+            raise ValueError(f"peephole_weights is {peephole_weights!r}, expected 'diagonal' or 'full'")
         self.input = projection(input_size, hidden_size, blocks=4, bias=bias)
         self.recurrent = recurrence(hidden_size, blocks=4)
-        self.peepholes = nn.ParameterDict({gate: torch.zeros(hidden_size) for gate in peepholes})
+        shape = (hidden_size,) if peephole_weights == "diagonal" else (hidden_size, hidden_size)
+        self.peepholes = nn.ParameterDict({gate: torch.zeros(shape) for gate in peepholes})
         if bias:
             nn.init.constant_(self.input.bias[hidden_size : 2 * hidden_size], forget_bias)
 
@@ -61,7 +68,10 @@ class Peephole(Cell):
         return self.State(o * torch.tanh(memory), memory), (i, f, z, o)
 
     def _add_peephole(self, total: Tensor, gate: str, memory: Tensor) -> Tensor:
-        return total + self.peepholes[gate] * memory if gate in self.peepholes else total
+        if gate not in self.peepholes:
+            return total
+        weight = self.peepholes[gate]
+        return total + (functional.linear(memory, weight) if weight.dim() == 2 else weight * memory)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, peepholes={tuple(self.peepholes)}"

@@ -25,7 +25,7 @@ class Wrapper(Cell):
         self.cell = cell
         self.rate = rate
         # Class variables of other cells; here they depend on the wrapped cell.
-        vars(self).update(gates=cell.gates, State=cell.State)
+        vars(self).update(gates=cell.gates, effects=cell.effects, State=cell.State)
 
     @abstractmethod
     def sample_noise(
@@ -90,7 +90,8 @@ class RecurrentDropout(Wrapper):
         m = 1                                     otherwise
 
     A GRU also copies h through its update gate z. This path is not masked, as in the paper (z ∘ (h - m ∘ h) is added):
-    a mask applied at every step to a copied value would erase it or let it grow without limit.
+    a mask applied at every step to a copied value would erase it or let it grow without limit. Cells that read h in no
+    other way, such as min_gru, are not changed.
 
     Parameters: those of the wrapped cell.
     """
@@ -101,7 +102,7 @@ class RecurrentDropout(Wrapper):
             raise TypeError(
                 "cell is Zoneout, whose copied values must not be dropped: use Zoneout(RecurrentDropout(cell, …), …)"
             )
-        vars(self).update(carry=cell.carry)
+        vars(self).update(carry=cell.carry, write=cell.write)
 
     def sample_noise(self, projected: Tensor) -> Tensor:
         mask = projected.new_empty(projected.shape[1], self.hidden_size).bernoulli_(1 - self.rate) / (1 - self.rate)
@@ -114,8 +115,8 @@ class RecurrentDropout(Wrapper):
         hidden, *others = state
         masked = mask * hidden
         next_state, gates = self.cell.step(projected, self.State(masked, *others))
-        if self.carry is None:
+        share = self.carried(gates)
+        if share is None:
             return next_state, gates
         output, *others = next_state
-        copied = gates[self.gates.index(self.carry)] * (hidden - masked)
-        return self.State(output + copied, *others), gates
+        return self.State(output + share * (hidden - masked), *others), gates

@@ -3,9 +3,9 @@
 The inputs of each layer are recorded during a call; the steps are then computed once more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class GateTrace:
     gates: dict[str, Tensor]
     states: dict[str, Tensor]  # after each step; the first one is the output
     mask: Tensor | None  # (B, T); False where there is padding
+    effects: Mapping[str, str] = field(default_factory=dict)  # what a gate does where it is open, such as "keeps"
     step_seconds: float = 0.0  # of audio in each time step; 0: the steps are no audio
 
     @property
@@ -127,6 +128,7 @@ def _replay(call: _LayerCall) -> GateTrace:
             field: stack_steps([after[index] for after, _ in history]) for index, field in enumerate(state._fields)
         },
         mask=mask,
+        effects=cell.effects,
     )
 
 
@@ -175,7 +177,8 @@ def draw_gates(
             interpolation="nearest",
             extent=(0.0, length * trace.step_seconds, units - 0.5, -0.5) if trace.step_seconds else None,
         )
-        axis.set_title(name, loc="left", fontsize=9, fontweight="bold", color=BLACK, pad=3)
+        effect = f" (open = {trace.effects[name]})" if name in trace.effects else ""
+        axis.set_title(name + effect, loc="left", fontsize=9, fontweight="bold", color=BLACK, pad=3)
         axis.set_ylabel("hidden unit", fontsize=8)
         axis.set_yticks([])
         bar = figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01)

@@ -93,6 +93,8 @@ def module_spec(cell: Cell, *, where: str) -> ModuleSpec:
     if type(cell) is GRU:
         if cell.reset != "after":
             raise ValueError(f"{where} is a GRU with reset={cell.reset!r}, expected 'after', as in nn.GRU")
+        if cell.update_gate != "keep":
+            raise ValueError(f"{where} is a GRU with update_gate={cell.update_gate!r}, expected 'keep', as in nn.GRU")
         return ModuleSpec(nn.GRU, None, cell.hidden_size, cell.input.bias is not None)
     if type(cell) is Elman:
         if cell.activation not in ("tanh", "relu"):

@@ -273,18 +273,19 @@ def saved_weights_restore_the_cell(case: CellCase) -> None:
 
 
 def carry_is_the_direct_path(case: CellCase) -> None:
-    """The gate that ``carry`` names is how the old output enters the new one directly: h' = gate ∘ h + …."""
+    """The gate that ``carry`` or ``write`` names is how the old output enters the new one directly."""
     cell = case.cell()
-    if cell.carry is None:
-        raise ValueError("the cell declares no carry")
-    require(cell.carry in cell.gates, f"carry is {cell.carry!r}, expected one of {', '.join(cell.gates)}")
+    for name, gate in (("carry", cell.carry), ("write", cell.write)):
+        require(gate is None or gate in cell.gates, f"{name} is {gate!r}, expected one of {', '.join(cell.gates)}")
     actual, gates = direct_path(cell, case.input(2, 1))
-    expected = gates[cell.gates.index(cell.carry)]
+    expected = cell.carried(gates)
+    if expected is None:
+        raise ValueError("the cell declares neither carry nor write")
     assert_close({"∂h'/∂h": actual}, {"∂h'/∂h": expected.detach()}, tolerance=TOLERANCES[case.dtype])
 
 
 def direct_path(cell: Cell, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """∂h'/∂h of one step where all matrices but those of the input are zero, and the gates of that step."""
+    """∂h'/∂h of one step where all parameters but those of the input are zero, and the gates of that step."""
     cell = copy.deepcopy(cell)
     cells = [
         part
@@ -294,7 +295,7 @@ def direct_path(cell: Cell, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     inputs = {id(value) for part in cells for value in part.input.parameters()}
     with torch.no_grad():
         for parameter in cell.parameters():
-            if parameter.dim() == 2 and id(parameter) not in inputs:
+            if id(parameter) not in inputs:
                 parameter.zero_()
     state = cell.start(len(x))
     hidden = noise(*state[0].shape, dtype=x.dtype).requires_grad_()
@@ -364,7 +365,8 @@ LAWS: tuple[Law, ...] = (
 
 def laws_for(case: CellCase) -> tuple[Law, ...]:
     laws = LAWS
-    if case.make(case.input_size, case.hidden_size).carry is not None:
+    cell = case.make(case.input_size, case.hidden_size)
+    if cell.carry is not None or cell.write is not None:
         laws += (carry_is_the_direct_path,)
     return laws if case.reference is None else (equations_hold, *laws)
 
