@@ -551,6 +551,32 @@ def test_a_forecast_from_less_than_the_history_has_a_warning(tmp_path: Path) -> 
     assert not task(train=str(train), dev=str(train)).fit(task().read(train)).dev_is_short
 
 
+def test_a_fitted_task_reads_numbers_and_dates_as_in_training(tmp_path: Path) -> None:
+    days = [f"{day:02}/04/2020" for day in range(3, 13)]  # days of April, or months with the same day
+    asked = tmp_path / "asked.csv"
+    asked.write_text("day;load\n" + "".join(f"{day};1.{number}\n" for number, day in enumerate(days, start=230)))
+
+    def answer(dates: Sequence[str], number: str) -> ForecastPrediction:
+        path = tmp_path / "train.csv"
+        rows = (f"{date};{number.format(day)}\n" for day, date in enumerate(dates, start=20))
+        path.write_text("day;load\n" + "".join(rows))
+        resolved, _ = task(train=str(path)).resolve(path)
+        fitted = resolved.fit(resolved.read(path))
+        (result,) = answers(fitted, fitted.build_model(), list(fitted.read_inputs(asked)))
+        return result
+
+    german = answer([f"{day}/04/2020" for day in range(13, 29)], "{},5")
+    assert german.times == ["2020-04-13", "2020-04-14", "2020-04-15"]
+    assert german.values[0] == pytest.approx([1239])
+    assert not german.warning
+    plain = answer([f"2020-04-{day}" for day in range(13, 29)], "{}.5")
+    assert plain.values[0] == pytest.approx([1.239])
+    assert plain.times == []
+    assert plain.warning.startswith("no time stamps, since the dates can be read with the day or the month first")
+    asked.write_text(asked.read_text().replace("1.", "1,"))
+    assert answer([f"2020-04-{day}" for day in range(13, 29)], "{}.5").values[0] == pytest.approx([1239])
+
+
 def test_one_column_needs_no_list() -> None:
     chosen = Forecast.model_validate({"train": "x.csv", "target": "sales", "columns": "sales"})
     assert (chosen.target, chosen.columns) == (("sales",), ("sales",))

@@ -58,6 +58,12 @@ class Learned(SeriesScales):
     """Columns and scales of the training data."""
 
 
+UNREAD_DATES = (
+    "no time stamps, since the dates can be read with the day or the month first, and the model was trained with "
+    "other dates: write them as 2020-01-31"
+)
+
+
 class ForecastTarget(NamedTuple):
     """The target of a forecast."""
 
@@ -395,10 +401,12 @@ class Forecast(Task):
         if batch.examples and self.data_type == "numbers":  # forecasts that people read
             values = self.fitted.round(values, self._targets(columns))
         stamps = [window.time_stamps(self.horizon) for window in batch.examples] or [[] for _ in values]
+        unread = [UNREAD_DATES * window.has_ambiguous_dates for window in batch.examples] or [""] * len(values)
         if self.output == "last":
+            short = map(self._short_history, batch.inputs.lengths.tolist())
             forecasts = [
-                ForecastPrediction(names, row[0].tolist(), [], [], times, self._short_history(length))
-                for row, times, length in zip(values, stamps, batch.inputs.lengths.tolist(), strict=True)
+                ForecastPrediction(names, row[0].tolist(), [], [], times, "; ".join(filter(None, warnings)))
+                for row, times, *warnings in zip(values, stamps, short, unread, strict=True)
             ]
             return Predictions(forecasts, state)
         truth = None if batch.target is None else self._restore(batch.target.values)
@@ -406,7 +414,9 @@ class Forecast(Task):
         for row, length in enumerate(batch.inputs.lengths.tolist()):
             steps = values[row, :length].tolist()
             observed = [] if truth is None else truth[row, :length].tolist()
-            answers.append(ForecastPrediction(names, steps[-1] if steps else [], steps, observed, stamps[row]))
+            answers.append(
+                ForecastPrediction(names, steps[-1] if steps else [], steps, observed, stamps[row], unread[row])
+            )
         return Predictions(answers, state)
 
     def _short_history(self, rows: int) -> str:

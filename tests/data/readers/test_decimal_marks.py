@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seqloom.data.readers.series import table
+from seqloom.data.readers.series import Series, table
 from seqloom.data.readers.text_files import DataError
 
 
@@ -37,6 +37,35 @@ def test_a_comma_before_three_digits_is_ambiguous(decimal: Any, expected: float)
     ):
         table(ambiguous)
     assert table(ambiguous, decimal=decimal).values[0, 0] == expected
+
+
+def german(number: int) -> str:
+    return f"{number:,}".replace(",", ".")
+
+
+def test_the_whole_column_decides() -> None:
+    days = [f"{2020 + day // 360}-{day // 30 % 12 + 1:02}-{day % 30 + 1:02}" for day in range(150)]
+    days = [day for day in days if not day.endswith(("02-30", "02-29"))]
+    integers = [str(500 + day % 7) for day in range(120)]
+
+    def read(*numbers: str, **options: Any) -> Series:
+        return table(["day;load", *(f"{day};{number}" for day, number in zip(days, numbers, strict=False))], **options)
+
+    rising = read(*map(german, range(500, 1600, 9)))
+    assert rising.values[[0, 60], 0].tolist() == [500, 1040]
+    assert (rising.number_note, rising.decimal) == ("numbers with points between thousands (1.234 is 1234): load", ",")
+    assert read(*integers, "1.234,5").values[-1, 0] == 1234.5
+    assert read(*integers, "1234", "1.234").values[-1, 0] == 1.234  # four digits without a separator
+    with pytest.raises(DataError, match=r"'1\.234' may have a decimal point or a thousands separator"):
+        read(*integers, "1.234")
+    assert read(*integers, "1.234", decimal=".").values[-1, 0] == 1.234
+
+
+def test_three_decimals_are_mentioned() -> None:
+    series = table(lines(*(f"1.{number}" for number in range(230, 250))))
+    assert series.values[0, 0] == 1.23
+    assert series.number_note.startswith("numbers such as 1.234 are read with a decimal point, not as thousands: load")
+    assert not table(lines(*(f"{number}.234" for number in range(20)))).number_note
 
 
 def test_another_column_shows_the_mark() -> None:

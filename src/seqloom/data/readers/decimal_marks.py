@@ -1,9 +1,10 @@
 """Numbers as people write them: decimal commas (1.234,5), and thousands separators (1,234.5 or 1 234,5)."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
+from seqloom.data.readers.table_values import MISSING
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import DataError, Location
 
@@ -12,6 +13,7 @@ DecimalMark = Literal["", ".", ","]  # empty: as the values show
 _SPACE = " \u00a0\u2009\u202f'’"
 _COMMA = re.compile(rf"[-+]?(\d{{1,3}}([.{_SPACE}]\d{{3}})+|\d+)(,\d+)?")
 _POINT = re.compile(rf"[-+]?(\d{{1,3}}([,{_SPACE}]\d{{3}})+|\d+)(\.\d+)?")
+MIN_GROUPS = 10  # different numbers such as 1.234 that show what the point is
 _ONE_GROUP = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,234 or 1.234: thousands, or three decimals
 
 
@@ -20,39 +22,110 @@ def writes_number(field: Any) -> bool:
     return isinstance(field, str) and bool(_COMMA.fullmatch(field.strip()) or _POINT.fullmatch(field.strip()))
 
 
+class NumberMarks(NamedTuple):
+    """How the numbers of the columns are written."""
+
+    marks: dict[int, str]  # decimal marks of the columns with commas or thousands separators
+    pointed: frozenset[int] = frozenset()  # columns in which points separate thousands, and nothing has a comma
+    uncertain: tuple[int, ...] = ()  # columns in which all numbers are like 1.234, read with a decimal point
+
+    def describe(self, names: Sequence[str], columns: Container[int]) -> str:
+        """One sentence about those of some columns whose numbers are not plain; empty if there are none."""
+        shown = {index: mark for index, mark in self.marks.items() if index in columns}
+
+        def shown_as(mark: str) -> set[int]:
+            return {index for index in shown if shown[index] == mark}
+
+        meanings = {
+            "numbers with a decimal comma": shown_as(",") - self.pointed,
+            "numbers with points between thousands (1.234 is 1234)": self.pointed & shown.keys(),
+            "numbers with thousands separators": shown_as("."),
+        }
+        parts = [
+            f"{meaning}: {', '.join(names[index] for index in sorted(indices))}"
+            for meaning, indices in meanings.items()
+            if indices
+        ]
+        if uncertain := [names[index] for index in self.uncertain if index in columns]:
+            parts.append(
+                f"numbers such as 1.234 are read with a decimal point, not as thousands: {', '.join(uncertain)} "
+                '(task.decimal = "," reads thousands)'
+            )
+        return "; ".join(parts)
+
+    def decimal(self, columns: Container[int]) -> DecimalMark:
+        """The decimal mark of some columns."""
+        return "," if any(mark == "," and index in columns for index, mark in self.marks.items()) else "."
+
+
 def find_marks(
     location: Location,
     names: Sequence[str],
-    columns: Sequence[Sequence[Any]],  # the first values of each column
+    columns: Sequence[Sequence[Any]],  # the values of each column, or enough of them
     *,
     preferred: DecimalMark = "",  # where the values leave it open
-) -> dict[int, str]:
-    """The decimal marks of the columns whose numbers have commas or thousands separators, by column.
+) -> NumberMarks:
+    """The decimal marks of the columns.
 
-    DataError if the values do not show whether commas are decimal marks.
+    DataError if the values do not show whether commas or points are decimal marks.
     """
-    texts = {
-        index: [value.strip() for value in column if isinstance(value, str) and value.strip()]
-        for index, column in enumerate(columns)
-    }
-    written = {index: values for index, values in texts.items() if values and all(map(writes_number, values))}
+    written = {index: values for index, column in enumerate(columns) if (values := _written(column))}
     marks = {index: mark for index, values in written.items() if (mark := _mark(values))}
     unusual = {index for index, values in written.items() if any(not _is_plain(value) for value in values)}
     common = {marks[index] for index in marks if index in unusual}
     for index in written.keys() - marks.keys():
+        unclear = [value for value in written[index] if not _is_plain(value)] or _thousands(written[index])
         if preferred or len(common) == 1:
             marks[index] = preferred or next(iter(common))
-        elif index in unusual:
-            example = next(value for value in written[index] if not _is_plain(value))
+        elif unclear:
+            mark = "comma" if "," in unclear[0] else "point"
             raise DataError(
                 location,
-                f"column {names[index]!r}: {example!r} may have a decimal comma or a thousands separator; "
+                f"column {names[index]!r}: {unclear[0]!r} may have a decimal {mark} or a thousands separator; "
                 'set task.decimal to "," (decimal comma) or "." (decimal point)',
             )
-    return {index: mark for index, mark in marks.items() if index in unusual or mark == ","}
+    uncertain = [
+        index
+        for index in sorted(written.keys() - marks.keys())
+        if len(written[index]) >= MIN_GROUPS and all(map(_ONE_GROUP.fullmatch, written[index]))
+    ]
+    kept = {index: mark for index, mark in marks.items() if index in unusual or mark == ","}
+    pointed = frozenset(index for index, mark in kept.items() if mark == "," and _thousands(written[index]))
+    return NumberMarks(kept, pointed, tuple(uncertain))
 
 
-def _mark(values: Iterable[str]) -> str:
+def undecided(columns: Sequence[Sequence[Any]]) -> list[int]:
+    """The columns of numbers whose decimal mark the first values do not show."""
+    return [index for index, column in enumerate(columns) if (values := _written(column)) and not _mark(values)]
+
+
+def deciding_values(records: Iterable[Record], columns: Iterable[int]) -> dict[int, list[str]]:
+    """The values of all records that decide on the decimal mark of some columns: of the integers, only the longest."""
+    different: dict[int, dict[str, None]] = {index: {} for index in columns}
+    integers = dict.fromkeys(different, "")
+    searched = set(different)
+    for _, fields in records:
+        for index in list(searched):
+            field = fields[index]
+            text = field.strip() if isinstance(field, str) else ""
+            if text.lstrip("+-").isdigit():
+                integers[index] = max(integers[index], text, key=len)
+            elif text and text.lower() not in MISSING:
+                different[index][text] = None
+                if not writes_number(text) or _mark([text]):
+                    searched.discard(index)
+        if not searched:
+            break
+    return {index: [integers[index], *values] for index, values in different.items()}
+
+
+def _written(column: Iterable[Any]) -> list[str]:
+    """The texts of a column if all of them are numbers; otherwise none."""
+    values = [value.strip() for value in column if isinstance(value, str) and value.strip()]
+    return values if all(map(writes_number, values)) else []
+
+
+def _mark(values: Sequence[str]) -> str:
     """The decimal mark that the values of a column show; empty: none is certain."""
     for value in values:
         is_comma, is_point = bool(_COMMA.fullmatch(value)), bool(_POINT.fullmatch(value))
@@ -62,7 +135,18 @@ def _mark(values: Iterable[str]) -> str:
             return ","
         if "." in value and not _ONE_GROUP.fullmatch(value):
             return "."
-    return ""
+    thousands = set(_thousands(values))
+    if len(thousands) < MIN_GROUPS:
+        return ""
+    return "," if all("." in value for value in thousands) else "." if all("," in value for value in thousands) else ""
+
+
+def _thousands(values: Sequence[str]) -> list[str]:
+    """Numbers such as 1.234 among integers below 1,000, which seem to be thousands; empty if others contradict that."""
+    integers = [value.lstrip("+-") for value in values if value.lstrip("+-").isdigit()]
+    groups = [value for value in values if _ONE_GROUP.fullmatch(value)]
+    below = 1 < max(map(len, integers), default=0) <= 3
+    return groups if below and len(groups) + len(integers) == len(values) else []
 
 
 def _is_plain(value: str) -> bool:
@@ -93,13 +177,3 @@ def with_points(records: Iterable[Record], marks: Mapping[int, str], names: Sequ
                     "column are",
                 )
         yield location, changed
-
-
-def describe(marks: Mapping[int, str], names: Sequence[str]) -> str:
-    """One sentence about the columns whose numbers are not plain; empty if there are none."""
-    parts = [
-        f"{meaning}: {', '.join(names[index] for index in sorted(marks) if marks[index] == mark)}"
-        for mark, meaning in ((",", "numbers with a decimal comma"), (".", "numbers with thousands separators"))
-        if mark in marks.values()
-    ]
-    return "; ".join(parts)

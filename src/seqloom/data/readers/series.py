@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 
 from seqloom.data.readers import decimal_marks, tables, text_files, vectors
 from seqloom.data.readers.date_formats import DateOrder
-from seqloom.data.readers.decimal_marks import DecimalMark
+from seqloom.data.readers.decimal_marks import DecimalMark, NumberMarks
 from seqloom.data.readers.panels import refuse_names, refuse_numbered_series
-from seqloom.data.readers.table_values import is_missing, is_numeric
+from seqloom.data.readers.table_values import MISSING, is_missing, is_numeric
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import DataError, Location, Source
 from seqloom.data.readers.time_axis import TimeAxis, find_time_axis
-
-MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}
-"""How files write a missing value, in lowercase."""
 
 Numbers = NDArray[np.float64]
 
@@ -79,7 +76,7 @@ class Series:
     axis: TimeAxis | None = None  # time stamp of each row; None: there are none
     left_out: tuple[str, ...] = ()  # further columns that are not read, since they number the rows or hold dates
     number_note: str = ""  # about decimal commas and thousands separators; empty: there are none
-    decimal: DecimalMark = ""  # of the columns that have them
+    decimal: DecimalMark = ""  # decimal mark of its columns; empty: they are not text
 
     def at(self, row: int) -> Location:
         return self.location._replace(line=self.lines[row]) if row < len(self.lines) else self.location
@@ -123,6 +120,11 @@ class Window:
         axis = self.series.axis
         stamps = None if axis is None else axis.following(self.stop - 1, rows)
         return [] if axis is None or stamps is None else axis.write(stamps)
+
+    @property
+    def has_ambiguous_dates(self) -> bool:
+        """Whether there are no time stamps because day and month may be exchanged."""
+        return self.series.axis is not None and self.series.axis.is_ambiguous
 
     @property
     def history(self) -> Numbers:  # (length, D)
@@ -194,10 +196,13 @@ def table(
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
     index = index_name(path)
     index, date = (index, (index,)) if index and date in (None, (index,)) else ("", date)
-    names, records = _open_table(with_index(path, index) if index else path, range_.text, separator)
+    opened = with_index(path, index) if index else path
+    names, records = _open_table(opened, range_.text, separator)
     if len(columns) == 1 and names[int(bool(index)) :] == ["1"]:  # a series without a name
         names[-1] = columns[0]
-    first_records, records, marks = _with_points(names, records, range_.text, decimal)
+    once = isinstance(opened, Path) and opened == text_files.STANDARD_INPUT
+    reopen = None if once else lambda: _open_table(opened, range_.text, separator)[1]
+    first_records, records, marks = _with_points(names, records, reopen, range_.text, decimal)
     location = first_records[0][0]
     _check_columns(location, names, (*columns, *target, *(date or ())))
     head = [[fields[column] for _, fields in first_records] for column in range(len(names))]
@@ -248,7 +253,6 @@ def table(
     values = np.array(rows, np.float64)[:, order]
     if axis is not None and axis.stamps is not None and not columns:
         refuse_numbered_series(location, axis.stamps, dict(zip(selected, values.T, strict=True)), taken)
-    marks = {column: mark for column, mark in marks.items() if column in numbers}
     return Series(
         location,
         values,
@@ -258,8 +262,8 @@ def table(
         lines,
         axis,
         tuple(left_out),
-        number_note=decimal_marks.describe(marks, names),
-        decimal="," if "," in marks.values() else "." if marks else "",
+        number_note=marks.describe(names, numbers),
+        decimal=marks.decimal(numbers),
     )
 
 
@@ -288,11 +292,11 @@ def with_index(frame: Any, name: str) -> Any:
 
 
 def _checked_axis(axis: TimeAxis | None, location: Location, *, index: str, is_fitted: bool) -> TimeAxis | None:
-    """The same axis; DataError if day and month may be exchanged, or no time stamps if that cannot be set any more."""
+    """The same axis; if day and month may be exchanged, a DataError, or no stamps where that cannot be set any more."""
     if axis is None:
         return None
     if axis.is_ambiguous and is_fitted:
-        return replace(axis, stamps=None, step=None, is_ambiguous=False)
+        return replace(axis, stamps=None, step=None)
     if axis.is_ambiguous:
         raise DataError(
             location,
@@ -303,20 +307,28 @@ def _checked_axis(axis: TimeAxis | None, location: Location, *, index: str, is_f
 
 
 def _with_points(
-    names: Sequence[str], records: Iterator[Record], file: str, decimal: DecimalMark
-) -> tuple[list[Record], Iterator[Record], dict[int, str]]:
-    """The first records, the others, and the decimal marks of columns that have had others than decimal points."""
+    names: Sequence[str],
+    records: Iterator[Record],
+    reopen: Callable[[], Iterator[Record]] | None,  # reads the records once more; None: that is not possible
+    file: str,
+    decimal: DecimalMark,
+) -> tuple[list[Record], Iterator[Record], NumberMarks]:
+    """The first records and the others, with decimal points only, and the decimal marks that they have had."""
     head = list(islice(records, tables.HEAD))
     if not head:
         raise DataError(Location(file, 1), "no rows after the header")
     columns = [
         [fields[column] for _, fields in head if not _is_missing(fields[column])] for column in range(len(names))
     ]
+    undecided = decimal_marks.undecided(columns) if not decimal and len(head) == tables.HEAD else []
+    if undecided and reopen is not None:
+        for column, values in decimal_marks.deciding_values(reopen(), undecided).items():
+            columns[column] = values
     marks = decimal_marks.find_marks(head[0][0], names, columns, preferred=decimal)
-    if not marks:
+    if not marks.marks:
         return head, records, marks
-    changed = list(decimal_marks.with_points(head, marks, names))
-    return changed, decimal_marks.with_points(records, marks, names), marks
+    changed = list(decimal_marks.with_points(head, marks.marks, names))
+    return changed, decimal_marks.with_points(records, marks.marks, names), marks
 
 
 def _open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record]]:

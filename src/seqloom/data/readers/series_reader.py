@@ -58,8 +58,8 @@ class SeriesReader:
             season = axis.step.season if axis.step is not None else 0
             if season and series.stop - series.start >= SEASONS * season:
                 settings["season"] = season
+        settings["decimal"] = series.decimal
         if series.number_note:
-            settings["decimal"] = series.decimal
             notes.append(series.number_note)
         if series.left_out:
             settings["columns"] = series.names

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from seqloom.data.readers.text_files import DataError, Location
 
 LONGEST_LABEL = 60  # characters
+MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}
+"""How files write a missing number, in lowercase."""
 
 
 def is_missing(value: object) -> bool:
