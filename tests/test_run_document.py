@@ -40,7 +40,9 @@ def test_data_files_are_found_by_their_names(tmp_path: Path) -> None:
     result = find_data_files(str(tmp_path))
     assert result == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}
     (tmp_path / "y.train.txt").touch()
-    with pytest.raises(ValueError, match=r"several files could be task\.train: x\.train\.txt, y.*as train\.\{en,de\}"):
+    with pytest.raises(
+        ValueError, match=r"several files could be task\.train: x\.train\.txt, y.*as train\.\{en,de\}.*task\.parallel"
+    ):
         find_data_files(str(tmp_path))
     for path in tmp_path.glob("*train*"):
         path.unlink()

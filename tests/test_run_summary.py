@@ -117,6 +117,7 @@ def test_the_verdict_on_a_model_that_has_learned_nothing_says_what_to_try(summar
     base = replace(summary, degenerate="", flat_loss=None, baseline="b", metrics={"accuracy": 0.5})
     base = replace(base, baseline_scores={"accuracy": 0.5})
     assert "seqloom check CONFIG --learning-rate" in verdict(base)
+    assert "a larger train.minutes, and look" in verdict(replace(base, finished="2 minutes elapsed"))
     constant = replace(base, degenerate="Every prediction is 'up'", remedy="raise train.epochs")
     assert verdict(constant).endswith("0.5 against 0.5. Every prediction is 'up': raise train.epochs.")
     assert "does not fall: 2 at first, 1.999 now. Raise train.learning_rate" in verdict(

@@ -70,8 +70,9 @@ def find_data_files(data: str) -> dict[str, str]:
         names = sorted(path.name for path in folder.iterdir() if any(word in path.name.lower() for word in words))
         if len(names) > 1:
             raise ValueError(
-                f"{data}: several files could be {key}: {', '.join(names)}; give the file itself, or two files of a "
-                "translation as train.{en,de}.txt"
+                f"{data}: several files could be {key}: {', '.join(names)}; give the file itself, two files of a "
+                "translation as train.{en,de}.txt, or the file of the words with task.parallel, such as "
+                '\'task.parallel=["seq.in", "seq.out"]\', if another file has their labels'
             )
         if names:
             files[key] = str(Path(data, names[0]))

@@ -30,8 +30,8 @@ INTENDED_USE = (
     "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
 )
 NO_BETTER = (
-    "Try another learning rate (seqloom check CONFIG --learning-rate) or more epochs, and look for problems in the "
-    "data with seqloom check."
+    "Try another learning rate (seqloom check CONFIG --learning-rate) or a larger train.epochs, and look for problems "
+    "in the data with seqloom check."
 )
 DECISIVE = tuple(f"train.{name}" for name in ("epochs", "updates", "tokens", "minutes", "batch_size", "batch_tokens"))
 """Settings on which other defaults depend."""
@@ -226,7 +226,8 @@ def _comparison(summary: RunSummary) -> str:
     nearest = low if summary.higher_is_better else high
     comparison = f"the baseline ({summary.baseline}): {_number(value)} against {_number(usual)}"
     if sign * value <= sign * usual or _number(value) == _number(usual):
-        advice = describe_flat_loss(*summary.flat_loss) if summary.flat_loss else NO_BETTER
+        more = _name_limit(NO_BETTER, summary.finished)
+        advice = describe_flat_loss(*summary.flat_loss) if summary.flat_loss else more
         return f"No better than {comparison}. {problem or advice}"
     if sign * nearest <= sign * usual:
         text = f"Not clearly better than {comparison}, which is within the 95 % confidence interval."

@@ -29,7 +29,8 @@ def summary(result: Any) -> list[tuple[int, str, float | None, dict[str, Any]]]:
 
 def test_a_sweep_finds_the_best_values_and_writes_them(config: Path, tmp_path: Path, fake_trial: FakeTrial) -> None:
     lines: list[str] = []
-    result = sweep(config, ["sweep.trials=20"], output=tmp_path / "out", report=lines.append, run_trial=fake_trial)
+    overrides = ["sweep.trials=20", "train.plot_format=svg"]
+    result = sweep(config, overrides, output=tmp_path / "out", report=lines.append, run_trial=fake_trial)
     assert len(result.trials) == 20
     assert result.trials[0].values == {"train.learning_rate": 0.001, "task.decoder.cell": "lstm"}  # as configured
     assert {trial.state for trial in result.trials} == {"finished", "pruned"}
@@ -45,7 +46,7 @@ def test_a_sweep_finds_the_best_values_and_writes_them(config: Path, tmp_path: P
     assert any(line.endswith("pruned after 1 evaluation") for line in lines)
     stored = json.loads((tmp_path / "out" / "sweep.json").read_text())
     assert (stored["best"], len(stored["trials"])) == (result.best.number, 20)
-    assert {"importance.png", "parallel_coordinates.png", "sweep.md"} <= {
+    assert {"importance.svg", "parallel_coordinates.svg", "sweep.md"} <= {
         path.name for path in (tmp_path / "out").iterdir()
     }
     assert not list((tmp_path / "out" / "trials").glob("*.alive"))

@@ -95,7 +95,7 @@ def summarize(journal: "Journal", metric: str) -> Sweep:
     )
 
 
-def write_results(sweep: Sweep, task: str) -> None:
+def write_results(sweep: Sweep, task: str, *, plot_format: str = "png") -> None:
     """Write best.toml, sweep.md, sweep.json and, if matplotlib is installed, the pictures."""
     facts = {"task": task, "metric": sweep.metric, "higher_is_better": sweep.higher_is_better}
     trials = [asdict(trial) for trial in sweep.trials]
@@ -109,13 +109,13 @@ def write_results(sweep: Sweep, task: str) -> None:
     heading = f"# Trial {sweep.best.number} of {sweep.path.name}: {sweep.metric} {sweep.best.value:.5g} with {values}\n"
     files.write(sweep.best_config, heading + Run.open(sweep.best_run).config)
     try:
-        _draw(sweep)
+        _draw(sweep, f".{plot_format}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
 
 
-def _draw(sweep: Sweep) -> None:
+def _draw(sweep: Sweep, suffix: str) -> None:
     names = short_names(list(sweep.space))
     axes = {
         name: Axis(names[name], categories=[_cell(value) for value in domain.values])
@@ -135,13 +135,14 @@ def _draw(sweep: Sweep) -> None:
     draw_parallel_coordinates(
         list(axes.values()),
         lines,
-        sweep.path / "parallel_coordinates.png",
+        sweep.path / f"parallel_coordinates{suffix}",
         metric=sweep.metric,
         higher_is_better=sweep.higher_is_better,
         title=f"{sweep.path.name}: {len(lines)} trials",
     )
     if sweep.importance:
-        draw_importance(sweep.importance, sweep.path / "importance.png", metric=sweep.metric, title=sweep.path.name)
+        path = sweep.path / f"importance{suffix}"
+        draw_importance(sweep.importance, path, metric=sweep.metric, title=sweep.path.name)
 
 
 def _page(sweep: Sweep, task: str) -> str:

@@ -133,7 +133,7 @@ def sweep(
         raise Interrupted(folder) from None
     finally:
         result = summarize(journal, plan.metric)
-        write_results(result, plan.base.name)
+        write_results(result, plan.base.name, plot_format=plan.base.train.plot_format)
     return result
 
 

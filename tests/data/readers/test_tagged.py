@@ -1,4 +1,5 @@
 import io
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -256,3 +257,17 @@ def test_one_file_per_recording(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty: no table in the folder"):
         list(TaggedReader().read(tmp_path / "empty"))
+
+
+def test_a_folder_of_parallel_files_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "seq.out").write_text("O B-x\nO\nB-x O O\n")
+    (tmp_path / "seq.in").write_text("play jazz\nstop\ncall me now\n")
+    (tmp_path / "label").write_text("Play\nStop\nCall\n")
+    (tmp_path / "image").write_bytes(b"\x00\xff")
+    with pytest.raises(DataError, match=r"no table in the folder") as error:
+        list(TaggedReader().read(tmp_path))
+    command = error.value.message.partition("of the first: ")[2]
+    *words, setting = shlex.split(command)
+    assert words == ["seqloom", "train", "--task", "tag", "--data", str(tmp_path / "seq.in")]
+    assert setting == 'task.parallel=["seq.in", "seq.out"]'
+    assert len(list(TaggedReader(parallel=("seq.in", "seq.out")).read(tmp_path / "seq.in"))) == 3

@@ -288,8 +288,10 @@ def test_training_learns_the_first_token(pooling: str) -> None:
     classifier, examples = fitted([(text, text[0]) for text, _ in data], pooling=pooling)
     model, batch = classifier.build_model(), classifier.collate(examples)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    for _ in range(60):
+    for _ in range(300):  # other seeds take 34 to 82 updates
         loss = classifier.loss(model, batch)
+        if loss.total < math.log(2):  # less than one wrong example costs
+            break
         optimizer.zero_grad()
         (loss.total / loss.items).backward()
         optimizer.step()

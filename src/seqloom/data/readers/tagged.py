@@ -14,6 +14,7 @@ from seqloom.data.readers import column_names, long_tables, tables
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
 from seqloom.data.readers.numeric_targets import Numbers, TargetType, as_target, finite, label_columns, to_number
+from seqloom.data.readers.parallel_labels import describe_parallel_files
 from seqloom.data.readers.table_values import as_label, as_text
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.tagged_frames import read_frames
@@ -168,7 +169,9 @@ def _recordings(folder: Path) -> list[Path]:
     """The tables in a folder, each of them one sequence."""
     files = sorted(file for file in folder.iterdir() if tables.suffix(file) in tables.SUFFIXES)
     if not files:
-        raise DataError(str(folder), f"no table in the folder ({', '.join(tables.SUFFIXES)})")
+        raise DataError(
+            str(folder), f"no table in the folder ({', '.join(tables.SUFFIXES)}){describe_parallel_files(folder)}"
+        )
     return files
 
 
