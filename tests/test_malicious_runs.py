@@ -1,8 +1,10 @@
 """Runs that are damaged or malicious, but well signed: an answer or a sentence, and nothing large is allocated."""
 
 import json
+import math
 import os
 import random
+import re
 import shutil
 import tomllib
 from collections.abc import Callable
@@ -61,6 +63,11 @@ def damaged(seed: fuzzing.Seed, path: Path, *, config: Change | None = None, lea
     return path
 
 
+def exactly(location: Path, message: str) -> str:
+    """The pattern of a whole message."""
+    return f"^{re.escape(f'{location}: {message}')}$"
+
+
 def setter(dotted: str, value: Any) -> Change:
     def change(values: Any) -> None:
         *path, last = dotted.split(".")
@@ -71,34 +78,45 @@ def setter(dotted: str, value: Any) -> Change:
     return change
 
 
+@pytest.mark.parametrize(("name", "key"), [("translate, beam", "encoder.hidden_size"), ("embed", "vector_size")])
+def test_sizes_beyond_the_weights_are_refused(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, key: str
+) -> None:
+    path = damaged(seeds[name], tmp_path / "run", config=setter(key, 10**7))
+    message = "the weights do not fit the configuration: the configuration describes a larger model"
+    with pytest.raises(RunError, match=exactly(path, message)):
+        model.load(path)
+
+
 @pytest.mark.parametrize(
-    ("name", "key", "value"),
+    ("name", "key", "value", "most"),
     [
-        ("translate, beam", "encoder.hidden_size", 10**5),
-        ("translate, beam", "decoder.layers", 10**7),
-        ("tag, crf", "encoder.layers", 2**62),
-        ("embed", "vector_size", 10**7),
-        ("transcribe, beam", "search.size", 10**9),
-        ("transcribe, beam", "search.nbest", 10**9),
-        ("transcribe, audio", "audio.sample_rate", 10**12),
-        ("transcribe, audio", "audio.window", 1e9),
-        ("forecast", "horizon", 10**9),
-        ("caption", "image_encoder.layers", 10**9),
-        ("caption", "max_length", 10**9),
-        ("caption", "image_size", 10**6),
+        ("translate, beam", "decoder.layers", 10**7, 1000),
+        ("tag, crf", "encoder.layers", 2**62, 1000),
+        ("transcribe, beam", "search.size", 10**9, 100_000),
+        ("transcribe, beam", "search.nbest", 10**9, 100_000),
+        ("transcribe, audio", "audio.sample_rate", 10**12, 1_000_000),
+        ("transcribe, audio", "audio.window", 1e9, 1),
+        ("forecast", "horizon", 10**9, 100_000),
+        ("caption", "image_encoder.layers", 10**9, 20),
+        ("caption", "max_length", 10**9, 10_000),
+        ("caption", "image_size", 10**6, 4096),
     ],
 )
-def test_sizes_beyond_the_weights_are_refused(
-    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, key: str, value: Any
+def test_settings_have_limits(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, key: str, value: Any, most: int
 ) -> None:
     path = damaged(seeds[name], tmp_path / "run", config=setter(key, value))
-    with pytest.raises((RunError, ConfigError), match=r"larger model|less than or equal|expected at most|at most"):
+    message = rf"config\.toml:\d+: task\.{key}: expected a number less than or equal to {most}, got {value}$"
+    with pytest.raises(ConfigError, match=message):
         model.load(path)
 
 
 def test_no_use_of_a_run_allocates_more_than_its_weights(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
     path = damaged(seeds["tag, crf"], tmp_path / "info", config=setter("encoder.hidden_size", 10**5))
-    with pytest.raises(RunError, match="describes a larger model"):
+    with pytest.raises(
+        RunError, match=r"the weights do not fit the configuration: the configuration describes a larger model$"
+    ):
         info.describe_run(path)
     more = {"labels": {"names": [str(number) for number in range(5000)]}, "weights": [1.0] * 5000}
     path = damaged(seeds["classify, subwords"], tmp_path / "from", learned=lambda values: values.update(more))
@@ -148,29 +166,39 @@ def test_info_does_not_open_the_training_file(
 @pytest.mark.parametrize(
     ("name", "key", "value", "message"),
     [
-        ("embed", "counts", [[1, 7 * 10**8]], "counts"),
-        ("embed", "pairs", [[0, 1, 10**6]], "expected ids from 0 to"),
-        ("transcribe, audio", "statistics.rate", 10**12, "rate"),
-        ("transcribe, beam", "statistics.deviation", [0.0, 1.0, 1.0], "deviations"),
-        ("caption", "mean", [], "as many means"),
-        ("caption", "length_limit", 10**9, "length_limit"),
-        ("forecast", "means", [0.0], "as many means"),
-        ("tag, crf", "pairs", [["", "X"]], "not a label"),
-        ("tag, crf", "counts", [1], "counts"),
-        ("classify, subwords", "weights", [1.0], "weights"),
+        ("embed", "counts", [[1, 7 * 10**8]], "counts: expected the occurrences of 5 words"),
+        ("embed", "pairs", [[0, 1, 10**6]], "a phrase contains an id that is no word, expected ids from 0 to 4"),
+        (
+            *("transcribe, audio", "statistics.rate", 10**12),
+            "statistics.rate: Input should be less than or equal to 1000000",
+        ),
+        (
+            *("transcribe, beam", "statistics.deviation", [0.0, 1.0, 1.0]),
+            "statistics: expected finite means and positive, finite standard deviations",
+        ),
+        ("caption", "mean", [], "expected as many means as standard deviations, found 0 and 3"),
+        ("caption", "length_limit", 10**9, "length_limit: Input should be less than or equal to 10000"),
+        ("forecast", "means", [0.0], "expected as many means as standard deviations, found 1 and 2"),
+        ("tag, crf", "pairs", [["", "X"]], "pairs: 'X' is not a label"),
+        ("tag, crf", "counts", [1], "counts: expected a number for each word"),
+        ("classify, subwords", "weights", [1.0], "weights: expected one for each of 2 labels, found 1"),
     ],
 )
 def test_learned_values_that_contradict_each_other_are_refused(
     seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, key: str, value: Any, message: str
 ) -> None:
     path = damaged(seeds[name], tmp_path / "run", learned=setter(key, value))
-    with pytest.raises(RunError, match=rf"learned\.json: does not fit the task .*{message}"):
+    task = name.partition(",")[0]
+    with pytest.raises(RunError, match=exactly(path / "learned.json", f"does not fit the task {task} ({message})")):
         model.load(path)
 
 
 def test_scales_of_other_targets_are_refused(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
     path = damaged(seeds["forecast"], tmp_path / "run", learned=setter("horizon_changes", [[1.0, 1.0]] * 4))
-    with pytest.raises(RunError, match="expected the changes of 2 targets in 2 steps"):
+    message = (
+        "the model cannot be built from this configuration: expected the changes of 2 targets in 2 steps, found (4, 2)"
+    )
+    with pytest.raises(RunError, match=exactly(path, message)):
         model.load(path)
 
 
@@ -178,30 +206,73 @@ PADDING = {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_id": 0, "pad
 REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}
 
 
-@pytest.mark.parametrize("name", ["classify, subwords", "language_model, unigram"])
+KINDS = {
+    "normalizer": ("", "Sequence"),
+    "decoder": ("ByteLevel", "Metaspace"),
+    "pre_tokenizer": ("ByteLevel", "Metaspace"),
+}
+BPE, UNIGRAM = "classify, subwords", "language_model, unigram"
+
+
+@pytest.mark.parametrize("name", [BPE, UNIGRAM])
 @pytest.mark.parametrize(
-    "changes",
+    ("part", "value", "message"),
     [
-        {"padding": {**PADDING, "pad_to_multiple_of": None}},
-        {"normalizer": REPLACE},
-        {"decoder": REPLACE},
-        {"pre_tokenizer": None},
-        {"post_processor": {"type": "ByteLevel"}},
-        {"added_tokens": [{"id": 0, "content": "x"}]},
-        {"model": {}},
-        {"model": {"type": "BPE", "vocab": {"a": 7}, "merges": []}},
-        {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", float("nan")]]}},
-        {"model": None},
+        ("padding", {**PADDING, "pad_to_multiple_of": None}, "the tokenizer has padding, which Seqloom does not write"),
+        ("normalizer", REPLACE, "the normalizer of the tokenizer is 'Replace', expected '{kind}'"),
+        ("decoder", REPLACE, "the decoder of the tokenizer is 'Replace', expected '{kind}'"),
+        ("pre_tokenizer", None, "the pre_tokenizer of the tokenizer is '', expected '{kind}'"),
+        (
+            *("post_processor", {"type": "ByteLevel"}),
+            "the tokenizer has post_processor, which Seqloom does not write",
+        ),
+        (
+            *("added_tokens", [{"id": 0, "content": "x"}]),
+            "the tokenizer has added_tokens, which Seqloom does not write",
+        ),
+        ("model", {}, "the tokenizer is of type 'None', expected BPE or Unigram"),
+        ("model", None, "the tokenizer has no model"),
     ],
 )
 def test_tokenizers_other_than_ours_are_refused(
-    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, changes: dict[str, Any]
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, part: str, value: Any, message: str
 ) -> None:
+    kind = KINDS[part][name == UNIGRAM] if part in KINDS else ""
+    check_tokenizer(seeds[name], tmp_path / "run", {part: value}, message.format(kind=kind))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            BPE,
+            {"type": "BPE", "vocab": {"a": 7}, "merges": []},
+            "expected the ids 0 to 0 for the pieces of the tokenizer",
+        ),
+        (
+            *(UNIGRAM, {"type": "Unigram", "unk_id": 0, "vocab": [["a", math.nan]]}),
+            "expected <unk> as the first piece of the tokenizer, and finite scores",
+        ),
+        (
+            *(BPE, {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]}),
+            "the pre_tokenizer of the tokenizer is 'ByteLevel', expected 'Metaspace'",
+        ),
+    ],
+)
+def test_damaged_pieces_are_refused(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, name: str, changes: dict[str, Any], message: str
+) -> None:
+    check_tokenizer(seeds[name], tmp_path / "run", {"model": changes}, message)
+
+
+def check_tokenizer(seed: fuzzing.Seed, path: Path, changes: dict[str, Any], message: str) -> None:
     def change(values: Any) -> None:
         values["text"]["tokenizer"] = json.dumps(json.loads(values["text"]["tokenizer"]) | changes)
 
-    path = damaged(seeds[name], tmp_path / "run", learned=change)
-    with pytest.raises(RunError, match="tokenizer"):
+    damaged(seed, path, learned=change)
+    task = seed.name.partition(",")[0]
+    expected = f"does not fit the task {task} (text: {message})"
+    with pytest.raises(RunError, match=exactly(path / "learned.json", expected)):
         model.load(path)
 
 
@@ -358,7 +429,7 @@ def test_a_run_that_names_no_regular_file_is_not_resumed(
         os.mkfifo(tmp_path / "fifo")
         value = str(tmp_path / "fifo")
     path = damaged(seeds["embed"], tmp_path / "run", config=setter("train", value))
-    with pytest.raises(RunError, match="expected a file or a folder"):
+    with pytest.raises(RunError, match=r"expected a file or a folder; .* cannot be resumed with other data$"):
         resume(path)
 
 
@@ -373,9 +444,11 @@ def test_lists_name_regular_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "secret").write_text("hunter2")
     names = [(Location("list.tsv", 1), "fifo")]
-    with pytest.raises(DataError, match="expected a regular file"):
+    with pytest.raises(DataError, match=r"list\.tsv:1: file .*fifo: expected a regular file"):
         list(file_lists.load(names, lambda stream, _: stream.read(), folder=tmp_path))
-    with pytest.raises(DataError, match="found another format") as refused:
+    with pytest.raises(
+        DataError, match=r"expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found another format$"
+    ) as refused:
         read_audio(tmp_path / "secret")
     assert "hunter2"[:4] not in str(refused.value)
 
@@ -430,19 +503,31 @@ def _training(change: Change) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (_facts(dict.clear), "position"),
-        (_facts(setter("position.update", "x")), "position.update"),
+        (_facts(dict.clear), "position: Input should be"),
+        (_facts(setter("position.update", "x")), "position.update: Input should be a valid integer"),
         (_facts(setter("position.batch", -1)), "position.batch is negative"),
-        (_facts(setter("position.unknown", 1)), "position.unknown"),
+        (_facts(setter("position.unknown", 1)), "position.unknown: Extra inputs are not permitted"),
         (_facts(setter("rows", None)), "rows: expected a number"),
         (_facts(setter("seconds", [])), "seconds: expected a number"),
-        (_training(dict.clear), "rank.0.random: missing"),
+        (_training(dict.clear), "rank.0.random: missing or no random state"),
         (_training(setter("rank", torch.zeros(1))), "rank: unknown"),
-        (_training(lambda tensors: tensors.update({"rank.0.random": torch.zeros(3)})), "rank.0.random"),
-        (_training(lambda tensors: tensors.update({"optimizer.0.exp_avg": torch.zeros(3)})), "fits no parameter"),
-        (_training(lambda tensors: tensors.update({"optimizer.99.exp_avg": torch.zeros(3)})), "fits no parameter"),
+        (
+            _training(lambda tensors: tensors.update({"rank.0.random": torch.zeros(3)})),
+            "rank.0.random: missing or no random state",
+        ),
+        (
+            _training(lambda tensors: tensors.update({"optimizer.0.exp_avg": torch.zeros(3)})),
+            "optimizer.0.exp_avg: fits no parameter",
+        ),
+        (
+            _training(lambda tensors: tensors.update({"optimizer.99.exp_avg": torch.zeros(3)})),
+            "optimizer.99.exp_avg: fits no parameter",
+        ),
         (_training(lambda tensors: tensors.pop("optimizer.0.exp_avg")), "optimizer.0: incomplete"),
-        (_training(lambda tensors: tensors.update({"weights.0.x": torch.zeros(3)})), "fits no weights"),
+        (
+            _training(lambda tensors: tensors.update({"weights.0.x": torch.zeros(3)})),
+            "weights.0.x: fits no weights of the model",
+        ),
     ],
 )
 def test_damaged_training_states_are_named(
@@ -454,5 +539,5 @@ def test_damaged_training_states_are_named(
     write(path / "last")
     (path / "last" / checkpoint.MANIFEST).unlink()
     checkpoint.write_manifest(path / "last", checkpoint.FILES)
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(RunError, match=f"^the last checkpoint cannot be resumed: {re.escape(message)}"):
         resume(path, ["train.epochs=2"])

@@ -468,8 +468,9 @@ class Task(ConfigSection, ABC):
             learned = kind.model_validate_json(run.learned)
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            place = ".".join(map(str, (*problem["loc"], problem["msg"])))[:200]
-            raise RunError(f"{run.path / 'learned.json'}: does not fit the task {self.name} ({place})") from error
+            message = problem["msg"].removeprefix("Value error, ")
+            text = ": ".join(filter(None, (".".join(map(str, problem["loc"])), message)))[:200]
+            raise RunError(f"{run.path / 'learned.json'}: does not fit the task {self.name} ({text})") from error
         return self.model_copy(update={"learned": learned})
 
     def share_learned(self, other: Self) -> Self:
