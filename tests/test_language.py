@@ -79,7 +79,7 @@ COMMON_WORDS = """
     json, npz, arpa
     input, output, encoder, decoder, context, spelling, neighbours, negative
     recurrent, recurrence, projection, transformer, stack, bidirectional, direction, reverse
-    LSTM, GRU, MGU, SRU, SLSTM, ind, RNN, mogrifier, Elman, peephole, coupled, norm
+    LSTM, GRU, MGU, SRU, SLSTM, ind, RNN, mogrifier, ELU, Elman, peephole, coupled, norm
     activation, gate, heads, position, coordinate, channels, depth, order, relative, independent, predictive
     match, parameters
     size, width, height

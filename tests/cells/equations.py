@@ -82,7 +82,7 @@ def elman(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, S
         "sigmoid": sigmoid(a[0]),
         "relu": np.where(a[0] > 0, a[0], 0),
         "leaky_relu": np.where(a[0] > 0, a[0], cell.negative_slope * a[0]),
-        "elu": np.where(a[0] > 0, a[0], cell.alpha * (np.exp(a[0]) - 1)),
+        "elu": np.where(a[0] > 0, a[0], cell.elu_alpha * (np.exp(a[0]) - 1)),
         "maxout": np.max(a, axis=0),
     }
     return {"hidden": activations[cell.activation]}, {}

@@ -32,7 +32,7 @@ MakeLayer = Callable[[MakeCell, int, int], Layer]
 
 INPUT, HIDDEN = 3, 5  # one pair of sizes for all contract tests: a kernel is compiled once for them
 
-SLOPES: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.2}, "elu": {"alpha": 0.7}}
+SLOPES: dict[str, dict[str, Any]] = {"leaky_relu": {"negative_slope": 0.2}, "elu": {"elu_alpha": 0.7}}
 OPTIONS: dict[type[Cell], list[dict[str, Any]]] = {
     Elman: [{"activation": name} | SLOPES.get(name, {}) for name in ACTIVATIONS]
     + [{"activation": "maxout", "pieces": 3}],

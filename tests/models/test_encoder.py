@@ -34,6 +34,35 @@ def test_the_prenet_comes_before_the_recurrence() -> None:
     assert layer.output_size == 4
 
 
+@pytest.mark.parametrize(("connection", "size"), [("residual", 6), ("highway", 6), ("dense", 6)])
+def test_connections_of_the_prenet(connection: Any, size: int) -> None:
+    prenet = PrenetConfig(layers=2, size=6, window=3, activation="tanh", connection=connection)
+    whole = build(prenet, RecurrenceConfig(cell="gru", hidden_size=4))
+    assert isinstance(whole, Stack)
+    front, recurrent = whole.layers
+    assert isinstance(front, Stack)
+    assert isinstance(recurrent, Recurrent)
+    x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
+    expected = x
+    for layer, combine in zip(front.layers, front.connections, strict=True):
+        expected = combine(expected, layer(expected, mask)[0])
+    assert front.connection == connection
+    assert front.output_size == recurrent.input_size == size
+    assert torch.equal(front(x.masked_fill(~mask.unsqueeze(-1), 0), mask)[0][mask], expected[mask])
+
+
+def test_slopes_of_the_prenet() -> None:
+    for activation, slope, expected in (
+        ("leaky_relu", {"negative_slope": 0.3}, -0.6),
+        ("elu", {"elu_alpha": 2}, -1.729),
+    ):
+        settings: dict[str, Any] = {"layers": 1, "size": 1, "activation": activation, **slope}
+        layer = build_stack(PrenetConfig(**settings), RecurrenceConfig(layers=0), 1)
+        nn.init.ones_(layer.get_parameter("linear.weight"))
+        nn.init.zeros_(layer.get_parameter("linear.bias"))
+        assert layer(torch.tensor([[[-2.0]]]))[0].item() == pytest.approx(expected, abs=1e-3)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_causal(causal: bool) -> None:
     layer = build(

@@ -25,12 +25,12 @@ ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def activate(total: Tensor, activation: str, *, negative_slope: float, alpha: float) -> Tensor:
+def activate(total: Tensor, activation: str, *, negative_slope: float, elu_alpha: float) -> Tensor:
     """Apply an activation function."""
     function = ACTIVATIONS[activation]
     if activation == "leaky_relu":
         return function(total, negative_slope)
-    return function(total, alpha) if activation == "elu" else function(total)
+    return function(total, elu_alpha) if activation == "elu" else function(total)
 
 
 def check_activation(activation: str, allowed: Iterable[str] = tuple(ACTIVATIONS)) -> None:
@@ -46,8 +46,8 @@ class Elman(Cell):
 
         h' = φ(W x + U h + b)
 
-    with φ one of tanh, sigmoid, relu, leaky_relu (``negative_slope`` below 0) and elu (``alpha`` times exp(a) - 1 below
-    0); with maxout (Goodfellow et al. 2013), the largest of several linear maps::
+    with φ one of tanh, sigmoid, relu, leaky_relu (``negative_slope`` below 0) and elu (``elu_alpha`` times exp(a) - 1
+    below 0); with maxout (Goodfellow et al. 2013), the largest of several linear maps::
 
         h' = max_k (W_k x + U_k h + b_k)
 
@@ -67,14 +67,14 @@ class Elman(Cell):
         activation: str = "tanh",
         pieces: int = 2,  # linear maps of maxout; ignored by the other activations
         negative_slope: float = 0.01,  # of leaky_relu
-        alpha: float = 1.0,  # of elu
+        elu_alpha: float = 1.0,
         bias: bool = True,
     ) -> None:
         super().__init__(input_size, hidden_size)
         check_activation(activation)
         if pieces < 1:
             raise ValueError(f"pieces must be at least 1, got {pieces}")
-        self.activation, self.negative_slope, self.alpha = activation, negative_slope, alpha
+        self.activation, self.negative_slope, self.elu_alpha = activation, negative_slope, elu_alpha
         self.pieces = pieces if activation == "maxout" else 1
         self.input = projection(input_size, hidden_size, blocks=self.pieces, bias=bias)
         self.recurrent = recurrence(hidden_size, blocks=self.pieces)
@@ -82,7 +82,8 @@ class Elman(Cell):
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
         total = projected + self.recurrent(state.hidden)
         largest = reduce(torch.maximum, total.chunk(self.pieces, dim=-1))
-        return self.State(activate(largest, self.activation, negative_slope=self.negative_slope, alpha=self.alpha)), ()
+        slopes = {"negative_slope": self.negative_slope, "elu_alpha": self.elu_alpha}
+        return self.State(activate(largest, self.activation, **slopes)), ()
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, activation={self.activation}"

@@ -33,18 +33,19 @@ class IndRNN(Cell):
         *,
         activation: str = "relu",
         negative_slope: float = 0.01,  # of leaky_relu
-        alpha: float = 1.0,  # of elu
+        elu_alpha: float = 1.0,
         bias: bool = True,
     ) -> None:
         super().__init__(input_size, hidden_size)
         check_activation(activation, ("relu", "tanh", "sigmoid", "leaky_relu", "elu"))
-        self.activation, self.negative_slope, self.alpha = activation, negative_slope, alpha
+        self.activation, self.negative_slope, self.elu_alpha = activation, negative_slope, elu_alpha
         self.input = projection(input_size, hidden_size, blocks=1, bias=bias)
         self.recurrent = nn.Parameter(torch.rand(hidden_size))
 
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
         total = projected + self.recurrent * state.hidden
-        return self.State(activate(total, self.activation, negative_slope=self.negative_slope, alpha=self.alpha)), ()
+        slopes = {"negative_slope": self.negative_slope, "elu_alpha": self.elu_alpha}
+        return self.State(activate(total, self.activation, **slopes)), ()
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, activation={self.activation}"

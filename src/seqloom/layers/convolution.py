@@ -1,6 +1,6 @@
 """Feed-forward and convolutional layers: each output reads a window of the input (window 1: feed-forward)."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,15 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "gelu": nn.GELU,
     "none": nn.Identity,
 }
+ActivationName = Literal["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"]
+
+
+def make_activation(name: str, *, negative_slope: float = 0.01, elu_alpha: float = 1.0) -> nn.Module:
+    """The activation of this name, or an error that lists the names."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation is {name!r}, expected one of {', '.join(ACTIVATIONS)}")
+    slopes = {"leaky_relu": {"negative_slope": negative_slope}, "elu": {"alpha": elu_alpha}}
+    return ACTIVATIONS[name](**slopes.get(name, {}))
 
 
 class Convolution(Layer):
@@ -29,17 +38,24 @@ class Convolution(Layer):
         past: Tensor  # (B, window - 1, input_size), the last elements read
 
     def __init__(
-        self, input_size: int, output_size: int, *, window: int = 1, activation: str = "relu", causal: bool = False
+        self,
+        input_size: int,
+        output_size: int,
+        *,
+        window: int = 1,
+        activation: str = "relu",
+        negative_slope: float = 0.01,  # of leaky_relu
+        elu_alpha: float = 1.0,
+        causal: bool = False,
     ) -> None:
         if window < 1:
             raise ValueError(f"window must be at least 1, got {window}")
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
+        function = make_activation(activation, negative_slope=negative_slope, elu_alpha=elu_alpha)
         super().__init__(input_size, output_size)
         self.window = window
         self.causal = causal
         self.linear = nn.Linear(window * input_size, output_size)
-        self.activation = ACTIVATIONS[activation]()
+        self.activation = function
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, "Convolution.State"]:
         check_input(x, mask, size=self.input_size, like=self.linear.weight)

@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor, nn
 
+from seqloom.layers.convolution import make_activation
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
-from seqloom.models.encoder import Encoder
+from seqloom.models.encoder import Encoder, HiddenLayersConfig
 from seqloom.models.pooling import Pooling
 
 
@@ -37,15 +38,37 @@ class GaussianNoise(nn.Module):
         return x + self.deviation * torch.randn_like(x) if self.training and self.deviation else x
 
 
-class Classifier(nn.Module):
-    """An encoder, a pooling and a linear output: inputs to logits."""
+class HeadConfig(HiddenLayersConfig):
+    """Hidden layers between the pooling and the output of a classifier."""
 
-    def __init__(self, encoder: Encoder, pooling: Pooling, *, labels: int, dropout: float = 0.0) -> None:
+    def build(self, input_size: int, *, dropout: float) -> tuple[nn.Sequential, int]:
+        """The hidden layers, with dropout after each of them, and the width of their output."""
+        modules: list[nn.Module] = []
+        for _ in range(self.layers):
+            activation = make_activation(self.activation, negative_slope=self.negative_slope, elu_alpha=self.elu_alpha)
+            modules += [nn.Linear(input_size, self.size), activation, Dropout(dropout)]
+            input_size = self.size
+        return nn.Sequential(*modules), input_size
+
+
+class Classifier(nn.Module):
+    """An encoder, a pooling, hidden layers if there are any, and a linear output: inputs to logits."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        pooling: Pooling,
+        *,
+        labels: int,
+        head: HeadConfig | None = None,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.pooling = pooling
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(pooling.size, labels)
+        self.hidden, size = (head or HeadConfig()).build(pooling.size, dropout=dropout)
+        self.output = nn.Linear(size, labels)
 
     def forward(
         self,
@@ -56,7 +79,7 @@ class Classifier(nn.Module):
 
     def logits(self, memory: Memory) -> Tensor:  # (B, labels)
         """The logits for an encoded sequence."""
-        logits: Tensor = self.output(self.dropout(self.pooling(memory)))
+        logits: Tensor = self.output(self.hidden(self.dropout(self.pooling(memory))))
         return logits
 
 

@@ -13,7 +13,7 @@ from seqloom.cells.cell import Cell
 from seqloom.config import ConfigSection
 from seqloom.config.schema import Unlisted
 from seqloom.layers.build import cell_classes, find_cell, recurrent
-from seqloom.layers.convolution import Convolution
+from seqloom.layers.convolution import ActivationName, Convolution
 from seqloom.layers.custom import CustomLayer, check_cell_class
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer, Memory
@@ -28,15 +28,43 @@ LayerFactory = type[Cell] | Callable[[int], nn.Module]
 """A custom cell class, or a function from the input size to a module (see ``CustomLayer``)."""
 
 
-class PrenetConfig(ConfigSection):
+ConnectionName = Literal["plain", "residual", "highway", "dense"]
+
+
+class HiddenLayersConfig(ConfigSection):
+    """Layers with an activation function."""
+
+    layers: int = Field(default=0, ge=0, le=1000, description="Number of layers (0: none).")
+    size: int = Field(default=128, ge=1, description="Output size of each layer.")
+    activation: ActivationName = Field(default="relu", description="Activation function of each layer.")
+    negative_slope: float = Field(default=0.01, description="Slope of leaky_relu below 0.")
+    elu_alpha: float = Field(default=1.0, gt=0, description="elu approaches minus this value below 0.")
+
+
+class PrenetConfig(HiddenLayersConfig):
     """Feed-forward or convolutional layers before the recurrence."""
 
-    layers: int = Field(default=0, ge=0, le=1000, description="Number of layers (0: no prenet).")
-    size: int = Field(default=128, ge=1, description="Output size of each layer.")
     window: int = Field(default=1, ge=1, description="Convolution width in time steps (1: a feed-forward layer).")
-    activation: Literal["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"] = Field(
-        default="relu", description="Activation function of each layer."
-    )
+    connection: ConnectionName = Field(default="plain", description="Connection between the layers.")
+
+    def build(self, input_size: int, *, causal: bool, dropout: nn.Module) -> list[Layer]:
+        """The layers; connected ones as a single layer, with dropout between them."""
+        layers: list[Layer] = []
+        size = input_size
+        for _ in range(self.layers):
+            layer = Convolution(
+                size,
+                self.size,
+                window=self.window,
+                activation=self.activation,
+                negative_slope=self.negative_slope,
+                elu_alpha=self.elu_alpha,
+                causal=causal,
+            )
+            layers.append(layer)
+            size = size + self.size if self.connection == "dense" else self.size
+        connected = layers and self.connection != "plain"
+        return [Stack(layers, connection=self.connection, dropout=dropout)] if connected else layers
 
 
 class RecurrenceConfig(ConfigSection):
@@ -53,9 +81,7 @@ class RecurrenceConfig(ConfigSection):
         default=False,
         description="Read in both directions; a Transformer without it attends to earlier positions only.",
     )
-    connection: Literal["plain", "residual", "highway", "dense"] = Field(
-        default="plain", description="Connection between stacked layers."
-    )
+    connection: ConnectionName = Field(default="plain", description="Connection between stacked layers.")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout between layers and on the output.")
     variational_dropout: bool = Field(default=False, description="Use the same dropout mask at every time step.")
     zoneout: float = Field(
@@ -138,15 +164,12 @@ def build_stack(
 ) -> Layer:
     """The prenet and the recurrent or Transformer layers as one layer."""
     recurrence.require_custom_layer()
-    layers: list[Layer] = []
-    size = input_size
-    for _ in range(prenet.layers):
-        layers.append(Convolution(size, prenet.size, window=prenet.window, activation=prenet.activation, causal=causal))
-        size = prenet.size
+    between = VariationalDropout(recurrence.dropout) if recurrence.variational_dropout else Dropout(recurrence.dropout)
+    layers = prenet.build(input_size, causal=causal, dropout=between)
+    size = layers[-1].output_size if layers else input_size
     layers += group_layers(recurrence, size, memory_size=memory_size)
     if not layers:
         raise ValueError("layers is 0 and there is no prenet: set layers or prenet.layers to at least 1")
-    between = VariationalDropout(recurrence.dropout) if recurrence.variational_dropout else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
 

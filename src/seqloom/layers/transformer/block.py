@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.convolution import ACTIVATIONS
+from seqloom.layers.convolution import ACTIVATIONS, make_activation
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.layer import Layer, Memory, check_input
 from seqloom.layers.linear import Linear
@@ -53,6 +53,8 @@ class TransformerBlock(Layer):
         heads: int = 4,
         feed_forward: int = 0,  # inner width; 0: four times the size
         activation: str = "relu",
+        negative_slope: float = 0.01,  # of leaky_relu
+        elu_alpha: float = 1.0,
         norm: Literal["pre", "post"] = "pre",
         positions: Kind = "rotary",
         max_distance: int = 16,  # relative positions: larger distances are treated alike
@@ -77,7 +79,7 @@ class TransformerBlock(Layer):
         self.output = Linear(size, size)
         self.feed_forward = nn.Sequential(
             Linear(size, feed_forward or 4 * size),
-            ACTIVATIONS[activation](),
+            make_activation(activation, negative_slope=negative_slope, elu_alpha=elu_alpha),
             Linear(feed_forward or 4 * size, size),
         )
         self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(3 if memory_size else 2))

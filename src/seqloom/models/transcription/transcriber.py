@@ -8,7 +8,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
-from seqloom.layers.convolution import Convolution
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.layer import Layer
@@ -48,12 +47,10 @@ def layers_between_reductions(
 ) -> list[Layer | TimeReduction]:
     """The encoder layers, with the reductions between them."""
     recurrence.require_custom_layer()
+    between = VariationalDropout(recurrence.dropout) if recurrence.variational_dropout else Dropout(recurrence.dropout)
     layers: list[Layer | TimeReduction] = []
-    size = input_size
-    for _ in range(prenet.layers):
-        options = {"window": prenet.window, "activation": prenet.activation}
-        layers.append(Convolution(size, prenet.size, causal=not recurrence.bidirectional, **options))  # type: ignore[arg-type]
-        size = prenet.size
+    layers += prenet.build(input_size, causal=not recurrence.bidirectional, dropout=between)
+    size = layers[-1].output_size if layers else input_size
     times = reduction.times if reduction.factor > 1 else 0
     if reduction.method == "pyramid" and times:
         _check_pyramid(recurrence, times)

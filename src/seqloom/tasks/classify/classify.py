@@ -238,7 +238,7 @@ class Classify(ClassifySettings):
         encoder = Encoder(embed, build_stack(self.prenet, self.encoder, size))
         pooling = POOLINGS[self.pooling](encoder.size)
         outputs = len(learned.labels) if learned.scale is None else len(learned.scale)
-        return Classifier(encoder, pooling, labels=outputs, dropout=self.encoder.dropout)
+        return Classifier(encoder, pooling, labels=outputs, head=self.head, dropout=self.encoder.dropout)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         self._require_target(batch)

@@ -19,6 +19,7 @@ from seqloom.data.target_scale import TargetScale
 from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import Labels
+from seqloom.models.classifier import HeadConfig
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.tasks.targets.classes import (
@@ -138,6 +139,9 @@ class ClassifySettings(Task):
     pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
         default="max",
         description="How the vectors of all time steps become one; ends: the final states of both directions.",
+    )
+    head: HeadConfig = Field(
+        default_factory=HeadConfig, description="Hidden layers between the pooling and the output."
     )
     class_weights: ClassWeights = Field(
         default="none",
