@@ -135,7 +135,8 @@ class Transcribe(Task):
         default_factory=AugmentConfig, description="Data augmentation of recordings, in training only."
     )
     image_encoder: LineImageConfig = Field(
-        default_factory=LineImageConfig, description="Convolutional encoder for images of text lines."
+        default_factory=LineImageConfig,
+        description="Convolutions, or two-dimensional LSTM layers, over images of text lines.",
     )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."

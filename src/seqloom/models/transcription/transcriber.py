@@ -13,7 +13,7 @@ from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.layer import Layer
 from seqloom.layers.time_reduction import Method, TimeReduction
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, group_layers, is_cell_class
-from seqloom.models.transcription.line_images import LineImageConfig, LineImageEncoder
+from seqloom.models.transcription.line_images import LineImageConfig
 
 
 class TimeReductionConfig(ConfigSection):
@@ -168,7 +168,7 @@ def build_transcriber(
     """The transcriber that a configuration describes."""
     encoder: list[Layer | TimeReduction] = []
     if image_encoder.layers:
-        encoder = [LineImageEncoder(image_encoder, size)]
+        encoder = [image_encoder.build(size)]
         size = encoder[0].output_size
     encoder += layers_between_reductions(prenet, recurrence, time_reduction, input_size=size)
     return Transcriber(
