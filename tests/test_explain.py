@@ -416,8 +416,9 @@ def test_tasks_that_read_no_text_take_files(runs: dict[str, Path], tmp_path: Pat
     assert by_path.channel_values == by_array.channel_values
     forecast = call(runs["forecast"], runs["forecast"].parent / "t.csv", "--gates", "--output", tmp_path)
     assert forecast.exit_code == 0, forecast.output
-    assert "has no explanation of its own" in forecast.stdout
+    assert "mattered for the change of " in forecast.stdout
     assert list(tmp_path.glob("gates-*.png"))
+    assert "<polyline" in (tmp_path / "explanation.html").read_text()
 
 
 def test_without_matplotlib_text_is_printed(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,14 +160,22 @@ def explain(
     method: Annotated[
         str,
         typer.Option(
-            help="classify, tag: how to compute which inputs mattered: integrated_gradients (default), "
+            help="classify, tag, forecast: how to compute which inputs mattered: integrated_gradients (default), "
             "input_x_gradient, occlusion or none."
         ),
     ] = "",
-    target: Annotated[str, typer.Option(help="classify, tag: label to explain; default: the predicted one.")] = "",
+    target: Annotated[
+        str,
+        typer.Option(
+            help="classify, tag: label to explain; default: the predicted one. forecast: column; default: the first."
+        ),
+    ] = "",
     word: Annotated[
         str,
-        typer.Option(help="tag: word whose label is explained, or its position from 1; default: the least certain."),
+        typer.Option(
+            help="tag: word whose label is explained, or its position from 1; default: the least certain. forecast: "
+            "step to explain; default: 1."
+        ),
     ] = "",
     output: Annotated[Path | None, typer.Option(help="Folder for plots and pages; default: RUN/explain.")] = None,
     beam: Annotated[

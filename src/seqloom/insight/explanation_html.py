@@ -46,7 +46,9 @@ def explanation_page(explanation: Explanation) -> str:
 def _facts(explanation: Explanation) -> dict[str, object]:
     """What was explained, and what was predicted."""
     predicted = explanation.title or explanation.headline.partition("\n")[0]
-    facts = {"file": explanation.origin, "text": shorten(explanation.source, MAX_SOURCE), "predicted": predicted}
+    is_place = explanation.source == explanation.origin.replace(", line ", ":")
+    text = "" if is_place else shorten(explanation.source, MAX_SOURCE)
+    facts = {"file": explanation.origin, "text": text, "predicted": predicted}
     return {name: text for name, text in facts.items() if text}
 
 

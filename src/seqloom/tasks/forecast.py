@@ -36,7 +36,16 @@ from seqloom.data.readers.text_files import DataError, Source, pluralize, resolv
 from seqloom.data.series_scales import SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.formats import format_number
+from seqloom.insight.attribution import Attribution
 from seqloom.insight.dev_forecasts import DevForecasts
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.forecast_attribution import (
+    ForecastValue,
+    HistoryInput,
+    attribute_forecast,
+    choose_place,
+    choose_step,
+)
 from seqloom.insight.plotting import plot_path
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
@@ -48,6 +57,7 @@ from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
 MAX_LEGEND = 20  # columns that are named beside a forecast
+MAX_TITLE = 3  # columns in a title
 SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
@@ -465,6 +475,52 @@ class Forecast(Task):
     @property
     def custom_layer_field(self) -> str:
         return "encoder"
+
+    def explain(self, model: nn.Module, example: Window, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+        """The forecast; ``attribute`` says which values mattered."""
+        prediction: ForecastPrediction
+        (prediction,) = self.predict(model, self.collate([example])).answers
+        first = zip(prediction.columns[:MAX_TITLE], prediction.values[0] if prediction.values else (), strict=False)
+        values = ", ".join(f"{name} {format_number(value, SINGLE_DIGITS)}" for name, value in first)
+        time = prediction.times[0] if prediction.times else "next step"
+        return Explanation(
+            task=self.name,
+            source=str(example.location),
+            prediction=prediction,
+            headline=str(prediction),
+            title=f"{time}: {values}{', …' if len(prediction.columns) > MAX_TITLE else ''}",
+            notes=[] if self.data_type == "binary" else ["a zero vector stands for the mean of the training data"],
+        )
+
+    @property
+    def can_attribute(self) -> bool:
+        return True
+
+    def attribute(
+        self,
+        model: nn.Module,
+        example: Window,
+        *,
+        prediction: ForecastPrediction,
+        method: str,
+        target: str = "",
+        word: str | int = "",
+    ) -> Attribution:
+        """How much each value of the history raises or lowers the forecast of a column, ``word`` steps ahead."""
+        learned, is_binary = self.fitted, self.data_type == "binary"
+        place, step = choose_place(prediction.columns, target), choose_step(self.horizon, word)
+        has_changes = not is_binary and self.inputs != "values"
+        is_preceded = has_changes and example.start > 0
+        rows = example.series.values[example.start - is_preceded : example.stop]
+        history = HistoryInput(
+            rows, self._scale(rows), np.array(learned.rms_changes) if has_changes else None, is_preceded
+        )
+        column = self._targets(learned.columns)[place]
+        scale = None if is_binary else (learned.means[column], learned.deviations[column])
+        is_change = self.relative and not is_binary
+        value = ForecastValue(prediction.columns[place], column, place, step, scale, is_change)
+        time = prediction.times[step] if prediction.times else ""
+        return attribute_forecast(model, history, value, method=method, columns=learned.columns, time=time)
 
     def score(self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]) -> dict[str, Any]:
         truth, forecast = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
