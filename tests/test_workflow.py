@@ -337,9 +337,12 @@ from pathlib import Path
 import torch
 from tests.test_workflow import train_all
 from seqloom import run_plots
+from seqloom.model import load
 torch.set_num_threads(1)
 run_plots.draw = lambda *_, **__: None  # what is drawn is not compared
 train_all(Path(sys.argv[1]), workers=2)
+load(Path(sys.argv[1], "tag")).predict(["the cat"])
+assert "torch._dynamo" not in sys.modules  # its import would take over a second
 """
 
 

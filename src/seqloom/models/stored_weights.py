@@ -109,6 +109,10 @@ class _AllocationLimit(TorchDispatchMode):
         super().__init__()
         self.elements, self.tensors = elements, tensors
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping imports torch._dynamo, which takes more than a second
+
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

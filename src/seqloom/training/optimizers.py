@@ -1,12 +1,32 @@
 """Optimizers and the norm of a gradient."""
 
+import inspect
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 OptimizerName = Literal["adam", "adamw", "sgd"]
+
+
+def _without_compiler(optimizer: type[Optimizer]) -> Any:
+    """The same optimizer for use outside of ``torch.compile``, whose import at the first update takes over a second.
+
+    torch wraps these methods to exclude them from the compiler, and ``step`` also to disable gradients.
+    """
+    names = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    methods = {name: inspect.unwrap(getattr(optimizer, name)) for name in names}
+    step = torch.no_grad()(inspect.unwrap(optimizer.step))
+    return type(optimizer.__name__, (optimizer,), {**methods, "step": step})
+
+
+OPTIMIZERS: dict[OptimizerName, Any] = {
+    "adam": _without_compiler(Adam),
+    "adamw": _without_compiler(AdamW),
+    "sgd": _without_compiler(SGD),
+}
 
 
 def build(
@@ -24,9 +44,9 @@ def build(
         {"params": [parameter for parameter in trained if parameter.dim() <= 1], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    if name == "sgd":
-        return SGD(groups, lr=learning_rate, momentum=momentum, fused=True)
-    return (Adam if name == "adam" else AdamW)(groups, lr=learning_rate, fused=True)
+    options = {"momentum": momentum} if name == "sgd" else {}
+    optimizer: Optimizer = OPTIMIZERS[name](groups, lr=learning_rate, fused=True, **options)
+    return optimizer
 
 
 def total_norm(gradients: Iterable[Tensor]) -> float:
