@@ -13,6 +13,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 FOLDER, PAGE = DOCS / "benchmarks", DOCS / "benchmarks.md"
 
 TITLES = {
+    "attention": "Attention on long inputs",
     "ctc": "Connectionist temporal classification",
     "embed": "Word vectors",
     "recurrent": "Recurrent layers",

@@ -60,6 +60,12 @@ def cases() -> dict[str, LayerCase]:
         layer = build(kind, "pre", causal=causal, memory=False, combine_positions="concatenate")
         name = f"mixed-concatenated-{kind}-{'causal' if causal else 'both'}"
         named[name] = _case(layer, name, memory=False)
+    for kind, causal in product(("rotary", "sinusoidal"), (True, False)):
+        name = f"mixed-linear-{kind}-{'causal' if causal else 'both'}"
+        named[name] = _case(build(kind, "pre", causal=causal, memory=False, attention="linear"), name, memory=False)
+    for kind in ("rotary", "relative", "alibi"):
+        name = f"mixed-window-{kind}-both"
+        named[name] = _case(build(kind, "pre", causal=False, memory=False, context=2), name, memory=False)
     mixed = build("none", "pre", causal=True, memory=True, below="gru")
     named["mixed-causal"] = _case(mixed, "mixed-causal", memory=True)
     both = build("rotary", "post", causal=False, memory=False, below="lstm")

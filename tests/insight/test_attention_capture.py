@@ -134,3 +134,17 @@ def test_the_heads_of_a_transformer_are_captured(positions: Literal["rotary", "r
     assert not own.weights.triu(1).any()
     assert (other.name, tuple(other.weights.shape)) == ("cross_attention", (2, 2, 5, 4))
     torch.testing.assert_close(other.weights.mean(dim=1).sum(dim=1), state.coverage)
+
+
+@pytest.mark.parametrize("options", [{"context": 2, "positions": "alibi"}, {"attention": "linear"}])
+@pytest.mark.parametrize("causal", [True, False])
+def test_windows_and_linear_attention_are_captured(options: dict[str, Any], *, causal: bool) -> None:
+    block = TransformerBlock(4, heads=2, causal=causal, **options).double().eval()
+    x = noise(1, 5, 4)
+    (y, _), (own,) = capture_attention(block, x)
+    torch.testing.assert_close(y, block(x)[0], rtol=0, atol=0)
+    assert own.weights.shape == (1, 2, 5, 5)
+    assert bool(own.weights.triu(1).any()) is not causal
+    if "context" in options:
+        assert not own.weights.triu(2).any()
+        assert not own.weights.tril(-2).any()

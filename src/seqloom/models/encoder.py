@@ -93,7 +93,8 @@ class RecurrenceConfig(ConfigSection):
     options: dict[str, Any] = Field(
         default_factory=dict,
         description='Options of the cell, such as { activation = "relu" }; of a Transformer: heads, feed_forward, '
-        "activation, norm, positions, combine_positions, position_size, max_distance, max_positions, context.",
+        "activation, norm, positions, combine_positions, position_size, max_distance, max_positions, "
+        "attention, context.",
     )
     custom_layer: Annotated[str, Unlisted()] = Field(
         default="", description="Name of the custom layer or cell passed with --layer (set by training)."

@@ -280,7 +280,7 @@ class LanguageModel(Task):
         if self.decoder.bidirectional:
             raise ValueError('task.decoder.bidirectional is true; for both directions set task.direction = "both"')
         prenet, recurrence = self.prenet, self.decoder
-        if TRANSFORMER in recurrence.kinds:
+        if TRANSFORMER in recurrence.kinds and recurrence.options.get("attention") != "linear":
             recurrence = recurrence.model_copy(update={"options": {"context": CONTEXT, **recurrence.options}})
         if self.model == "window":
             prenet = PrenetConfig(

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.contracts.registry import noise, randomize
+from tests.contracts.registry import make_mask, noise, randomize
 
+from seqloom.layers.transformer import heads as module
 from seqloom.layers.transformer.heads import MultiHeadAttention
 
 Array = NDArray[np.float64]
@@ -66,3 +67,27 @@ def test_relative_positions_need_distances() -> None:
     heads, x = MultiHeadAttention(D, max_distance=1), torch.zeros(1, 1, 2, D)
     with pytest.raises(TypeError, match="distances is None"):
         heads(x, x, x)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("options", [{}, {"max_distance": 2}, {"alibi_heads": H}])
+@pytest.mark.parametrize(
+    ("queries", "slots", "window"), [(7, 7, 3), (5, 9, 2), (3, 9, 4), (1, 3, 3), (8, 8, 1), (6, 6, 20)]
+)
+def test_chunks_in_a_window_equal_a_mask(
+    queries: int, slots: int, window: int, options: dict[str, int], *, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = MultiHeadAttention(D, **options).double()
+    randomize(heads)
+    query, keys, values = noise(B, H, queries, D), noise(B, H, slots, D, seed=1), noise(B, H, slots, D, seed=2)
+    distances = torch.arange(slots) - torch.arange(slots - queries, slots).unsqueeze(1)
+    visible = (distances.abs() < window) & ((distances <= 0) | (not causal))
+    padding = make_mask([slots, slots - 1], slots)[:, None, None]
+    weights = heads.weights(query, keys, visible & padding, distances=distances.unsqueeze(0))
+    expected = heads(query, keys, values, visible & padding, distances=distances.unsqueeze(0))
+    for smallest in (1, 4, 64):
+        monkeypatch.setattr(module, "MIN_CHUNK", smallest)
+        actual = heads(query, keys, values, padding, causal=causal, window=window)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-13)
+    actual = heads.weights(query, keys, padding, causal=causal, window=window)
+    torch.testing.assert_close(actual, weights, rtol=0, atol=0)

@@ -16,6 +16,7 @@ from seqloom.layers.embedding import Embedding
 from seqloom.layers.linear import Linear
 from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import Norm, TransformerBlock
+from seqloom.layers.transformer.heads import MultiHeadAttention
 from seqloom.layers.transformer.positions import Positions, rotate
 
 ACTIVATIONS: dict[type[nn.Module], tuple[str, str]] = {  # epilogue of a product, and the attribute of its parameter
@@ -74,6 +75,8 @@ def _unsupported_block(block: TransformerBlock) -> str:
     activation = block.feed_forward[1]
     if not block.causal:
         return "the Transformer is not causal"
+    if type(block.attention) is not MultiHeadAttention:
+        return f"{type(block.attention).__name__} is not compiled, only softmax attention"
     if block.positions == "relative":
         return "relative positions have vectors for each pair of elements"
     if block.context == 1:

@@ -14,6 +14,7 @@ from seqloom.layers.stack import Stack
 from seqloom.layers.transformer import cache
 from seqloom.layers.transformer.cache import Cache
 from seqloom.layers.transformer.heads import MultiHeadAttention
+from seqloom.layers.transformer.linear_attention import LinearAttention, LinearState
 from seqloom.layers.transformer.positions import (
     DISTANCE_KINDS,
     KINDS,
@@ -24,6 +25,8 @@ from seqloom.layers.transformer.positions import (
     rotate,
 )
 from seqloom.state import Shared
+
+ATTENTIONS = ("softmax", "linear")
 
 
 class CrossAttentionSource(NamedTuple):
@@ -42,7 +45,7 @@ class TransformerBlock(Layer):
     """
 
     class State(NamedTuple):
-        past: Any  # Cache; () if the block is not causal
+        past: Any  # Cache, or LinearState; () if the block is not causal
         memory: Any  # Shared CrossAttentionSource; () without cross-attention
         coverage: Tensor  # (B, S), sum of the cross-attention weights so far; (B, 0) if not requested
 
@@ -58,7 +61,8 @@ class TransformerBlock(Layer):
         norm: Literal["pre", "post"] = "pre",
         positions: Kind = "rotary",
         max_distance: int = 16,  # relative positions: larger distances are treated alike
-        context: int = 0,  # causal blocks: number of elements attended to, itself included; 0: all
+        attention: Literal["softmax", "linear"] = "softmax",  # linear: see LinearAttention
+        context: int = 0,  # elements attended to in each direction, itself included; 0: all
         dropout: float = 0.0,  # dropout of each residual branch
         causal: bool = True,
         memory_size: int = 0,  # width of the memory; 0: no cross-attention
@@ -67,15 +71,18 @@ class TransformerBlock(Layer):
             check_integer(name, value, least)
         check_integer("max_distance", max_distance, 1)
         _check(size, heads=heads, activation=activation, norm=norm, positions=positions)
+        _check_attention(attention, positions=positions, context=context)
         super().__init__(size, size)
         self.heads, self.norm, self.positions, self.context, self.causal = heads, norm, positions, context, causal
         self.memory_size = memory_size
         self.query_key_value = Linear(size, 3 * size)
-        self.attention = MultiHeadAttention(
-            size // heads,
-            max_distance=max_distance if positions == "relative" else 0,
-            alibi_heads=heads if positions == "alibi" else 0,
-        )
+        self.attention: MultiHeadAttention | LinearAttention = LinearAttention()
+        if attention == "softmax":
+            self.attention = MultiHeadAttention(
+                size // heads,
+                max_distance=max_distance if positions == "relative" else 0,
+                alibi_heads=heads if positions == "alibi" else 0,
+            )
         self.output = Linear(size, size)
         self.feed_forward = nn.Sequential(
             Linear(size, feed_forward or 4 * size),
@@ -100,6 +107,8 @@ class TransformerBlock(Layer):
         if self.causal:
             empty = none.view(batch, 0, self.heads, self.input_size // self.heads)
             past = cache.start_cache(empty, empty, None)
+            if isinstance(self.attention, LinearAttention):
+                past = self.attention.start(empty.transpose(1, 2))
         if not self.memory_size:
             return self.State(past, (), none)
         if memory is None:
@@ -145,6 +154,8 @@ class TransformerBlock(Layer):
     def _self_attend(self, projected: Tensor, mask: Tensor | None, past: Any) -> tuple[Tensor, Any]:
         """Self-attention: (B, T, 3 D), zero in the padding → (B, T, D), and the new cache."""
         query, keys, values = projected.unflatten(-1, (3, self.heads, -1)).unbind(2)  # (B, T, H, D) each
+        if isinstance(self.attention, LinearAttention):
+            return self._attend_linearly(self.attention, _heads_first(query, keys, values), mask, past)
         continued = isinstance(past, Cache) and past.keys.shape[1] > 0
         steps = torch.arange(query.shape[1], device=query.device).unsqueeze(0)
         if continued:
@@ -156,13 +167,30 @@ class TransformerBlock(Layer):
         if not self.causal:
             visible = None if mask is None else mask[:, None, None]
             distances = steps.unsqueeze(1) - steps.unsqueeze(2) if self.positions in DISTANCE_KINDS else None
-            context = self.attention(*_heads_first(query, keys, values), visible, distances=distances)
+            context = self.attention(
+                *_heads_first(query, keys, values), visible, distances=distances, window=self.context
+            )
             return context.transpose(1, 2).flatten(2), ()
         kept = past.append(keys, values, mask) if continued else cache.start_cache(keys, values, mask)
         used = kept.length
         options = self._visible(kept, steps, first=not continued)
         context = self.attention(*_heads_first(query, kept.keys[:, :used], kept.values[:, :used]), **options)
         return context.transpose(1, 2).flatten(2), kept.latest(self.context - 1) if self.context else kept
+
+    def _attend_linearly(
+        self,
+        attention: LinearAttention,
+        heads: list[Tensor],  # queries, keys and values, (B, H, T, D) each
+        mask: Tensor | None,
+        past: Any,
+    ) -> tuple[Tensor, Any]:
+        state = (past if isinstance(past, LinearState) else attention.start(heads[0])) if self.causal else None
+        steps = None
+        if self.positions == "rotary":
+            steps = torch.arange(heads[0].shape[2], device=heads[0].device).unsqueeze(0)
+            steps = steps if state is None else steps + state.position.unsqueeze(1)
+        context, next_state = attention(*heads, mask, state=state, steps=steps)
+        return context.transpose(1, 2).flatten(2), () if next_state is None else next_state
 
     def _visible(self, kept: Cache, steps: Tensor, *, first: bool) -> dict[str, Any]:
         """Return which cached elements each new element attends to, as keyword arguments of the attention."""
@@ -171,6 +199,8 @@ class TransformerBlock(Layer):
         gaps = kept.mask.shape[1] > 0
         if first and not relative and not self.context:
             return {"causal": True}  # padding comes last, after all real elements
+        if self.context and (first or not gaps):  # slots are as far apart as elements
+            return {"causal": True, "window": self.context}
         slots = torch.arange(length, device=steps.device)
         new_slots = slots[length - new :].unsqueeze(1)  # (T, 1)
         visible = (slots <= new_slots).unsqueeze(0)  # (1, T, S)
@@ -208,6 +238,8 @@ class TransformerBlock(Layer):
 
     def extra_repr(self) -> str:
         direction = "causal" if self.causal else "bidirectional"
+        if isinstance(self.attention, LinearAttention):
+            direction = f"linear, {direction}"
         return f"heads={self.heads}, norm={self.norm}, positions={self.positions}, {direction}"
 
 
@@ -277,6 +309,20 @@ class _RealElements:
 
 def _heads_first(*tensors: Tensor) -> list[Tensor]:  # (B, T, H, D) → (B, H, T, D)
     return [tensor.transpose(1, 2) for tensor in tensors]
+
+
+def _check_attention(attention: str, *, positions: str, context: int) -> None:
+    if attention not in ATTENTIONS:
+        raise ValueError(f"attention is {attention!r}, expected one of {', '.join(ATTENTIONS)}")
+    if attention != "linear":
+        return
+    if positions in DISTANCE_KINDS:
+        raise ValueError(
+            f"positions is {positions!r}, but linear attention computes no score for each pair of elements: use "
+            '"rotary", or a kind with features'
+        )
+    if context:
+        raise ValueError(f"context is {context}, but linear attention has no window: set context to 0")
 
 
 def _check(size: int, *, heads: int, activation: str, norm: str, positions: str) -> None:

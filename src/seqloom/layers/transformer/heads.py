@@ -4,9 +4,12 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from seqloom.layers.transformer.positions import alibi_slopes
+
+MIN_CHUNK = 64
+"""The least number of queries that are computed at once in a window."""
 
 
 class MultiHeadAttention(nn.Module):
@@ -38,7 +41,10 @@ class MultiHeadAttention(nn.Module):
         *,
         causal: bool = False,  # query t attends to keys up to t; only without mask
         distances: Tensor | None = None,  # (B or 1, T, S), key position minus query position; for relative positions
+        window: int = 0,  # attend to keys less than this far away; the last query is at the last key; 0: no window
     ) -> Tensor:  # (B, H, T, D)
+        if window:
+            return self._attend_in_window(query, keys, values, mask, causal=causal, window=window)
         if len(self.slopes):
             bias = self._bias(distances)
             mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
@@ -58,8 +64,14 @@ class MultiHeadAttention(nn.Module):
         *,
         causal: bool = False,
         distances: Tensor | None = None,
+        window: int = 0,
     ) -> Tensor:  # (B, H, T, S)
         """Return the attention weights: rows sum to one, or are zero if fully masked."""
+        if window:
+            slots = torch.arange(keys.shape[2], device=keys.device)
+            distances = (slots - slots[keys.shape[2] - query.shape[2] :].unsqueeze(1)).unsqueeze(0)
+            visible = _in_window(distances, window, causal=causal).unsqueeze(1)
+            mask, causal = visible if mask is None else visible & mask, False
         scores = query @ keys.transpose(-1, -2)
         if self.relative_keys is not None:
             rows = self._table_rows(distances).unsqueeze(1).expand(*scores.shape)
@@ -75,6 +87,42 @@ class MultiHeadAttention(nn.Module):
         weights: Tensor = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
         return weights.masked_fill(~mask, 0)
 
+    def _attend_in_window(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,  # (B, 1, 1, S)
+        *,
+        causal: bool,
+        window: int,
+    ) -> Tensor:
+        """Attend in chunks of queries, each to the keys near it, so that the cost is linear in the length."""
+        batch, length, slots = len(query), query.shape[2], keys.shape[2]
+        if not length:
+            return torch.zeros_like(query)
+        chunk = min(length, max(window, MIN_CHUNK))
+        count = -(-length // chunk)
+        first = slots - length  # the slot of the first query
+        before, after = window - 1, 0 if causal else window - 1
+        if count == 1:
+            before, after = min(before, first), 0
+        seen = before + chunk + after  # keys of a chunk
+        ends = before - first, count * chunk + after - length  # slots to add before and after the keys, or to drop
+        real = keys.new_ones(1, slots, dtype=torch.bool) if mask is None else mask[:, 0, 0]
+        real = pad(real, ends).unfold(1, seen, chunk).unsqueeze(2)  # (B or 1, N, 1, K)
+        columns = torch.arange(seen, device=keys.device)
+        distances = (columns - before - columns[:chunk].unsqueeze(1)).unsqueeze(0)  # (1, C, K)
+        visible = real & _in_window(distances, window, causal=causal)
+        queries = pad(query, (0, 0, 0, count * chunk - length)).unflatten(2, (count, chunk)).transpose(1, 2)
+        near_keys, near_values = (
+            pad(x, (0, 0, *ends)).unfold(2, seen, chunk).permute(0, 2, 1, 4, 3).flatten(0, 1) for x in (keys, values)
+        )
+        visible = visible.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)
+        context = self.forward(queries.flatten(0, 1), near_keys, near_values, visible, distances=distances)
+        by_chunk: Tensor = context.unflatten(0, (batch, count)).transpose(1, 2)  # (B, H, N, C, D)
+        return by_chunk.flatten(2, 3)[:, :, :length]
+
     def _bias(self, distances: Tensor | None) -> Tensor:  # (B or 1, H, T, S)
         """Return what ALiBi adds to the scores."""
         return -self.slopes[:, None, None] * _require(distances).abs().unsqueeze(1)
@@ -85,6 +133,12 @@ class MultiHeadAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"max_distance={self.max_distance}" if self.max_distance else ""
+
+
+def _in_window(distances: Tensor, window: int, *, causal: bool) -> Tensor:
+    """Whether a key at each distance from the query is visible."""
+    near = distances.abs() < window
+    return near & (distances <= 0) if causal else near
 
 
 def _require(distances: Tensor | None) -> Tensor:
