@@ -100,3 +100,15 @@ def test_an_error_names_the_task_that_suits(tmp_path: Path) -> None:
     path.write_text(SALES.replace("2010-03-01,9,3", "2010-03-01,x,3"))
     with pytest.raises(DataError, match=r"found 'x'$"):
         with_detected(configured("forecast", path))
+
+
+def test_a_late_error_is_one_of_a_file_of_the_right_kind(tmp_path: Path) -> None:
+    path = tmp_path / "scan.txt"
+    lines = [f"IN: jump {number} times OUT: JUMP JUMP" for number in range(20)]
+    path.write_text("\n".join([*lines, "damaged line of text"]))
+    config = configured("translate", path, "task.format=scan")
+    with pytest.raises(DataError, match=r"21: expected 'IN: source OUT: target', found 'damaged line of text'$"):
+        workflow.train(config, output=tmp_path / "run")
+    path.write_text("\n".join(["damaged line of text", *lines]))
+    with pytest.raises(DataError, match=r"1: expected .*Also found plain text, without labels"):
+        workflow.train(config, output=tmp_path / "run")

@@ -41,6 +41,8 @@ class Sources:
 
 
 FILES_ONLY = Sources()
+FIRST_LINES = 3
+"""Lines in which an error shows that a file is of another kind; later, it is an error in a file of the right kind."""
 
 
 def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
@@ -122,7 +124,8 @@ def _advice(config: Config, sources: Sources, error: DataError) -> str:
     with suppress(DataError):  # there is no such file
         source = sources.training_source(config)
         suited = _suited_task(config, source)
-        if suited is not None and suited.task != config.name:
+        is_early = getattr(error.location, "line", 0) <= FIRST_LINES
+        if suited is not None and suited.task != config.name and (suited.certain or is_early):
             advice = suited.advice(source)
             located = not isinstance(source, Path) or str(error.location).startswith(str(source))
             return advice if located and advice not in error.message else ""
