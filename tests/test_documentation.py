@@ -27,7 +27,20 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "src/seqloom/examples").glob("*.toml"))
 SHORT = ["train.updates=2"]
-BUILT = ("python_tags", "digits", "prose", "sunspots", "parentheses", "dates", "shapes", "handwriting", "control")
+BUILT = (
+    *(
+        "python_tags",
+        "digits",
+        "prose",
+        "sunspots",
+        "parentheses",
+        "dates",
+        "shapes",
+        "tones",
+        "handwriting",
+        "control",
+    ),
+)
 """The built-in data sets that the documentation trains on."""
 
 RUNS = {
@@ -38,6 +51,7 @@ RUNS = {
     "language_model": ["language_model.toml"],
     "translate": ["translate.toml"],
     "second": ["translate.toml", "train.seed=2"],
+    "tones": ["--task", "classify", "--data", "tones/train.tsv", "task.dev=tones/dev.tsv"],
     "caption": ["caption.toml"],
     "transcribe": ["transcribe.toml"],
     "words": ["--task", "language_model", "--data", "sounds/texts.txt", "task.model=ngram"],
@@ -142,9 +156,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, sentences in SENTENCES.items():
         (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
     with pytest.MonkeyPatch.context() as patch:
-        for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES):
+        for sizes, size in ((datasets.DATES, 120), (datasets.IMAGES, 120), (datasets.LINES, 120), (datasets.TONES, 12)):
             for split in sizes:
-                patch.setitem(sizes, split, 120)
+                patch.setitem(sizes, split, size)
         for name in BUILT:
             for path in build(name, folder / name):
                 lines = path.read_text().splitlines(keepends=True)

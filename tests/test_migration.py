@@ -46,9 +46,9 @@ def test_there_is_a_kept_run_of_each_task_and_format() -> None:
 
 
 def test_an_older_run_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a format 2 of which three names differ, the run of format 1 has the old ones."""
-    path = tmp_path / "run"
-    shutil.copytree(ARTEFACTS / "format_1" / "classify", path)
+    """With a next format, of which three names differ, a run of the current one has the old ones."""
+    path, current = tmp_path / "run", migration.FORMAT
+    shutil.copytree(ARTEFACTS / f"format_{current}" / "classify", path)
     kept = json.loads((path / ANSWERS).read_text())
     config = tomllib.loads((path / "config.toml").read_text())
     config["task"]["width"] = config["task"].pop("embedding_size")
@@ -75,8 +75,8 @@ def test_an_older_run_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         learned=lambda values: rename(values, "classes", "labels"),
         weights=lambda tensors: {name.removeprefix("old."): tensor for name, tensor in tensors.items()},
     )
-    monkeypatch.setattr(migration, "FORMAT", 2)
-    monkeypatch.setattr(migration, "MIGRATIONS", {1: step})
+    monkeypatch.setattr(migration, "FORMAT", current + 1)
+    monkeypatch.setattr(migration, "MIGRATIONS", {current: step})
     assert_close(answers(path, kept["inputs"]), kept["answers"])
     assert "width" in (path / "config.toml").read_text()  # the files are left as they are
 
@@ -84,7 +84,8 @@ def test_an_older_run_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_newer_and_unknown_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run"
     shutil.copytree(ARTEFACTS / "format_1" / "tag", path)
-    for version, error, message in ((2, NewerFormat, "upgrade"), (0, RunError, "format 0 is not supported")):
+    newer = migration.FORMAT + 1
+    for version, error, message in ((newer, NewerFormat, "upgrade"), (0, RunError, "format 0 is not supported")):
         (path / checkpoint.MANIFEST).unlink()
         with monkeypatch.context() as patch:
             patch.setattr(migration, "FORMAT", version)

@@ -1,6 +1,7 @@
 """Runs of older formats, brought to the current one when they are opened; their files are not changed."""
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 import tomli_w
 from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2
 """The format of the runs that are written: a change that older runs do not open with needs a new one."""
 
 Values = dict[str, Any]
@@ -26,7 +27,37 @@ class Migration(NamedTuple):
     weights: Callable[[dict[str, Tensor]], dict[str, Tensor]] = _same  # by name
 
 
-MIGRATIONS: Mapping[int, Migration] = {}
+def _frame_encoder(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The encoder of a transcriber and its features are modules of their own."""
+
+    def rename(name: str) -> str:
+        if name.startswith("normalise."):
+            return f"encoder.features.{name}"
+        return re.sub(r"^encoder\.(?=\d+\.)", "encoder.layers.", name)
+
+    return {rename(name): tensor for name, tensor in weights.items()}
+
+
+def _signals(learned: Values) -> Values:
+    """All tasks describe signals in the same way."""
+    if "statistics" in learned:  # transcribe
+        statistics = learned["statistics"]
+        return learned | {"statistics": {"kind": "sound" if statistics["rate"] else "vectors", **statistics}}
+    if "means" in learned and "weights" in learned:  # classify
+        kept = {name: value for name, value in learned.items() if name not in ("means", "deviations", "channel_names")}
+        mean = learned["means"]
+        signal = {
+            "kind": "vectors",
+            "size": len(mean),
+            "mean": mean,
+            "deviation": learned["deviations"],
+            "channel_names": learned.get("channel_names", []),
+        }
+        return kept | {"signal": signal if mean else None}
+    return learned
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: Migration(learned=_signals, weights=_frame_encoder)}
 """The migration from each older format to the one after it; ``tests/artefacts`` keeps runs of all formats."""
 
 

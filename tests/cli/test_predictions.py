@@ -33,7 +33,7 @@ def lines(capsys: pytest.CaptureFixture[str], *files: Path, as_json: bool = Fals
     """What is printed if the answer to an example is the number of its time steps."""
     task: Any = SimpleNamespace(to_json=asdict)
     printer = PredictionPrinter(task, as_json=as_json, names=len(files) > 1, interactive=False)
-    reader = LabelledReader(known={"sit"}, numeric=True)
+    reader = LabelledReader(known={"sit"}, kind="vectors")
     examples = printer.watch((str(file), reader.read(file)) for file in files)
     printer.print([Answer(str(len(example))) for example in list(examples)])
     return capsys.readouterr().out.splitlines()

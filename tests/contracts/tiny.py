@@ -3,16 +3,19 @@
 import json
 import math
 import random
+import wave
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from seqloom import config
 from seqloom.checkpoint import Snapshot
+from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.recordings import write_npz
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -236,6 +239,45 @@ def _transcribe_sound(**fields: Any) -> Case:
     return Case("transcribe", "t.npz", "", "", common | fields, questions, _write_tones)
 
 
+def _listed(count: int, suffix: str) -> str:
+    """A list of files: every second one is a rise."""
+    names = (f"{number}.{suffix}\t{('fall', 'rise')[number % 2]}\n" for number in range(count))
+    return "file\tlabel\n" + "".join(names)
+
+
+def _write_sounds(folder: Path) -> None:
+    """Tones that rise or fall, named by their number."""
+    for number in range(18):
+        pitch = np.linspace(0.3, 0.9, 700 + 40 * number)[:: 1 if number % 2 else -1]
+        samples = np.sin(np.cumsum(pitch)) + np.random.default_rng(number).normal(0, 0.01, len(pitch))
+        with wave.open(str(folder / f"{number}.wav"), "wb") as file:
+            file.setparams((1, 2, 4000, 0, "NONE", ""))
+            file.writeframes((samples * 16000).astype("<i2").tobytes())
+
+
+def _frames(number: int) -> NDArray[np.uint8]:
+    """A bar that rises or falls, of 2 to 4 frames."""
+    frames = np.random.default_rng(number).integers(0, 40, (2 + number % 3, 8, 8, 3)).astype(np.uint8)
+    for step, frame in enumerate(frames):
+        frame[2 * (step if number % 2 else 3 - step)] += 200
+    return frames
+
+
+def _write_images(folder: Path) -> None:
+    for number in range(18):
+        Image.fromarray(_frames(number)[-1]).save(folder / f"{number}.png")
+
+
+def _write_videos(folder: Path) -> None:
+    for number in range(18):
+        np.save(folder / f"{number}.npy", _frames(number))
+
+
+def _classify_signals(suffix: str, write: Callable[[Path], None], questions: Sequence[Any], **fields: Any) -> Case:
+    common = {"encoder": RECURRENCE, "image_size": 8, "image_encoder": {"layers": 1, "channels": 4}}
+    return Case("classify", "t.tsv", _listed(18, suffix), _listed(11, suffix), common | fields, questions, write)
+
+
 def _write_bilm(lines: str, **fields: Any) -> Callable[[Path], None]:
     """Writes the run of a bidirectional language model with random weights, and a file of word vectors."""
 
@@ -329,6 +371,19 @@ CASES: dict[str, Case] = {
         {"format": "numbers", "channels": 2, "encoder": RECURRENCE},
         [[[0.0, 0.2], [0.4, 0.6]], [[1.0, 0.0]]],
     ),
+    "classify, sound": _classify_signals(
+        "wav",
+        _write_sounds,
+        [Audio(np.sin(np.arange(900) / 2), 4000), Audio(np.sin(np.arange(500) / 3), 4000)],
+        audio={"n_mels": 8, "fmin": 50.0},
+        time_reduction={"factor": 2},
+        augment={"freq_masks": 1, "freq_mask_width": 2},
+    ),
+    "classify, images": _classify_signals("png", _write_images, [_frames(20)[0], _frames(21)[0]]),
+    "classify, convolutions": _classify_signals(
+        "png", _write_images, [_frames(20)[0]], encoder={**RECURRENCE, "layers": 0}
+    ),
+    "classify, video": _classify_signals("npy", _write_videos, [_frames(20), _frames(21)]),
     "classify, regression": Case(
         "classify",
         "t.csv",

@@ -12,22 +12,23 @@ from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, frame_probabilities, timing_lines
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
-from seqloom.models.transcription.line_images import LineImageConfig
-from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+from seqloom.models.signals.feature_extractor import FeatureExtractor
+from seqloom.models.signals.frame_encoder import TimeReductionConfig, build_frame_encoder
+from seqloom.models.transcription.transcriber import Transcriber
 from seqloom.models.transcription.transcripts import Transcription
 
 
 def model(symbols: int, *, size: int = 3, factor: int = 2, **features: Any) -> Transcriber:
     torch.manual_seed(4)
-    transcriber = build_transcriber(
+    encoder = build_frame_encoder(
+        [],
         size=size,
-        vocab_size=symbols,
-        image_encoder=LineImageConfig(),
         prenet=PrenetConfig(),
         recurrence=RecurrenceConfig(cell="gru", hidden_size=5),
         time_reduction=TimeReductionConfig(factor=factor),
-        **features,
+        features=FeatureExtractor(**features),
     )
+    transcriber = Transcriber(encoder, vocab_size=symbols)
     transcriber.output.weight.data *= 8
     return transcriber.eval()
 

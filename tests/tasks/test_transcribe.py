@@ -16,8 +16,8 @@ from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.layers.ctc import frames_needed
 from seqloom.model import load
 from seqloom.models.encoder import BidirectionalEncoder
-from seqloom.models.transcription.audio_features import AudioFeatures, AugmentConfig
-from seqloom.models.transcription.transcriber import TimeReductionConfig
+from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
+from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.run_config import Config
 from seqloom.tasks.transcribe import Transcribe
 

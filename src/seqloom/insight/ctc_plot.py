@@ -64,7 +64,7 @@ def frame_probabilities(
     """The token probabilities of one recording."""
     logits, real, _ = model(values, mask)
     probabilities: Matrix = logits[0][real[0]].double().softmax(dim=-1).cpu().numpy()  # (T, V)
-    spectrum: Any = model.spectrum
+    spectrum: Any = model.encoder.features.spectrum
     frames = values[0] if spectrum is None else spectrum(values, mask)[0][0]
     seconds = 1.0 if spectrum is None else spectrum.hop / spectrum.sample_rate
     vocabulary = encoding.vocabulary

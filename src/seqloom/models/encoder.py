@@ -251,7 +251,11 @@ class Encoder(nn.Module):
         mask: Tensor,  # (B, T)
         state: Any = None,
     ) -> Memory:
-        return self.encode(self.embed(inputs), mask, state)
+        return self.encode(*self.embed_inputs(inputs, mask), state)
+
+    def embed_inputs(self, inputs: Any, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The vectors that the layer reads, and their mask."""
+        return self.embed(inputs), mask
 
     def encode(
         self,

@@ -49,8 +49,8 @@ from seqloom.models.generation import (
     teacher_forced_scores,
     teacher_forcing_loss,
 )
-from seqloom.models.image_encoder import ImageEncoder, ImageEncoderConfig, VectorMemory
 from seqloom.models.scheduled_sampling import ScheduledSampling
+from seqloom.models.signals.image_encoder import ImageEncoder, ImageEncoderConfig, VectorMemory
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted, with_readable_tokens
 
 

@@ -16,6 +16,7 @@ from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
+from seqloom.data.readers.media import MediaDecoder, Signal
 from seqloom.data.readers.recordings import Format, Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
@@ -36,21 +37,21 @@ from seqloom.metrics.confidence import MetricSums
 from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
-from seqloom.models.transcription.audio_features import (
+from seqloom.models.signals.audio_features import (
     AudioFeatures,
-    AudioStatistics,
     AugmentConfig,
     Normalization,
-    StatisticsCollector,
     build_feature_extractor,
 )
+from seqloom.models.signals.frame_encoder import TimeReductionConfig, build_frame_encoder
+from seqloom.models.signals.line_images import LineImageConfig
+from seqloom.models.signals.statistics import LocatedSignal, SignalStatistics, StatisticsCollector
 from seqloom.models.transcription.frame_count import FrameCount
-from seqloom.models.transcription.line_images import LineImageConfig
 from seqloom.models.transcription.recording_defaults import DEPENDS_ON_RECORDINGS, recording_defaults
 from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
 from seqloom.models.transcription.spelling import Spelling
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
-from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+from seqloom.models.transcription.transcriber import Transcriber
 from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcription
 from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import (
@@ -73,7 +74,7 @@ class Learned(ConfigSection):
     """The vocabulary of the transcripts and the statistics of the training recordings."""
 
     text: Tokenizer
-    statistics: AudioStatistics
+    statistics: SignalStatistics
     examples: int  # training examples
     infeasible: int  # training examples with too few frames for their transcript
 
@@ -261,17 +262,20 @@ class Transcribe(Task):
         return RecordingReader(
             **{name: getattr(self, name) for name in names},
             files=self.folder,
-            sample_rate=self.learned.statistics.rate if self.learned else self.audio.sample_rate,
-            n_mfcc=self.audio.n_mfcc,
-            height=self.image_encoder.height,
+            decoder=MediaDecoder(
+                sample_rate=self.learned.statistics.rate if self.learned else self.audio.sample_rate,
+                n_mfcc=self.audio.n_mfcc,
+                line_height=self.image_encoder.height,
+            ),
         )
 
     def fit(self, examples: Iterable[Recording]) -> Self:
-        collector, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
+        collector = StatisticsCollector(self.audio.spectrum, needs_moments=self.normalize in ("global", "streaming"))
+        texts, lengths = [], []
         for example in examples:
             if example.text is None:
                 raise self._missing_target(example, "training")
-            collector.add(example)
+            collector.add(_signal(example))
             self._spelling.check(example)
             texts.append(self._spelling.spell(example.text))
             lengths.append(len(example))
@@ -335,7 +339,7 @@ class Transcribe(Task):
     def collate(self, examples: Sequence[Recording]) -> Batch:
         learned, spectrum = self.fitted, self._spectrum
         for example in examples:
-            learned.statistics.check(example, window=spectrum.window if spectrum else 1)
+            learned.statistics.check(_signal(example), window=spectrum.window if spectrum else 1)
         inputs = pad([example.values for example in examples])
         if any(example.text is None for example in examples):
             return Batch(inputs, None, 0, examples=tuple(examples))
@@ -348,15 +352,16 @@ class Transcribe(Task):
 
     def build_model(self) -> Transcriber:
         learned = self.fitted
-        return build_transcriber(
-            size=learned.statistics.size,
-            vocab_size=len(learned.text.vocabulary),
-            image_encoder=self.image_encoder,
+        size, layers = learned.statistics.size, self.image_encoder.layers
+        encoder = build_frame_encoder(
+            [self.image_encoder.build(size)] if layers else [],
+            size=size,
             prenet=self.prenet,
             recurrence=self.encoder,
             time_reduction=self.time_reduction,
-            **build_feature_extractor(self.audio, self.augment, self.normalize, learned.statistics),
+            features=build_feature_extractor(self.audio, self.augment, self.normalize, learned.statistics),
         )
+        return Transcriber(encoder, vocab_size=len(learned.text.vocabulary))
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         """Summed over the feasible examples; each counts its tokens plus one as items."""
@@ -504,3 +509,7 @@ class Transcribe(Task):
             file_name="line.png" if self.image_encoder.layers else example.name,  # the image encoder reads images only
             beam=beam,
         )
+
+
+def _signal(example: Recording) -> LocatedSignal:
+    return LocatedSignal(example.location, Signal(example.values, example.rate), example.name)

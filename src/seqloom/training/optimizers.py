@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from seqloom.training.config import OptimizerName
+OptimizerName = Literal["adam", "adamw", "sgd"]
 
 
 def _without_compiler(optimizer: type[Optimizer]) -> Any:

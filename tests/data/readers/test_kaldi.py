@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from seqloom.data.readers.kaldi import read_kaldi
+from seqloom.data.readers.media import MediaDecoder
 from seqloom.data.readers.recordings import RecordingReader
 from seqloom.data.readers.text_files import DataError
 
@@ -43,13 +44,13 @@ def test_segments_are_cut_and_a_recording_is_read_once(tmp_path: Path, monkeypat
     segments = "s1 u2 0.5 1.25\ns2 u2 1.5 -1\ns3 u1 0 1\n"
     data = folder(tmp_path, segments=segments, text="s1 one\ns2 two\ns3 three\n")
     opened: list[str] = []
-    decode = RecordingReader._decode
+    decode = MediaDecoder.decode
 
-    def watch(self: RecordingReader, stream: Any, name: str) -> Any:
+    def watch(self: MediaDecoder, stream: Any, name: str) -> Any:
         opened.append(name)
         return decode(self, stream, name)
 
-    monkeypatch.setattr(RecordingReader, "_decode", watch)
+    monkeypatch.setattr(MediaDecoder, "decode", watch)
     rows = [(each.name, each.text, len(each)) for each in RecordingReader().read(data)]
     assert rows == [("s1", "one", 6000), ("s2", "two", 4000), ("s3", "three", 8000)]
     assert opened == ["b.flac", "a.flac"]

@@ -149,7 +149,7 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
             {"label_column": "y", "format": "numbers"},
             r"x\.csv: label_column: no column 'y'; the first row is not a header",
         ),
-        ("d/x.md", ["1"], {"folder": True}, r"d: no \.txt file in the folder"),
+        ("d/x.md", ["1"], {"folder": True}, r"d: no \.txt file, table, sound or image in the folder"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path: Path, name: str, lines: list[str], options: Any, message: str) -> None:
@@ -175,11 +175,11 @@ def test_invalid_python_values_are_errors(value: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("numeric", "expected"), [(True, [([[1, 2], [3, 4]], None, 1)]), (False, [("1,2,3,4", None, 1)])]
+    ("kind", "expected"), [("vectors", [([[1, 2], [3, 4]], None, 1)]), (None, [("1,2,3,4", None, 1)])]
 )
-def test_standard_input_has_no_labels(monkeypatch: pytest.MonkeyPatch, numeric: bool, expected: Rows) -> None:
+def test_standard_input_has_no_labels(monkeypatch: pytest.MonkeyPatch, kind: str | None, expected: Rows) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"1,2,3,4\n"))))
-    assert read(Path("-"), numeric=numeric, channels=2, known={"a"}) == expected
+    assert read(Path("-"), kind=kind, channels=2, known={"a"}) == expected
 
 
 @pytest.mark.parametrize(

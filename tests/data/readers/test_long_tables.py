@@ -51,7 +51,7 @@ def test_sequences_have_their_id_and_the_names_of_their_channels(tmp_path: Path)
 
 def test_a_recording_without_times_is_known_by_its_channels(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "ay,ax\n2,1\n4,3\n")
-    (example,) = LabelledReader(known={"sit"}, numeric=True, channel_names=("ax", "ay")).read(path)
+    (example,) = LabelledReader(known={"sit"}, kind="vectors", channel_names=("ax", "ay")).read(path)
     assert np.asarray(example.content).tolist() == [[2, 1], [4, 3]]
     assert example.channel_names == ("ay", "ax")
 
@@ -154,8 +154,8 @@ def test_folder_of_texts_named_by_label(tmp_path: Path) -> None:
     write(tmp_path / "d" / "neg" / "1.txt", "too long\n\nand dull\n")
     write(tmp_path / "d" / "pos" / "1.txt", "funny\n")
     assert read(tmp_path / "d") == [("too long and dull", "neg"), ("funny", "pos")]
-    write(tmp_path / "d" / "pos" / "2.wav", "")
-    with pytest.raises(DataError, match=r"2\.wav: expected a \.txt file or a table"):
+    write(tmp_path / "d" / "pos" / "2.exe", "")
+    with pytest.raises(DataError, match=r"2\.exe: expected a \.txt file, a table .*, sound, an image or a video"):
         read(tmp_path / "d")
     write(tmp_path / "d" / "urls.txt", "")
     with pytest.raises(DataError, match=r"found files such as urls\.txt and folders such as neg; expected either"):

@@ -12,6 +12,7 @@ from PIL import Image
 from tests.data.readers.test_audio_files import wav
 
 from seqloom.data.readers.audio_files import Audio
+from seqloom.data.readers.media import MediaDecoder
 from seqloom.data.readers.recordings import Recording, RecordingReader, write_npz
 from seqloom.data.readers.text_files import DataError
 
@@ -43,7 +44,10 @@ def pack(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def read(source: Any, **options: Any) -> list[Recording]:
-    return list(RecordingReader(**options).read(source))
+    names = {"sample_rate": "sample_rate", "n_mfcc": "n_mfcc", "height": "line_height"}
+    decoding = {names[name]: options.pop(name) for name in names if name in options}
+    decoder = MediaDecoder(**{"line_height": 32} | decoding)
+    return list(RecordingReader(**options, decoder=decoder).read(source))
 
 
 def transcripts(actual: list[Recording]) -> list[tuple[str, str | None]]:
@@ -345,7 +349,7 @@ def test_python_values(tmp_path: Path) -> None:
             "recording: expected a sample rate from 1000 to 1000000 Hz, found 0",
         ),
         ("missing.wav", "no file 'missing.wav' in ."),
-        ("", "cannot open the file .: [Errno 21] Is a directory: '.'"),
+        ("", "file .: no frames in the folder; expected files that end in .png, .jpg, .jpeg"),
     ],
     ids=str,
 )

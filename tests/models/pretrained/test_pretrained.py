@@ -285,7 +285,7 @@ def test_frames_and_files_without_a_known_word_are_rejected(folder: Path) -> Non
     with pytest.raises(DataError, match=r"found vectors; task\.pretrained works with words only"):
         tagger.fit(tagger.read(folder / "t.csv"))
     classifier = Classify.model_validate({"train": "t.csv", "pretrained": pretrained})
-    with pytest.raises(DataError, match=r"found vectors; task\.pretrained works with texts only"):
+    with pytest.raises(DataError, match=r"found frames of 2 features; task\.pretrained works with texts only"):
         classifier.fit(list(classifier.read([([[1.0, 2.0]], "A")])))
 
 

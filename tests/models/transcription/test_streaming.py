@@ -6,22 +6,18 @@ import torch
 
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
-from seqloom.models.transcription.line_images import LineImageConfig
+from seqloom.models.signals.frame_encoder import TimeReductionConfig, build_frame_encoder
 from seqloom.models.transcription.streaming import StreamingSession
-from seqloom.models.transcription.transcriber import TimeReductionConfig, build_transcriber
+from seqloom.models.transcription.transcriber import Transcriber
 
 
 def session() -> StreamingSession[list[int]]:
     torch.manual_seed(1)
     recurrence = RecurrenceConfig(cell="gru", hidden_size=4)
-    model = build_transcriber(
-        size=3,
-        vocab_size=5,
-        image_encoder=LineImageConfig(),
-        prenet=PrenetConfig(),
-        recurrence=recurrence,
-        time_reduction=TimeReductionConfig(factor=2),
+    encoder = build_frame_encoder(
+        [], size=3, prenet=PrenetConfig(), recurrence=recurrence, time_reduction=TimeReductionConfig(factor=2)
     )
+    model = Transcriber(encoder, vocab_size=5)
     model.output.weight.data *= 20
     model.output.bias.data.zero_()  # the blank is no more probable than the other tokens
     return StreamingSession(

@@ -12,8 +12,9 @@ from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.time_reduction import TimeReduction
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
-from seqloom.models.transcription.line_images import LineImageConfig, LineImageEncoder
-from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+from seqloom.models.signals.feature_extractor import FeatureExtractor
+from seqloom.models.signals.frame_encoder import FrameEncoder, TimeReductionConfig, build_frame_encoder
+from seqloom.models.transcription.transcriber import Transcriber
 
 VOCAB_SIZE = 6
 CASES: dict[str, dict[str, Any]] = {
@@ -32,12 +33,9 @@ def make(*, bidirectional: bool = False, **overrides: Any) -> Transcriber:
     torch.manual_seed(3)
     recurrence = overrides.pop("recurrence", RecurrenceConfig(cell="gru", hidden_size=5, layers=3))
     recurrence = recurrence.model_copy(update={"bidirectional": bidirectional})
-    options: dict[str, Any] = {
-        "image_encoder": LineImageConfig(),
-        "prenet": PrenetConfig(),
-        "time_reduction": TimeReductionConfig(),
-    } | overrides
-    return build_transcriber(size=4, vocab_size=VOCAB_SIZE, recurrence=recurrence, **options).double().eval()
+    options: dict[str, Any] = {"prenet": PrenetConfig(), "time_reduction": TimeReductionConfig()} | overrides
+    encoder = build_frame_encoder([], size=4, recurrence=recurrence, **options)
+    return Transcriber(encoder, vocab_size=VOCAB_SIZE).double().eval()
 
 
 def masked(lengths: list[int], time: int) -> Tensor:
@@ -45,13 +43,10 @@ def masked(lengths: list[int], time: int) -> Tensor:
 
 
 def test_layers_and_reductions() -> None:
-    output = make(**CASES["twice"]).encoder
+    output = make(**CASES["twice"]).encoder.layers
     assert [type(part) for part in output][:3] == [Convolution, TimeReduction, TimeReduction]
-    kinds = [type(part) for part in make(**CASES["pyramid"]).encoder]
+    kinds = [type(part) for part in make(**CASES["pyramid"]).encoder.layers]
     assert [kind is TimeReduction for kind in kinds] == [False, True, False, True, False]
-    assert isinstance(
-        make(image_encoder=LineImageConfig(layers=1, channels=2), bidirectional=True).encoder[0], LineImageEncoder
-    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -59,7 +54,7 @@ def test_logits_match_the_parts_in_sequence(name: str) -> None:
     model = make(bidirectional=True, **CASES[name])
     x = torch.randn(1, 11, 4, dtype=torch.float64)
     output, mask, _ = model(x, torch.ones(1, 11, dtype=torch.bool))
-    for part in model.encoder:
+    for part in model.encoder.layers:
         x = part(x)[0]
     torch.testing.assert_close(output, model.output(x), atol=1e-12, rtol=0)
     reduction = CASES[name].get("time_reduction", TimeReductionConfig())
@@ -102,7 +97,7 @@ def test_augmentation_is_for_training_only() -> None:
         def forward(self, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
             return 2 * values, mask
 
-    model = make(speed=Louder(), tempo=Louder(), augment=Louder())
+    model = make(features=FeatureExtractor(speed=Louder(), tempo=Louder(), augment=Louder()))
     x, mask = torch.randn(1, 5, 4, dtype=torch.float64), torch.ones(1, 5, dtype=torch.bool)
     quiet = model(x, mask)[0]
     torch.testing.assert_close(model.train()(x, mask)[0], model.eval()(8 * x, mask)[0])
@@ -114,7 +109,7 @@ def test_vtlp_is_for_training_only() -> None:
     samples, mask = torch.randn(2, 60, dtype=torch.float64), masked([60, 33], 60)
     plain, real, _ = spectrum(samples, mask)
     changed, _, _ = spectrum(samples, mask, warps=torch.full((2,), 1.3))
-    model = make(spectrum=spectrum, warp=VTLP(1.3, 1.3))
+    model = make(features=FeatureExtractor(spectrum=spectrum, warp=VTLP(1.3, 1.3)))
     later = make()
     torch.testing.assert_close(model(samples, mask)[0], later(plain, real)[0])
     torch.testing.assert_close(model.train()(samples, mask)[0], later(changed, real)[0])
@@ -133,7 +128,7 @@ def test_a_pyramid_needs_enough_layers() -> None:
 
 def test_the_blank_starts_as_probable_as_all_other_tokens() -> None:
     """Otherwise a token may take its role: with two words, one was then predicted everywhere."""
-    module = Transcriber([], size=5, vocab_size=29)
+    module = Transcriber(FrameEncoder([], size=5), vocab_size=29)
     logits, _, _ = module(torch.zeros(1, 3, 5), torch.ones(1, 3, dtype=torch.bool))
     odds = logits.softmax(dim=-1)[..., 0]
     torch.testing.assert_close(odds, torch.full((1, 3), 29 / (29 + 28)))

@@ -66,8 +66,9 @@ def test_fit_learns_mean_and_deviation_of_each_channel() -> None:
     classifier, examples = fitted(VECTORS)
     together = np.concatenate([values for values, _ in VECTORS])
     assert classifier.learned is not None
-    np.testing.assert_allclose(classifier.learned.means, together.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(classifier.learned.deviations, together.std(axis=0), rtol=1e-6)
+    assert classifier.learned.signal is not None
+    np.testing.assert_allclose(classifier.learned.signal.mean, together.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(classifier.learned.signal.deviation, together.std(axis=0), rtol=1e-6)
     batch = classifier.collate(examples)
     real = batch.inputs.values[batch.inputs.mask].numpy()
     np.testing.assert_allclose(real, (together - together.mean(axis=0)) / together.std(axis=0), atol=1e-5)
@@ -92,7 +93,8 @@ def test_channels_are_matched_by_name(tmp_path: Path) -> None:
     path = rearranged(tmp_path / "train.csv", "id,time,ax,ay,az,activity")
     unfitted, _ = task().resolve(path)
     classifier = unfitted.fit(unfitted.read(path))
-    assert classifier.fitted.channel_names == ("ax", "ay", "az")
+    assert classifier.fitted.signal is not None
+    assert classifier.fitted.signal.channel_names == ("ax", "ay", "az")
     expected = classifier.collate(list(classifier.read(path))).inputs.values
     for order in ("id,time,az,ay,ax,activity", "ay,activity,az,time,ax,id", "az,ay,ax,id,time"):
         other = rearranged(tmp_path / "other.csv", order)
@@ -128,7 +130,7 @@ def test_recordings_in_several_files_may_order_their_channels_differently(tmp_pa
         (tmp_path / label / "1.csv").write_text(text)
     unfitted = task()
     classifier = unfitted.fit(unfitted.read(tmp_path))
-    assert list(classifier.fitted.means) == [4, 50]
+    assert getattr(classifier.fitted.signal, "mean", ()) == (4, 50)
     (tmp_path / "walk" / "2.csv").write_text("ay,x,time\n60,5,0\n80,7,1\n")
     with pytest.raises(DataError, match=r"2\.csv: missing channel: ax; unknown channel: x"):
         unfitted.fit(unfitted.read(tmp_path))
@@ -303,11 +305,11 @@ def test_training_learns_the_first_token(pooling: str) -> None:
     [
         ([], {}, "train.txt: found no examples to train on"),
         ([("a", "x"), "b"], {}, "input:2: no label"),
-        ([("a", "x"), (np.ones((2, 1)), "y")], {}, "input:2: found both texts and vectors"),
+        ([("a", "x"), (np.ones((2, 1)), "y")], {}, "input:2: found both texts and signals"),
         (
             [(np.ones((2, 1)), "x"), (np.ones((2, 3)), "y")],
             {},
-            "input:2: expected 1 channels as in the first example, found 3",
+            "input:2: expected frames of 1 feature as in the other examples, found frames of 3",
         ),
         (TEXTS, {"class_weights": {"w": 1.0}}, "class_weights: label 'w' does not occur"),
         (TEXTS, {"class_weights": {"x": -1.0}}, "class_weights: the weight of 'x' is -1.0"),
@@ -321,11 +323,11 @@ def test_invalid_training_data(data: list[Any], options: Any, message: str) -> N
 def test_inputs_of_the_wrong_kind() -> None:
     texts, _ = fitted(TEXTS)
     vectors, examples = fitted(VECTORS)
-    with pytest.raises(DataError, match="input:1: found a text; the model was trained on vectors"):
+    with pytest.raises(DataError, match="input:1: found a text; the model was trained on frames of 2 features"):
         vectors.collate(list(vectors.read(["a"])))
-    with pytest.raises(DataError, match="input:1: found vectors; the model was trained on texts"):
+    with pytest.raises(DataError, match="input:1: found frames of 2 features; the model was trained on texts"):
         texts.collate(examples)
-    with pytest.raises(DataError, match="input:1: expected 2 channels, found 1"):
+    with pytest.raises(DataError, match=r"input:1: expected frames of 2 features .*, found frames of 1 feature"):
         vectors.collate(list(vectors.read([[1.0, 2.0]])))
     with pytest.raises(DataError, match="input:1: no label; evaluation needs"):
         texts.score([Classification("x", 1.0, {"x": 1.0})], list(texts.read(["a"])))

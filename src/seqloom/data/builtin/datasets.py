@@ -12,7 +12,9 @@ import numpy as np
 from seqloom import files
 from seqloom.data.builtin import analogies as relations
 from seqloom.data.builtin import digit_lines
+from seqloom.data.builtin import moving_shapes as clips
 from seqloom.data.builtin import shapes as scenes
+from seqloom.data.builtin import tones as sounds
 from seqloom.data.builtin.dates import generate_pairs
 from seqloom.data.builtin.python_code import evenly_spaced, statements, to_conll
 
@@ -130,6 +132,8 @@ def sunspots(folder: Path) -> Files:
 SIZES = (2000, 200, 500)  # sequences in train, dev and test of the generated data sets
 DATES = {"train": 12000, "dev": 500, "test": 1000}
 IMAGES = {"train": 1500, "dev": 150, "test": 300}  # of shapes
+CLIPS = {"train": 1400, "dev": 140, "test": 280}  # of moving_shapes
+TONES = {"train": 800, "dev": 100, "test": 200}
 LINES = {"train": 3000, "dev": 200, "test": 500}  # of handwriting
 
 
@@ -231,8 +235,23 @@ def dates(folder: Path, *, seed: int = 1) -> Files:
 
 
 def shapes(folder: Path, *, seed: int = 1) -> Files:
-    """Images for captioning: two coloured shapes; pairs of shapes are held out."""
+    """Images for captioning: two coloured shapes; pairs of shapes are held out. labels_*.tsv are for classification."""
     splits = {name: scenes.write_split(folder, size, name, seed=seed) for name, size in IMAGES.items()}
+    paths = write(folder, "tsv", **splits)
+    for name, size in IMAGES.items():
+        write_lines(folder / f"labels_{name}.tsv", scenes.label_rows(size, name, seed=seed))
+    return paths
+
+
+def moving_shapes(folder: Path, *, seed: int = 1) -> Files:
+    """Videos for classification and captioning: what a coloured shape does."""
+    splits = {name: clips.write_split(folder, size, name, seed=seed) for name, size in CLIPS.items()}
+    return write(folder, "tsv", **splits)
+
+
+def tones(folder: Path, *, seed: int = 1) -> Files:
+    """Sound for classification: tones whose pitch rises, falls, stays or wavers."""
+    splits = {name: sounds.write_split(folder, size, name, seed=seed) for name, size in TONES.items()}
     return write(folder, "tsv", **splits)
 
 
@@ -260,6 +279,8 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
         parentheses,
         dates,
         shapes,
+        moving_shapes,
+        tones,
         handwriting,
         analogies,
     )

@@ -1,7 +1,7 @@
 """Images of two coloured shapes with captions: generated data for captioning; needs Pillow."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,14 +92,19 @@ def _scene(random: np.random.Generator) -> Scene:
 
 def draw(scene: Scene, brightness: int) -> Any:
     """The scene as a Pillow image."""
+    return draw_shapes((scene.first, scene.second), brightness, size=SIZE, scale=SUPERSAMPLING)
+
+
+def draw_shapes(shapes: Sequence[Shape], brightness: int, *, size: int, scale: int) -> Any:
+    """Shapes on a grey background as a Pillow image, drawn at a larger scale for smooth edges."""
     from PIL import Image, ImageDraw
 
-    image = Image.new("RGB", (SIZE * SUPERSAMPLING, SIZE * SUPERSAMPLING), (brightness,) * 3)
+    image = Image.new("RGB", (size * scale, size * scale), (brightness,) * 3)
     canvas = ImageDraw.Draw(image)
-    for shape in (scene.first, scene.second):
+    for shape in shapes:
         colour = COLOURS[shape.colour]
         left, top, right, bottom = (
-            SUPERSAMPLING * edge
+            scale * edge
             for edge in (
                 *(shape.x - shape.radius, shape.y - shape.radius),
                 *(shape.x + shape.radius, shape.y + shape.radius),
@@ -113,7 +118,7 @@ def draw(scene: Scene, brightness: int) -> Any:
             canvas.rectangle((left, top + third, right, bottom - third), fill=colour)
         else:
             canvas.polygon([((left + right) / 2, top), (right, bottom), (left, bottom)], fill=colour)
-    return image.resize((SIZE, SIZE), Image.Resampling.BOX)
+    return image.resize((size, size), Image.Resampling.BOX)
 
 
 def write_split(folder: Path, count: int, split: str, *, seed: int) -> Iterator[str]:
@@ -125,3 +130,10 @@ def write_split(folder: Path, count: int, split: str, *, seed: int) -> Iterator[
             draw(scene, brightness).save(file, "png")
         for caption in scene.captions:
             yield f"{name}\t{caption}"
+
+
+def label_rows(count: int, split: str, *, seed: int) -> Iterator[str]:
+    """The images of a split with one label each, their forms and their relation; starts with a header."""
+    yield "image\tlabel"
+    for number, (scene, _) in enumerate(scenes(count, split, seed=seed), start=1):
+        yield f"images/{split}-{number:04}.png\t{scene.first.form} {scene.relation} {scene.second.form}"

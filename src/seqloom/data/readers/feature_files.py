@@ -30,9 +30,9 @@ def decode(
     size: int = 13,  # features per frame of a Sphinx file, which does not store it
 ) -> Frames:  # (T, D)
     """The frames of a file."""
-    data = stream.read()
     if Path(name).suffix.lower() in ARRAYS:
-        return check_frames(_arrays(data, name))
+        return check_frames(read(stream, name))
+    data = stream.read()
     if (frames := _sphinx(data, size)) is None and (frames := _htk(data)) is None:
         raise ContentError(f"not a Sphinx or HTK feature file, or damaged: {len(data)} bytes do not match the header")
     return check_frames(frames)
@@ -54,7 +54,9 @@ def check_frames(values: NDArray[np.generic]) -> Frames:  # (T,) or (T, D)
     return frames
 
 
-def _arrays(data: bytes, name: str) -> NDArray[np.generic]:
+def read(stream: IO[bytes], name: str) -> NDArray[np.generic]:
+    """The array of a .npy file, or the one of a .npz file that has one of the usual names."""
+    data = stream.read()
     try:
         if data.startswith(b"\x93NUMPY"):
             return read_array(name, io.BytesIO(data), len(data))

@@ -165,6 +165,8 @@ def locate(
         root = _root(files) if files else folder
         places = (root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
         path = next(filter(None, (_existing_file(place / name, suffixes) for place in places)), None)
+        if path is None:
+            path = next((place / name for place in places if name and os.path.isdir(place / name)), None)  # noqa: PTH112
         archives = (enclosing_archive(root / name), enclosing_archive(folder / name))
         archive = next(filter(None, archives), None) if path is None else None
         if archive is not None:
@@ -181,8 +183,9 @@ def _root(files: str) -> Path:
 
 
 def existing_files(located: Sequence[tuple[Path, Path | None]]) -> list[Path]:
-    """The files, or the archives that they are in, each of them once; missing ones are skipped."""
-    return [path for path in dict.fromkeys(archive or path for path, archive in located) if path.is_file()]
+    """The files, the archives that they are in, or those of a folder, each of them once; missing ones are skipped."""
+    paths = dict.fromkeys(archive or path for path, archive in located)
+    return [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file()]
 
 
 def load(
@@ -193,6 +196,7 @@ def load(
     files: str = "",  # folder, tar archive, or folder in one, for files that are not beside the list
     noun: str = "file",
     suffixes: Sequence[str] = (),  # suffixes that a name may omit
+    read_folder: Callable[[Path], T] | None = None,  # content of a folder, such as the frames of a video
 ) -> Iterator[T]:
     """The decoded content of each file, in the order of the list."""
     where = files or str(folder)
@@ -208,7 +212,10 @@ def load(
             stack.callback(reader.close)
         for (location, name), (path, tar) in zip(names, sources, strict=True):
             if tar is None:
-                yield _open(location, name, path, decode, where=where, noun=noun)
+                if read_folder is not None and path.is_dir():
+                    yield _read_folder(location, path, read_folder, noun=noun)
+                else:
+                    yield _open(location, name, path, decode, where=where, noun=noun)
                 continue
             try:
                 content = tar.take(_member_name(path, tar.path))
@@ -230,6 +237,13 @@ def _existing_file(path: Path, suffixes: Sequence[str]) -> Path | None:
         return None
     candidates = (Path(f"{path}{suffix}") for suffix in suffixes)
     return next((candidate for candidate in candidates if os.path.isfile(candidate)), None)  # noqa: PTH113
+
+
+def _read_folder(location: Location, path: Path, read: Callable[[Path], T], *, noun: str) -> T:
+    try:
+        return read(path)
+    except (ContentError, OSError) as error:
+        raise _file_error(location, noun, path, str(error)) from None
 
 
 def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where: str, noun: str) -> T:

@@ -1,15 +1,18 @@
-"""Labelled sequences, texts or vectors: text lines, tables, folders, .ts and .npz files."""
+"""Labelled texts, vectors, sound, images and videos: text lines, tables, lists, folders, .ts and .npz files."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
+from seqloom.data.readers import column_names, long_tables, media_lists, tables, text_files, vectors
+from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns
+from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.labelled_formats import (
     DETECTION_LINES,
     FILE,
@@ -20,25 +23,27 @@ from seqloom.data.readers.labelled_formats import (
     list_folder,
 )
 from seqloom.data.readers.long_tables import Layout
+from seqloom.data.readers.media import Kind, Signal
+from seqloom.data.readers.media_lists import MediaFiles, is_media
+from seqloom.data.readers.number_rows import NumberRows
 from seqloom.data.readers.numeric_targets import Numbers, Target, TargetType, as_target, to_number
-from seqloom.data.readers.table_values import as_text, is_missing, is_numeric
+from seqloom.data.readers.table_values import as_text, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
-from seqloom.data.readers.vectors import Missing, Values, VectorSequence
+from seqloom.data.readers.vectors import Missing, VectorSequence
 
 LabelType = Literal["text", "integer", "boolean"]
-IDENTIFIERS = ("", "id", "index", "uuid", "unnamed:_0")
-"""Names of columns that number the rows."""
 
 
 class Row(NamedTuple):
     """A sequence as it is read."""
 
     location: Location
-    content: str | Values
+    content: str | NDArray[Any]
     label: Target | None
     channel_names: tuple[str, ...] = ()
     identity: str = ""
+    rate: int = 0
 
 
 Rows = Iterator[Row]
@@ -49,42 +54,16 @@ class LabelledSequence:
     """A labelled sequence."""
 
     location: Location
-    content: str | Values  # a text, or vectors (T, D)
+    content: str | NDArray[Any]  # a text, or the values of a signal: vectors (T, D), sound (N,), an image, a video
     label: str | None  # None: unknown, or numbers
     length: int  # approximate number of elements, for bucketing
     target: Numbers | None = None  # (K,), numbers to predict
     channel_names: tuple[str, ...] = ()  # of the vectors; empty: unknown
     identity: str = ""  # name of the sequence in its table; empty: it has none
+    rate: int = 0  # samples per second of sound
 
     def __len__(self) -> int:
         return self.length
-
-
-class NumberColumns(NamedTuple):
-    """The columns of rows of numbers: one sequence per row."""
-
-    label: int | tuple[int, ...] | None  # index; several: numbers; None: there are no labels
-    names: Sequence[str] = ()  # of all columns; empty: no header
-    skipped: tuple[int, ...] = ()  # columns that number the rows
-
-    @property
-    def setting(self) -> int | str:
-        """The configuration of the label column."""
-        if not isinstance(self.label, int):
-            return ""
-        inside = -len(self.names) <= self.label < len(self.names)
-        return self.names[self.label] or self.label if inside else self.label
-
-    def describe(self) -> str:
-        label = self.setting
-        if isinstance(self.label, tuple):
-            columns = ", ".join(repr(self.names[index]) if self.names else str(index) for index in self.label)
-            return f"one row per sequence: targets from columns {columns}, the other columns are its values"
-        places = {-1: "the last column", 0: "the first column"}
-        where = f"column {label!r}" if isinstance(label, str) else places.get(label, f"column {label}")
-        ignored = f"; ignored: {', '.join(self.names[index] or 'row numbers' for index in self.skipped)}"
-        values = "the other columns are its values"
-        return f"one row per sequence: label from {where}, {values}{ignored if self.skipped else ''}"
 
 
 @dataclass(frozen=True)
@@ -104,13 +83,16 @@ class LabelledReader:
     encoding: str = "utf-8"  # encoding of text files
     measure: Callable[[str], int] = len  # length of a text
     known: Container[str] | None = None  # labels of the trained model; None: before training, where labels are required
-    numeric: bool = False  # standard input holds vectors, not text
+    kind: Kind | None = None  # of the trained model's signals; None: texts, or before training
     channel_names: tuple[str, ...] = ()  # of the trained model; empty: unknown
+    media: MediaFiles = field(default_factory=MediaFiles)
 
     def read(self, source: Source) -> Iterator[LabelledSequence]:
-        for location, content, label, names, identity in self._rows(source):
+        for location, content, label, names, identity, rate in self._rows(source):
             length = self.measure(content) if isinstance(content, str) else len(content)
-            example = LabelledSequence(location, content, None, length, channel_names=names, identity=identity)
+            example = LabelledSequence(
+                location, content, None, length, channel_names=names, identity=identity, rate=rate
+            )
             if label is None or (isinstance(label, str) and not label):
                 yield example
             elif isinstance(label, str) and self.target_type != "number":
@@ -126,9 +108,17 @@ class LabelledReader:
             named = isinstance(self.text_column, str) and self.text_column
             if named and isinstance(source, Path) and tables.suffix(source) in tables.SUFFIXES:
                 return "columns"
-            kind = detect(source, self.separator, numeric=self.numeric, encoding=self.encoding)
+            kind = detect(source, self.separator, kind=self.kind, encoding=self.encoding)
             return "long" if kind in ("numbers", "columns") and self._has_channels(source) else kind
         return self.format
+
+    def listed_files(self, source: Source) -> list[Path]:
+        """The files of sound, images or videos that a list names."""
+        if not isinstance(source, Path) or source == STANDARD_INPUT or self.detect(source) not in ("columns", "jsonl"):
+            return []
+        if self._file_column(source) is None:
+            return []
+        return self.media.locate([(location, name) for location, name, _ in self._names(source)], source.parent)
 
     def _has_channels(self, source: Source) -> bool:
         """Whether columns have the names of channels, so that rows are time steps."""
@@ -148,15 +138,14 @@ class LabelledReader:
             layout = self._layout(source)
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
         if kind == "numbers":
-            return self._inspect_numbers(source)
+            return self._number_rows.inspect(source)
         if kind == "lines":
             return {}, "label from the first word of each line, text from the rest"
         if kind == "folder" and isinstance(source, Path) and source.is_dir():
             return {}, self._describe_folder(source)
         if kind not in ("columns", "jsonl"):
             return {}, ""
-        listed = isinstance(source, Path) and self._is_list(source)
-        table, columns = self._find(source, FILE if listed else TEXT)
+        table, columns = self._find_files(source) if self._is_list(source) else self._find(source)
         note = columns.describe()
         if table.separator not in ("", ",", "\t") and not self.separator:
             note += f"; columns separated by {table.separator!r}"
@@ -181,20 +170,22 @@ class LabelledReader:
 
     def _rows(self, source: Source) -> Rows:
         if not isinstance(source, Path) and not tables.is_table(source):
-            return _python_values(source)
+            return self._python_values(source)
         kind = self.detect(source)
         if kind == "long":
             return self._long(source)
+        if kind == "file" and isinstance(source, Path):
+            return self._file_names(source) if source == STANDARD_INPUT else self._file(source, None)
         if kind in ("columns", "jsonl"):
             return self._columns(source)
         if not isinstance(source, Path):
-            return _labelled_vectors(self._wide(source))
+            return _labelled_vectors(self._number_rows.read(source))
         if kind == "ts":
             return _labelled_vectors(vectors.ts(source, missing=self.missing))
         if kind == "npz":
             return _labelled_vectors(vectors.npz(source, missing=self.missing))
         if kind == "numbers":
-            return _labelled_vectors(self._numbers(source))
+            return _labelled_vectors(self._number_rows.read(source))
         return self._folder(source) if kind == "folder" else self._lines(source)
 
     # Tables.
@@ -208,6 +199,12 @@ class LabelledReader:
         label = LABEL if self.known is None else Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True)
         roles = (text, label)
         return find_columns(source, roles, self._chosen, separator=self.separator, encoding=self.encoding)
+
+    def _find_files(self, source: Source) -> tuple[Table, Columns]:
+        """A list of files and the columns of their names and labels."""
+        column = self._file_column(source)
+        reader = self if column is None else replace(self, text_column=column)
+        return reader._find(source, FILE)  # noqa: SLF001
 
     def _columns(self, source: Source) -> Rows:
         if isinstance(source, Path) and self._is_list(source):
@@ -233,90 +230,11 @@ class LabelledReader:
         for sequence in long_tables.read_sequences(layout, missing=self.missing, whole=whole, numbers=numbers):
             yield _row(sequence, long_tables.one_label(sequence))
 
-    def _number_columns(self, source: Path, separator: str) -> NumberColumns:
-        """The columns of rows of numbers, as the first two rows show."""
-        first = [line.split(separator) for _, line in islice(text_files.lines(source, encoding=self.encoding), 2)]
-        if not first:
-            return NumberColumns(-1)
-        names = [field.strip().strip('"') for field in first[0]]
-        usual = [index for index, name in enumerate(names) if column_names.normalize(name) in LABEL.names]
-        repeated = len(first) > 1 and any(
-            first[0][index] == first[1][index] for index in usual if index < len(first[1])
+    @property
+    def _number_rows(self) -> NumberRows:
+        return NumberRows(
+            self.separator, self.label_column, self.channels, self.missing, self.encoding, self.known is not None
         )
-        header = not any(map(vectors.is_number, names[1:-1])) or (len(usual) == 1 and not repeated)
-        names = names if header else []
-        skipped = tuple(index for index, name in enumerate(names) if column_names.normalize(name) in IDENTIFIERS)
-        column = self.label_column
-        if isinstance(column, tuple):
-            return NumberColumns(self._several(source, column, names), names, skipped)
-        if isinstance(column, int):
-            return NumberColumns(column, names, skipped)
-        if column and column in names:
-            return NumberColumns(names.index(column), names, skipped)
-        if column and self.known is not None:
-            return NumberColumns(None, names, skipped)
-        if column:
-            problem = f"the header has {', '.join(names)[:200]}" if names else "the first row is not a header"
-            raise DataError(str(source), f"label_column: no column {column!r}; {problem}")
-        if header and len(usual) == 1:
-            return NumberColumns(usual[0], names, skipped)
-        start, end = (vectors.is_number(first[-1][index]) for index in (0, -1))
-        return NumberColumns(0 if end and not start else -1, names, skipped)
-
-    def _several(self, source: Path, columns: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...] | None:
-        """The indices of several label columns; None: a file to predict, which does not have them."""
-        missing = [name for name in columns if isinstance(name, str) and name not in names]
-        if missing and self.known is not None:
-            return None
-        if missing:
-            problem = f"the header has {', '.join(names)[:200]}" if names else "the first row is not a header"
-            raise DataError(str(source), f"label_column: no column {missing[0]!r}; {problem}")
-        return tuple(names.index(name) if isinstance(name, str) else name for name in columns)
-
-    def _number_separator(self, source: Path) -> str:
-        if self.separator or source == STANDARD_INPUT:
-            return self.separator or ","
-        first = [line for _, line in islice(text_files.lines(source, encoding=self.encoding), DETECTION_LINES)]
-        return tables.sniff_separator(first)
-
-    def _inspect_numbers(self, source: Source) -> tuple[dict[str, int | str], str]:
-        if not isinstance(source, Path) or tables.is_binary(source):
-            return {}, ""
-        columns = self._number_columns(source, self._number_separator(source))
-        return {} if isinstance(columns.label, tuple) else {LABEL.key: columns.setting}, columns.describe()
-
-    def _numbers(self, source: Path) -> Iterator[VectorSequence]:
-        options: dict[str, Any] = {"channels": self.channels, "missing": self.missing}
-        if source == STANDARD_INPUT:
-            return vectors.csv(source, label=None, header=False, separator=self.separator or ",", **options)
-        if tables.is_binary(source):
-            return self._wide(source)
-        separator = self._number_separator(source)
-        columns = self._number_columns(source, separator)
-        header = bool(columns.names) or None
-        return vectors.csv(
-            source, label=columns.label, skip=columns.skipped, header=header, separator=separator, **options
-        )
-
-    def _wide(self, source: Source) -> Iterator[VectorSequence]:
-        """Rows of numbers of a data frame, a Parquet or an Excel file."""
-        roles = (Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True),)
-        table, columns = find_columns(source, roles, self._chosen, encoding=self.encoding)
-        index = columns.indices.get(LABEL.key)
-        if index is None and table.head:
-            others = [column for column in range(table.width) if not is_numeric(table.column(column))]
-            index = others[0] if others else None
-        skipped = [column for column, name in enumerate(table.names) if column_names.normalize(name) in IDENTIFIERS]
-        for location, fields in table.records:
-            values = [str(value) for column, value in enumerate(fields) if column != index and column not in skipped]
-            label = None if index is None else as_target(location, fields[index], name=columns.name(LABEL.key))
-            numbers = vectors.parse_numbers(location, values)
-            if not len(numbers) or len(numbers) % self.channels:
-                raise DataError(
-                    location, f"expected a positive multiple of {self.channels} values, found {len(numbers)}"
-                )
-            filled = vectors.fill_missing(location, numbers.reshape(-1, self.channels), self.missing)
-            yield vectors.labelled(VectorSequence(location, filled), label)
 
     # Text lines and folders.
 
@@ -350,8 +268,8 @@ class LabelledReader:
         content = list_folder(source)
         if content.folders:
             for folder in content.folders:
-                for file in sorted(file for file in folder.rglob("*") if file.is_file()):
-                    yield from self._file(file, folder.name)
+                for item in media_lists.items(folder):
+                    yield from self._file(item, folder.name)
         elif content.texts:
             for file in content.texts:
                 for location, text, *_ in self._texts(file):
@@ -367,14 +285,16 @@ class LabelledReader:
         if content.texts:
             return f"label from the {_names_of(len(content.texts), 'file')}"
         if content.folders:
-            files = [file for folder in content.folders for file in sorted(folder.rglob("*")) if file.is_file()]
-            recordings = [file for file in files if tables.suffix(file) in tables.SUFFIXES]
+            files = [item for folder in content.folders for item in media_lists.items(folder)]
+            recordings = [file for file in files if tables.suffix(file) in tables.SUFFIXES or is_media(file)]
             label = f"label from the {_names_of(len(content.folders), 'folder')}"
         else:
             recordings = content.recordings
             label = f"label from {content.labels[0].name}" if content.labels else "label from a column of each file"
         if not recordings:
             return label
+        if is_media(recordings[0]):
+            return f"{media_lists.describe_items(recordings)}; {label}"
         layout = self._layout(recordings[0])
         in_file = not content.folders and not content.labels and long_tables.LABEL.key in layout.columns.indices
         columns = layout.describe((long_tables.TIME, long_tables.LABEL) if in_file else (long_tables.TIME,))
@@ -382,7 +302,7 @@ class LabelledReader:
         return "; ".join(parts)
 
     def _file(self, file: Path, label: Target | None) -> Rows:
-        """The text or the recording that a file holds."""
+        """The text, the recording, the image or the video that a file holds."""
         if tables.suffix(file) == ".txt":
             lines = [line.strip() for _, line in text_files.lines(file, encoding=self.encoding)]
             yield Row(Location(str(file), 1), " ".join(filter(None, lines)), label)
@@ -397,13 +317,39 @@ class LabelledReader:
                 numbers=self.target_type == "number",
             )
             yield _row(sequence, long_tables.one_label(sequence) if label is None else label)
+        elif is_media(file):
+            location = Location(str(file), 1)
+            (signal,) = self.media.load([(location, file.name)], file.parent)
+            yield Row(location, signal.values, label, identity=file.name, rate=signal.rate)
         elif not file.name.startswith((".", "README", "LICENSE")):
-            raise DataError(str(file), f"expected a .txt file or a table ({', '.join(tables.SUFFIXES)})")
+            raise DataError(
+                str(file), f"expected a .txt file, a table ({', '.join(tables.SUFFIXES)}), sound, an image or a video"
+            )
 
-    def _is_list(self, source: Path) -> bool:
+    def _file_names(self, source: Path) -> Rows:
+        """The files that standard input names, one per line."""
+        for location, line in text_files.lines(source, encoding=self.encoding):
+            if name := line.strip():
+                (signal,) = self.media.load([(location, name)], Path())
+                yield Row(location, signal.values, None, identity=name, rate=signal.rate)
+
+    def _file_column(self, source: Source) -> int | None:
+        """The column of a table that names files of sound, images or videos; None: there is none."""
+        if not isinstance(source, Path) or source == STANDARD_INPUT:
+            return None
+        table = tables.read_table(source, separator=self.separator, encoding=self.encoding)
+        chosen = self.text_column
+        if isinstance(chosen, str) and chosen and chosen in table.names:
+            chosen = table.names.index(chosen)
+        column = media_lists.file_column(table, source.parent)
+        return column if chosen in ("", column) else None
+
+    def _is_list(self, source: Source) -> bool:
         """Whether a table names files of recordings instead of holding texts."""
-        if source == STANDARD_INPUT:
+        if not isinstance(source, Path) or source == STANDARD_INPUT:
             return False
+        if self._file_column(source) is not None:
+            return True
         table = tables.read_table(source, separator=self.separator, encoding=self.encoding)
         for index, name in enumerate(table.names):
             values = [str(value) for value in table.column(index)[:1]]
@@ -414,10 +360,13 @@ class LabelledReader:
 
     def _listed(self, source: Path, *, named: bool = False) -> Rows:
         """The recordings that a table names, with their labels; ``named``: their ids are these names."""
-        table, columns = self._find(source, FILE)
-        for location, fields in table.records:
-            name = as_text(location, columns.value(location, fields, FILE.key), name=columns.name(FILE.key))
-            label = as_target(location, columns.value(location, fields, LABEL.key), name=columns.name(LABEL.key))
+        entries = list(self._names(source))
+        if self._file_column(source) is not None:
+            signals = self.media.load([(location, name) for location, name, _ in entries], source.parent)
+            for (location, name, label), signal in zip(entries, signals, strict=True):
+                yield Row(location, signal.values, label, identity=name, rate=signal.rate)
+            return
+        for location, name, label in entries:
             path = source.parent / name
             matches = [path, *(Path(f"{path}{suffix}") for suffix in tables.SUFFIXES)]
             file = next((match for match in matches if match.is_file()), None)
@@ -426,11 +375,59 @@ class LabelledReader:
             for row in self._file(file, label):
                 yield row._replace(identity=name) if named else row
 
+    def _names(self, source: Path) -> Iterator[tuple[Location, str, Target | None]]:
+        """The files of a list, and their labels."""
+        table, columns = self._find_files(source)
+        for location, fields in table.records:
+            name = as_text(location, columns.value(location, fields, FILE.key), name=columns.name(FILE.key))
+            yield (
+                location,
+                name,
+                as_target(location, columns.value(location, fields, LABEL.key), name=columns.name(LABEL.key)),
+            )
+
     def _texts(self, source: Path) -> Rows:
         """Each line as a text without a label; empty ones only of standard input, where each line has an answer."""
         for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip() or source == STANDARD_INPUT:
                 yield Row(location, line.strip(), None)
+
+    def _python_values(self, values: Sequence[Any]) -> Rows:
+        """Python values: strings, arrays, paths or audio, or pairs (value, label)."""
+        if isinstance(values, str):
+            raise DataError("input", "expected a list of strings, found a single string")
+        for number, value in enumerate(values, start=1):
+            location = Location("input", number)
+            content, label = _pair(value)
+            label = as_target(location, label, name="label")
+            if isinstance(content, str):
+                text_files.check_text(location, content)
+                yield Row(location, content.strip(), label)
+                continue
+            if is_missing(content):
+                raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
+            signal = self._signal(location, content)
+            yield Row(location, signal.values, label, rate=signal.rate)
+
+    def _signal(self, location: Location, content: Any) -> Signal:
+        """A signal in memory: vectors (T, D) or (T,), pixels of uint8, audio, or the path of a file."""
+        if isinstance(content, Path):
+            return next(self.media.load([(location, str(content))], Path()))
+        if isinstance(content, Audio) or (isinstance(content, np.ndarray) and _is_pixels(content)):
+            try:
+                decoder = self.media.decoder
+                return decoder.from_audio(content) if isinstance(content, Audio) else decoder.from_array(content)
+            except ContentError as error:
+                raise DataError(location, str(error)) from None
+        try:
+            array = np.asarray(content, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(location, f"expected a string or numbers (T, D), found {type(content).__name__}") from None
+        array = array[:, np.newaxis] if array.ndim == 1 else array
+        if array.ndim != 2:
+            shape = f"shape {array.shape}" if array.ndim else f"the single number {content}"
+            raise DataError(location, f"expected numbers (T, D), found {shape}")
+        return Signal(vectors.fill_missing(location, array, "error"))
 
     def _first_label(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
@@ -457,33 +454,15 @@ def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:
         yield _row(sequence, sequence.label if sequence.target is None else sequence.target)
 
 
-def _python_values(values: Sequence[Any]) -> Rows:
-    """Python values: strings or arrays (T, D) or (T,), or pairs (value, label)."""
-    if isinstance(values, str):
-        raise DataError("input", "expected a list of strings, found a single string")
-    for number, value in enumerate(values, start=1):
-        location = Location("input", number)
-        content, label = _pair(value)
-        label = as_target(location, label, name="label")
-        if isinstance(content, str):
-            text_files.check_text(location, content)
-            yield Row(location, content.strip(), label)
-            continue
-        if is_missing(content):
-            raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
-        try:
-            array = np.asarray(content, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError(location, f"expected a string or numbers (T, D), found {type(content).__name__}") from None
-        array = array[:, np.newaxis] if array.ndim == 1 else array
-        if array.ndim != 2:
-            shape = f"shape {array.shape}" if array.ndim else f"the single number {content}"
-            raise DataError(location, f"expected numbers (T, D), found {shape}")
-        yield Row(location, vectors.fill_missing(location, array, "error"), label)
+def _is_pixels(values: NDArray[Any]) -> bool:
+    """Whether an array is an image (H, W, 3) or a video (T, H, W, 3)."""
+    return values.dtype == np.uint8 and values.ndim in (3, 4)
 
 
 def _pair(value: Any) -> tuple[Any, Any]:
     """The content and the label of a pair; a list is one only if it starts with a text."""
-    paired = isinstance(value, tuple) or (isinstance(value, list) and value and isinstance(value[0], str))
+    paired = (isinstance(value, tuple) and not isinstance(value, Audio)) or (
+        isinstance(value, list) and value and isinstance(value[0], str)
+    )
     content, label = value if paired and len(value) == 2 else (value, None)
     return content, label

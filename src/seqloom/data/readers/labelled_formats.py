@@ -7,10 +7,12 @@ from typing import Literal, NamedTuple
 
 from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
 from seqloom.data.readers.columns import Role
+from seqloom.data.readers.media import Kind
+from seqloom.data.readers.media_lists import SUFFIXES, is_media
 from seqloom.data.readers.table_values import is_numeric, is_prose
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Source
 
-Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "long", "ts", "npz"]
+Format = Literal["auto", "lines", "columns", "jsonl", "folder", "file", "numbers", "long", "ts", "npz"]
 TEXT = Role("text_column", "text", column_names.TEXT, "text")
 LABEL = Role("label_column", "label", column_names.LABEL, "label")
 FILE = Role("text_column", "file", column_names.FILE)
@@ -33,12 +35,13 @@ def list_folder(folder: Path) -> FolderContent:
     if folders and texts:
         shown = f"files such as {texts[0].name} and folders such as {folders[0].name}"
         raise DataError(str(folder), f"found {shown}; expected either a .txt file or a folder for each label")
-    files = [path for path in paths if path.is_file() and tables.suffix(path) in tables.SUFFIXES]
+    files = [path for path in paths if path.is_file() and (tables.suffix(path) in tables.SUFFIXES or is_media(path))]
     labels = [path for path in files if path.name.partition(".")[0].lower() in LABEL_FILES]
     recordings = [path for path in files if path not in labels]
     if not (texts or folders or recordings):
         raise DataError(
-            str(folder), "no .txt file in the folder; expected one for each label, or a folder for each label"
+            str(folder),
+            "no .txt file, table, sound or image in the folder; expected a file or a folder for each label",
         )
     return FolderContent(folders, texts, recordings, labels)
 
@@ -47,14 +50,16 @@ LABEL_FILES = ("labels", "label", "classes", "annotations", "metadata")
 """Names of the table with the labels of a folder of recordings."""
 
 
-def detect(source: Source, separator: str = "", *, numeric: bool = False, encoding: str = "utf-8") -> Format:
-    """The format of a source, by its name or else by its first lines."""
+def detect(source: Source, separator: str = "", *, kind: Kind | None = None, encoding: str = "utf-8") -> Format:
+    """The format of a source, by its name or else by its first lines; ``kind``: of the trained model's signals."""
     if not isinstance(source, Path):
         return _table_format(source, separator, encoding)
     if source == STANDARD_INPUT:
-        return "numbers" if numeric else "lines"
+        return "lines" if kind is None else "numbers" if kind == "vectors" else "file"
     if source.is_dir():
-        return "folder"
+        return "file" if kind == "video" and is_media(source) else "folder"
+    if source.suffix.lower() in SUFFIXES:
+        return "file"
     suffix = tables.suffix(source)
     if suffix in (".ts", ".npz"):
         return "ts" if suffix == ".ts" else "npz"

@@ -3,7 +3,7 @@
 import io
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Literal
 
@@ -31,19 +31,37 @@ class ImageError(ContentError):
 
 def decode(stream: IO[bytes], *, size: int, resize: Resize = "crop") -> Pixels:  # (size, size, 3)
     """The pixels of a file, rotated by its EXIF orientation."""
-    library, operations = _pillow()
-    with _translate_errors(library), library.open(stream, formats=FORMATS) as image:
-        image.draft("RGB", (2 * size, 2 * size))  # decode a much larger JPEG at a fraction of its size
-        _check_pixels(image, stream)
-        return square(operations.exif_transpose(image), size=size, resize=resize)
+    with opened(stream, FORMATS, draft=2 * size) as image:
+        return square(_upright(image), size=size, resize=resize)
 
 
 def decode_line(stream: IO[bytes], *, height: int) -> NDArray[np.float32]:  # (width, height), 0 black to 1 white
     """The columns of the image of a text line, scaled to ``height``."""
-    library, operations = _pillow()
-    with _translate_errors(library), library.open(stream, formats=FORMATS) as image:
+    with opened(stream, FORMATS) as image:
+        return columns(_upright(image), height=height)
+
+
+@contextmanager
+def opened(stream: IO[bytes], formats: Sequence[str], *, draft: int = 0) -> Iterator[Any]:
+    """An image of Pillow, not decoded yet; ImageError for whatever Pillow raises."""
+    library, _ = _pillow()
+    with _translate_errors(library, formats), library.open(stream, formats=formats) as image:
+        if draft:
+            image.draft("RGB", (draft, draft))  # decode a much larger JPEG at a fraction of its size
         _check_pixels(image, stream)
-        return columns(operations.exif_transpose(image), height=height)
+        yield image
+
+
+def file_size(stream: IO[bytes]) -> int:
+    position = stream.tell()
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(position)
+    return size
+
+
+def _upright(image: Any) -> Any:
+    _, operations = _pillow()
+    return operations.exif_transpose(image)
 
 
 def line_from_array(values: NDArray[Any], *, height: int) -> NDArray[np.float32]:  # (H, W), (H, W, 3) → (width, height)
@@ -94,23 +112,20 @@ def _image(values: NDArray[Any]) -> Any:
 
 def _check_pixels(image: Any, stream: IO[bytes]) -> None:
     """Raise ImageError before an image is decoded that is far larger than its file."""
-    position = stream.tell()
-    size = stream.seek(0, io.SEEK_END)
-    stream.seek(position)
     width, height = image.size
     try:
-        check_expansion(size, RGBA_BYTES * width * height)
+        check_expansion(file_size(stream), RGBA_BYTES * width * height)
     except ExpansionError as error:
         raise ImageError(f"{width} × {height} pixels: {error}") from None
 
 
 @contextmanager
-def _translate_errors(library: Any) -> Iterator[None]:
+def _translate_errors(library: Any, formats: Sequence[str]) -> Iterator[None]:
     """Raise ImageError for whatever Pillow raises."""
     try:
         yield
     except library.UnidentifiedImageError:
-        raise ImageError("not a PNG or JPEG image") from None
+        raise ImageError(f"not a {', '.join(formats[:-1])} or {formats[-1]} image") from None
     except ImageError:
         raise
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:

@@ -1,28 +1,28 @@
-"""Audio, features, pen strokes and images of text lines with their transcripts."""
+"""Audio, features, pen strokes, videos and images of text lines with their transcripts."""
 
 import os.path
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.preview import DataPreview, preview
-from seqloom.data.readers import audio_files, column_names, feature_files, file_lists, kaldi, pixels, tables, text_files
+from seqloom.data.readers import audio_files, column_names, feature_files, file_lists, kaldi, tables, text_files
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.file_lists import ContentError
+from seqloom.data.readers.media import SUFFIXES, MediaDecoder, Signal
 from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
 
 Format = Literal["auto", "columns", "jsonl", "sphinx", "kaldi", "folder", "npz", "file"]
 Values = NDArray[np.float32]
-SUFFIXES = audio_files.SUFFIXES + feature_files.SUFFIXES + pixels.SUFFIXES
 FORMATS: dict[str, Format] = {
     **dict.fromkeys(SUFFIXES, "file"),
     ".npz": "npz",
@@ -48,7 +48,7 @@ class Recording:
 
     location: Location
     name: str  # file name; empty if there is none
-    values: Values  # samples (N,), or frames (T, D)
+    values: Values  # samples (N,), frames (T, D), or the frames of a video (T, H, W, 3)
     rate: int  # samples per second; 0: frames
     text: str | None  # None: unknown
 
@@ -62,7 +62,7 @@ class RecordingReference(NamedTuple):
     location: Location
     name: str
     text: str | None
-    values: Audio | None = None  # instead of a file
+    values: Signal | None = None  # instead of a file
     span: tuple[float, float] = (0.0, -1.0)  # the part of an audio file, in seconds; a negative end: the whole rest
     file: str = ""  # if it differs from the name
 
@@ -77,9 +77,7 @@ class RecordingReader:
     file_column: int | str = ""
     text_column: int | str = ""
     files: str = ""  # folder, tar archive, or folder in one, that holds the listed files
-    sample_rate: int = 0  # resample audio to this rate in Hz; 0: keep its rate
-    n_mfcc: int = 13  # features per frame of a Sphinx file
-    height: int = 32  # height of an image of a text line, in pixels
+    decoder: MediaDecoder = field(default_factory=lambda: MediaDecoder(line_height=32))
 
     def read(self, source: Source) -> Iterator[Recording]:
         """The recordings of a list of files, of a folder, of one file, or of Python values."""
@@ -264,35 +262,29 @@ class RecordingReader:
             yield from self._load([RecordingReference(Location(str(path), 1), path.name, None)], path.parent)
             return
         for location, text, audio in _npz_recordings(str(path), arrays):
-            values, rate = self._resample(audio) if audio.rate else audio
+            values, rate = self.decoder.resampled(audio) if audio.rate else audio
             yield Recording(location, "", values, rate, text)
 
     def _load(self, references: Sequence[RecordingReference], folder: Path) -> Iterator[Recording]:
         # Successive parts of one file are cut from what is read once.
         groups = [list(group) for _, group in groupby(references, key=_group_key)]
         names = [(group[0].location, _file_name(group[0])) for group in groups if group[0].values is None]
-        loaded = file_lists.load(names, self._decode, folder=folder, files=self.files, suffixes=SUFFIXES)
+        loaded = file_lists.load(
+            names,
+            self.decoder.decode,
+            folder=folder,
+            files=self.files,
+            suffixes=SUFFIXES,
+            read_folder=self.decoder.read_folder,
+        )
         for group in groups:
             values, rate = next(loaded) if group[0].values is None else group[0].values
             for reference in group:
                 part = _cut(reference, values, rate)
                 yield Recording(reference.location, reference.name, part, rate, reference.text)
 
-    def _decode(self, stream: IO[bytes], name: str) -> Audio:
-        """The samples of a file, or its frames with rate 0."""
-        suffix = Path(name).suffix.lower()
-        if suffix in pixels.SUFFIXES:
-            return Audio(pixels.decode_line(stream, height=self.height), 0)
-        if suffix in feature_files.SUFFIXES:
-            return Audio(feature_files.decode(stream, name, size=self.n_mfcc), 0)
-        return self._resample(audio_files.decode(stream))
-
-    def _resample(self, audio: Audio) -> Audio:
-        rate = self.sample_rate or audio.rate
-        return Audio(audio_files.resample(audio.samples, audio.rate, rate), rate)
-
-    def _check_values(self, location: Location, value: Any) -> Audio:
-        """An array, or lists of numbers: samples (N,), frames (T, D), or pixels (H, W) of uint8."""
+    def _check_values(self, location: Location, value: Any) -> Signal:
+        """An array, or lists of numbers: samples (N,), frames (T, D), or pixels of uint8."""
         try:
             return self._read_array(value)
         except ContentError as error:
@@ -300,18 +292,14 @@ class RecordingReader:
         except (TypeError, ValueError, OverflowError):
             raise DataError(location, f"expected numbers (T, D), found {type(value).__name__}") from None
 
-    def _read_array(self, value: Any) -> Audio:
+    def _read_array(self, value: Any) -> Signal:
         if isinstance(value, Audio):
-            audio_files.check_rate(value.rate)
-            return self._resample(Audio(audio_files.check_samples(audio_files.to_samples(value.samples)), value.rate))
+            return self.decoder.from_audio(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=np.float64)
-        if array.dtype == np.uint8 and array.ndim > 1:
-            return Audio(pixels.line_from_array(array, height=self.height), 0)
-        if array.ndim == 1 and self.sample_rate:
-            return Audio(audio_files.check_samples(audio_files.to_samples(array)), self.sample_rate)
-        if array.ndim != 2:
+        is_samples, is_pixels = array.ndim == 1 and self.decoder.sample_rate, array.dtype == np.uint8 and array.ndim > 1
+        if array.ndim != 2 and not is_samples and not is_pixels:
             raise ContentError(f"expected frames (T, D), or samples with their rate, found {array.dtype} {array.shape}")
-        return Audio(feature_files.check_frames(array), 0)
+        return self.decoder.from_array(array)
 
     def _python_values(self, values: Sequence[Any]) -> Iterator[RecordingReference]:
         """Python values: file names, arrays, Audio objects, or tuples of these with a transcript."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import frames_needed
-from seqloom.models.transcription.transcriber import TimeReductionConfig
+from seqloom.models.signals.frame_encoder import TimeReductionConfig
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Classification and regression: one label, or numbers, for a whole text or sequence of vectors."""
+"""Classification and regression: one label, or numbers, for a text, a series of vectors, sound, an image or a video."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Self, cast
@@ -14,13 +15,12 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
-from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.length_limit import TooLong
-from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.labelled import LabelledReader, LabelledSequence
+from seqloom.data.readers.media import MediaDecoder, Signal, kind_of
+from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.numeric_targets import ANY_NUMBER, detect
 from seqloom.data.readers.text_files import DataError
-from seqloom.data.readers.vectors import Values
 from seqloom.data.target_scale import TargetStatistics
 from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.formats import format_percent
@@ -37,6 +37,9 @@ from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding,
 from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.pooling import POOLINGS
 from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.signals.encoders import build_signal_encoder
+from seqloom.models.signals.frame_encoder import TimeReductionConfig
+from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector, describe
 from seqloom.tasks.classify.settings import ClassifySettings, Learned
 from seqloom.tasks.targets import numbers
 from seqloom.tasks.targets.classes import (
@@ -54,7 +57,7 @@ UNSEEN = -1
 
 
 class Classify(ClassifySettings):
-    """Assign one label, or numbers, to each text or sequence of vectors."""
+    """Assign one label, or numbers, to each text, sequence of vectors, sound, image or video."""
 
     @property
     def main_metric(self) -> str:
@@ -67,8 +70,11 @@ class Classify(ClassifySettings):
         return None if scale is None else NumberTargets(scale, self.loss_function)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
-        """Read a file, or Python values: texts or arrays (T, D), or tuples of one of these and its label."""
+        """Read a file, or Python values: texts, arrays, paths, or tuples of one of these and its label."""
         return self._reader().read(source)
+
+    def listed_files(self, source: Path) -> list[Path]:
+        return self._reader().listed_files(source)
 
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
         settings, note = self._reader().inspect(source)
@@ -95,6 +101,7 @@ class Classify(ClassifySettings):
     def _reader(self) -> LabelledReader:
         names = ("format", "encoding", "separator", "label_column", "text_column", "group_column", "time_column")
         learned = self.learned
+        signal = None if learned is None else learned.signal
         return LabelledReader(
             **{name: getattr(self, name) for name in names},
             label_separator=self.label_separator,
@@ -103,8 +110,17 @@ class Classify(ClassifySettings):
             missing=self.missing,
             measure=self.text.measure,
             known=None if learned is None else learned.labels.ids if learned.scale is None else ANY_NUMBER,
-            numeric=learned is not None and learned.text is None,
-            channel_names=() if learned is None else learned.channel_names,
+            kind=None if signal is None else signal.kind,
+            channel_names=() if signal is None else signal.channel_names,
+            media=MediaFiles(
+                MediaDecoder(
+                    sample_rate=self.audio.sample_rate if signal is None else signal.rate,
+                    n_mfcc=self.audio.n_mfcc,
+                    image_size=self.image_size,
+                    resize=self.resize,
+                ),
+                self.folder,
+            ),
         )
 
     def fit(self, examples: Iterable[LabelledSequence]) -> Self:
@@ -122,12 +138,13 @@ class Classify(ClassifySettings):
             parts["vectors"] = self.pretrained.load(text.vocabulary.tokens, language)
         else:
             if self.pretrained:
-                raise DataError(first.location, "found vectors; task.pretrained works with texts only")
-            names = first.channel_names
-            means, deviations = _moments(rest, names)
-            if not self.normalize:
-                means, deviations = (0.0,) * len(means), (1.0,) * len(means)
-            parts = {"means": means, "deviations": deviations, "channel_names": names}
+                kind = describe(kind_of(first.content, first.rate), first.content.shape[-1])
+                raise DataError(first.location, f"found {kind}; task.pretrained works with texts only")
+            sound = first.rate > 0
+            collector = StatisticsCollector(self.audio.spectrum, needs_moments=self.normalize and not sound)
+            for example in rest:
+                collector.add(_signal(example))
+            parts = {"signal": collector.finish()}
         if statistics.moments.count:
             scale = statistics.checked_scale(self.label_column, file=self.train, check=self.check_labels)
             learned = Learned(labels=Labels(names=()), weights=(), scale=scale, **parts)
@@ -153,7 +170,7 @@ class Classify(ClassifySettings):
                 raise DataError(example.location, "found both classes and numbers; set task.target_type")
             texts = isinstance(example.content, str) if texts is None else texts
             if isinstance(example.content, str) is not texts:
-                raise DataError(example.location, "found both texts and vectors; expected one of them")
+                raise DataError(example.location, "found both texts and signals; expected one of them")
             if example.target is not None:
                 statistics.add(example.location, example.target[np.newaxis])
             else:
@@ -200,30 +217,57 @@ class Classify(ClassifySettings):
         content = example.content
         if isinstance(content, str):
             if learned.text is None:
-                raise DataError(example.location, "found a text; the model was trained on vectors")
+                trained = require_fitted(learned.signal)
+                raise DataError(
+                    example.location, f"found a text; the model was trained on {describe(trained.kind, trained.size)}"
+                )
             return np.array(learned.text.encode(content), dtype=np.int64)
         if learned.text is not None:
-            raise DataError(example.location, "found vectors; the model was trained on texts")
-        values = self._channels(example)
-        scaled: NDArray[Any] = (values - np.array(learned.means)) / np.array(learned.deviations)
-        return scaled.astype(np.float32)
+            kind = describe(kind_of(content, example.rate), content.shape[-1])
+            raise DataError(example.location, f"found {kind}; the model was trained on texts")
+        values = self._values(example)
+        return values if example.rate else require_fitted(learned.signal).scale(values)
 
-    def _channels(self, example: LabelledSequence) -> Values:
-        """The vectors of an example, with their channels in the order of the training data."""
-        learned, location = self.fitted, example.location
-        values = match_channels(location, np.asarray(example.content), example.channel_names, learned.channel_names)
-        if values.shape[1] != len(learned.means):
-            raise DataError(location, f"expected {len(learned.means)} channels, found {values.shape[1]}")
+    def _values(self, example: LabelledSequence) -> NDArray[Any]:
+        """The values of a signal, vectors with their channels in the order of the training data."""
+        statistics, signal = require_fitted(self.fitted.signal), _signal(example)
+        values = statistics.in_order(signal)
+        statistics.check(signal._replace(signal=Signal(values, example.rate)), window=self._window)
         return values
+
+    @cached_property
+    def _window(self) -> int:
+        """Samples that sound has to have at least; 1 for other signals."""
+        signal = self.fitted.signal
+        return self.audio.spectrum(signal.rate).window if signal is not None and signal.rate else 1
 
     def check_inputs(self, examples: Sequence[LabelledSequence]) -> None:
         if self.fitted.text is None:
             for example in examples:
                 if not isinstance(example.content, str):
-                    self._channels(example)
+                    self._values(example)
 
     def build_model(self) -> Classifier:
         learned = self.fitted
+        encoder = self._build_encoder(learned)
+        pooling = POOLINGS[self.pooling](encoder.size)
+        outputs = len(learned.labels) if learned.scale is None else len(learned.scale)
+        return Classifier(encoder, pooling, labels=outputs, head=self.head, dropout=self.encoder.dropout)
+
+    def _build_encoder(self, learned: Learned) -> Any:
+        signal = learned.signal
+        if signal is not None and signal.kind != "vectors":
+            return build_signal_encoder(
+                signal,
+                audio=self.audio,
+                augment=self.augment,
+                normalize=self.normalize,
+                image_encoder=self.image_encoder,
+                image_size=self.image_size,
+                prenet=self.prenet,
+                recurrence=self.encoder,
+                time_reduction=self.time_reduction,
+            )
         embed: nn.Module
         if learned.text is not None:
             size = self.embedding_size
@@ -233,12 +277,9 @@ class Classify(ClassifySettings):
             )
             embed, size = self.pretrained.build_embedding(learned.vectors, tokens, size=size)
         else:
-            size = len(learned.means)
+            size = require_fitted(signal).size
             embed = nn.Sequential(GaussianNoise(self.noise), Dropout(self.input_dropout))
-        encoder = Encoder(embed, build_stack(self.prenet, self.encoder, size))
-        pooling = POOLINGS[self.pooling](encoder.size)
-        outputs = len(learned.labels) if learned.scale is None else len(learned.scale)
-        return Classifier(encoder, pooling, labels=outputs, head=self.head, dropout=self.encoder.dropout)
+        return Encoder(embed, build_stack(self.prenet, self.encoder, size))
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         self._require_target(batch)
@@ -344,12 +385,25 @@ class Classify(ClassifySettings):
     def input_tokens(self, example: LabelledSequence) -> list[str]:
         return [] if self.inputs_are_files else self._element_names(example, [])
 
-    def _element_names(self, example: LabelledSequence, notes: list[str]) -> list[str]:
-        """The tokens of a text, or the numbers of the time steps, counted from 1."""
+    def _element_names(
+        self, example: LabelledSequence, notes: list[str], reduction: TimeReductionConfig | None = None
+    ) -> list[str]:
+        """The tokens of a text, or the numbers of the time steps, counted from 1; ``reduction``: of the output."""
         encoding = self.fitted.text
         if encoding is not None and isinstance(example.content, str):
             return text_tokens(encoding, example.content, notes)
-        return [str(number) for number in range(1, len(example.content) + 1)]
+        steps = self._steps(example)
+        steps = reduction.frames(steps) if reduction is not None and example.rate else steps
+        return [str(number) for number in range(1, steps + 1)]
+
+    def _steps(self, example: LabelledSequence) -> int:
+        """The number of vectors, of frames, or of the cells of an image."""
+        signal = self.fitted.signal
+        if signal is not None and signal.kind == "image":
+            return int(self.image_encoder.side(self.image_size) ** 2)
+        if signal is not None and signal.kind == "sound":
+            return self.audio.spectrum(signal.rate).length(len(example.content))
+        return len(example.content)
 
     def explain(
         self,
@@ -364,7 +418,7 @@ class Classify(ClassifySettings):
         predictions, layers, pooling = self_attention(model, lambda: self.predict(model, batch))
         (prediction,) = predictions.answers
         notes: list[str] = []
-        tokens = self._element_names(example, notes)
+        tokens = self._element_names(example, notes, reduction=self.time_reduction)
         attention, token_values = mean_of_heads(layers, tokens, tokens), None
         if pooling is not None:
             token_values = TokenValues("pooling weight", tokens, pooling, 0.0)
@@ -415,35 +469,33 @@ class Classify(ClassifySettings):
         else:
             label = target or getattr(prediction, "label", "")
             index = self.fitted.labels.index(label, location="target")
-        inputs = self.collate([example]).inputs
+        vectors, mask = model.encoder.embed_inputs(*self.collate([example]).inputs)
 
         def score(vectors: Tensor) -> Tensor:
-            memory = model.encoder.encode(vectors, inputs.mask.expand(len(vectors), -1))
+            memory = model.encoder.encode(vectors, mask.expand(len(vectors), -1))
             outputs = model.logits(memory)
             return log_odds(outputs, index) if numbers is None else numbers.value(outputs, index)
 
-        content, encoding = example.content, self.fitted.text
+        content, encoding, statistics = example.content, self.fitted.text, self.fitted.signal
+        tokens = self._element_names(example, [])
+        signal: NDArray[Any] | None = None
+        if statistics is not None and statistics.kind == "vectors":
+            signal = self._values(example)
+        elif statistics is not None and statistics.kind == "sound":
+            signal = vectors[0].detach().double().cpu().numpy()
         return attribute(
             score,
-            model.encoder.embed(inputs.values)[0],
+            vectors[0],
             method=method,
             target=label,
-            tokens=self._element_names(example, []),
+            tokens=tokens,
             words=word_groups(encoding, content) if isinstance(content, str) and encoding is not None else (),
-            signal=None if isinstance(content, str) else self._channels(example),
-            channels=self.fitted.channel_names,
+            signal=signal,
+            channels=() if statistics is None else statistics.channel_names,
             is_number=numbers is not None,
         )
 
 
-def _moments(examples: Iterable[LabelledSequence], names: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, in the order of the names."""
-    moments = RunningMoments()
-    for example in examples:
-        values = match_channels(example.location, np.asarray(example.content), example.channel_names, names)
-        if moments.size and values.shape[1] != moments.size:
-            raise DataError(
-                example.location, f"expected {moments.size} channels as in the first example, found {values.shape[1]}"
-            )
-        moments.add(values)
-    return moments.means(), moments.deviations()
+def _signal(example: LabelledSequence) -> LocatedSignal:
+    values = np.asarray(example.content)
+    return LocatedSignal(example.location, Signal(values, example.rate), example.identity, example.channel_names)

@@ -6,13 +6,14 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection, Document
-from seqloom.data.feature_statistics import check_scales
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.labelled import LabelType
 from seqloom.data.readers.labelled_formats import Format
+from seqloom.data.readers.media import Kind, kind_of
 from seqloom.data.readers.numeric_targets import TargetType
+from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.target_scale import TargetScale
@@ -22,28 +23,45 @@ from seqloom.data.text.vocabulary import Labels
 from seqloom.models.classifier import HeadConfig
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
+from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
+from seqloom.models.signals.frame_encoder import TimeReductionConfig
+from seqloom.models.signals.image_encoder import ImageEncoderConfig
+from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.tasks.targets.classes import (
     ClassWeights,
 )
 from seqloom.tasks.targets.numbers import LossFunction
 from seqloom.tasks.task import Task, TextEncoding
 
+SIGNAL_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
+    "vectors": {"task.noise": 0.1, "task.prenet.layers": 1, "task.prenet.size": 64, "task.prenet.window": 5},
+    "sound": {
+        "task.prenet.layers": 1,
+        "task.prenet.size": 128,
+        "task.prenet.window": 5,
+        "task.time_reduction.factor": 2,
+        "task.augment.freq_masks": 2,
+        "task.augment.time_masks": 2,
+    },
+    "image": {"task.encoder.layers": 0, "task.encoder.dropout": 0.3},
+    "video": {"task.encoder.dropout": 0.3, "task.image_size": 32, "task.image_encoder.channels": 16},
+}
+
 
 class Learned(ConfigSection):
-    """Labels, and the vocabulary or the scales of the training data."""
+    """Labels, and the vocabulary or the statistics of the training data."""
 
     labels: Labels  # none if the targets are numbers
     weights: tuple[float, ...]  # weight of each label in the loss
     scale: TargetScale | None = None  # None: the targets are classes
-    text: Tokenizer | None = None  # None: the inputs are vectors
+    text: Tokenizer | None = None  # None: the inputs are signals
     vectors: PretrainedInputs | None = None
-    means: tuple[float, ...] = ()  # one per channel of the vectors
-    deviations: tuple[float, ...] = ()
-    channel_names: tuple[str, ...] = ()  # of the vectors; empty: unknown
+    signal: SignalStatistics | None = None  # None: the inputs are texts
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        check_scales(self.means, self.deviations, self.channel_names)
+        if (self.text is None) is (self.signal is None):
+            raise ValueError("expected either text or signal")
         if len(self.weights) != len(self.labels):
             raise ValueError(f"weights: expected one for each of {len(self.labels)} labels, found {len(self.weights)}")
         return self
@@ -58,21 +76,27 @@ class ClassifySettings(Task):
         "task.embedding_size": "128, for characters 64",
         "task.input_dropout": "0.3, for characters 0.1, for vectors 0",
         "task.word_dropout": "0.1 for words, otherwise 0",
-        "task.noise": "0.1 for vectors, 0 for texts",
-        "task.prenet.layers": "1 for vectors, 0 for texts",
-        "task.prenet.size": "64 for vectors",
-        "task.prenet.window": "5 for vectors",
+        "task.noise": "0.1 for vectors, otherwise 0",
+        "task.prenet.layers": "1 for vectors and sound, otherwise 0",
+        "task.prenet.size": "64 for vectors, 128 for sound",
+        "task.prenet.window": "5 for vectors and sound",
+        "task.time_reduction.factor": "2 for sound",
+        "task.augment.freq_masks": "2 for sound, otherwise 0",
+        "task.augment.time_masks": "2 for sound, otherwise 0",
+        "task.encoder.layers": "0 for images, otherwise 1",
+        "task.image_size": "64, for videos 32",
+        "task.image_encoder.channels": "32, for videos 16",
         "task.encoder.dropout": "0.4, for numbers 0.1",
     }
-    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
+    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding", "folder": "folder"}
     too_long: ClassVar[tuple[TooLong, ...]] = ("truncate", "skip")
 
     name: Literal["classify"] = "classify"
     format: Format = Field(
         default="auto",
         description="File format: lines (label, whitespace, text; also fastText), columns (CSV, TSV, Excel, Parquet), "
-        "jsonl, folder (one .txt file or one folder per label), numbers (a sequence per row), long (a time step per "
-        "row), ts, npz; auto: by suffix and first lines.",
+        "jsonl, folder (one .txt file or one folder per label), file (sound, an image or a video), numbers (a sequence "
+        "per row), long (a time step per row), ts, npz; auto: by suffix and first lines.",
     )
     encoding: TextEncoding = Field(
         default="utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252."
@@ -82,7 +106,8 @@ class ClassifySettings(Task):
     )
     text_column: int | str = Field(
         default="",
-        description="Column with the texts: name, or index from 0, negative from the end (empty: by name and content).",
+        description="Column with the texts, or with the names of files: name, or index from 0, negative from the end "
+        "(empty: by name and content).",
     )
     label_column: LabelColumn = Field(
         default="",
@@ -115,6 +140,10 @@ class ClassifySettings(Task):
         default=True,
         description="Refuse training data with a single label, or in which most examples have a label of their own.",
     )
+    folder: str = Field(
+        default="",
+        description="Folder or tar archive of the listed recordings, images or videos (empty: the folder of the list).",
+    )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation.")
     embedding_size: int = Field(default=128, ge=1, description="Size of the token embeddings.")
     pretrained: PretrainedConfig = Field(
@@ -125,13 +154,31 @@ class ClassifySettings(Task):
     )
     input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the input vectors.")
     normalize: bool = Field(
-        default=True, description="Scale each channel to mean 0 and standard deviation 1 over the training data."
+        default=True,
+        description="Scale each channel to mean 0 and standard deviation 1 over the training data, each feature of "
+        "sound over its recording.",
     )
     noise: float = Field(
         default=0.0, ge=0, description="Standard deviation of Gaussian noise added to the channels in training."
     )
+    audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
+    augment: AugmentConfig = Field(
+        default_factory=AugmentConfig, description="Data augmentation of sound, in training only."
+    )
+    image_size: int = Field(
+        default=64, ge=4, le=4096, description="Height and width to which images and frames are resized, in pixels."
+    )
+    resize: Resize = Field(
+        default="crop", description="Images that are not square: crop keeps the centre, pad adds grey borders."
+    )
+    image_encoder: ImageEncoderConfig = Field(
+        default_factory=ImageEncoderConfig, description="Convolutions over an image, or over each frame of a video."
+    )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
+    )
+    time_reduction: TimeReductionConfig = Field(
+        default_factory=TimeReductionConfig, description="Reduction of the frame rate of sound."
     )
     encoder: BidirectionalEncoder = Field(
         default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
@@ -158,8 +205,8 @@ class ClassifySettings(Task):
     @classmethod
     def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
         values: dict[str, Any] = {"task.encoder.dropout": 0.4}
-        content = data.head[0].content if data and data.head else ""
-        if isinstance(content, str):
+        first = data.head[0] if data and data.head else None
+        if first is None or isinstance(first.content, str):
             texts = TextSample.of(str(example.content) for example in data.head) if data else None
             unit = document.get("task.text.unit") or ("characters" if texts and texts.single_words else "words")
             if unit == "words" and texts:
@@ -170,7 +217,7 @@ class ClassifySettings(Task):
             else:
                 values["task.word_dropout"] = 0.1
         else:
-            values |= {"task.noise": 0.1, "task.prenet.layers": 1, "task.prenet.size": 64, "task.prenet.window": 5}
+            values |= SIGNAL_DEFAULTS[kind_of(first.content, first.rate)]
         if data and data.head and data.head[0].target is not None:
             values |= {"task.encoder.dropout": 0.1, "task.input_dropout": 0.1, "task.noise": 0.0}
         return values | training_defaults(document, data.examples if data else None)

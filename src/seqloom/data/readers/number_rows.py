@@ -1,0 +1,145 @@
+"""Rows of numbers, one sequence per row: CSV files, data frames, Parquet and Excel files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqloom.data.readers import column_names, tables, text_files, vectors
+from seqloom.data.readers.columns import LabelColumn, Role, find_columns
+from seqloom.data.readers.labelled_formats import DETECTION_LINES, LABEL
+from seqloom.data.readers.numeric_targets import as_target
+from seqloom.data.readers.table_values import is_numeric
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Source
+from seqloom.data.readers.vectors import Missing, VectorSequence
+
+IDENTIFIERS = ("", "id", "index", "uuid", "unnamed:_0")
+"""Names of columns that number the rows."""
+
+
+class NumberColumns(NamedTuple):
+    """The columns of rows of numbers: one sequence per row."""
+
+    label: int | tuple[int, ...] | None  # index; several: numbers; None: there are no labels
+    names: Sequence[str] = ()  # of all columns; empty: no header
+    skipped: tuple[int, ...] = ()  # columns that number the rows
+
+    @property
+    def setting(self) -> int | str:
+        """The configuration of the label column."""
+        if not isinstance(self.label, int):
+            return ""
+        inside = -len(self.names) <= self.label < len(self.names)
+        return self.names[self.label] or self.label if inside else self.label
+
+    def describe(self) -> str:
+        label = self.setting
+        if isinstance(self.label, tuple):
+            columns = ", ".join(repr(self.names[index]) if self.names else str(index) for index in self.label)
+            return f"one row per sequence: targets from columns {columns}, the other columns are its values"
+        places = {-1: "the last column", 0: "the first column"}
+        where = f"column {label!r}" if isinstance(label, str) else places.get(label, f"column {label}")
+        ignored = f"; ignored: {', '.join(self.names[index] or 'row numbers' for index in self.skipped)}"
+        values = "the other columns are its values"
+        return f"one row per sequence: label from {where}, {values}{ignored if self.skipped else ''}"
+
+
+@dataclass(frozen=True)
+class NumberRows:
+    """Reads sequences from rows of numbers; tasks/classify documents the options."""
+
+    separator: str = ""
+    label_column: LabelColumn = ""
+    channels: int = 1
+    missing: Missing = "error"
+    encoding: str = "utf-8"
+    trained: bool = False  # there is a model: labels are optional
+
+    def read(self, source: Source) -> Iterator[VectorSequence]:
+        return self._read_file(source) if isinstance(source, Path) else self._wide(source)
+
+    def _columns(self, source: Path, separator: str) -> NumberColumns:
+        """The columns of rows of numbers, as the first two rows show."""
+        first = [line.split(separator) for _, line in islice(text_files.lines(source, encoding=self.encoding), 2)]
+        if not first:
+            return NumberColumns(-1)
+        names = [field.strip().strip('"') for field in first[0]]
+        usual = [index for index, name in enumerate(names) if column_names.normalize(name) in LABEL.names]
+        repeated = len(first) > 1 and any(
+            first[0][index] == first[1][index] for index in usual if index < len(first[1])
+        )
+        header = not any(map(vectors.is_number, names[1:-1])) or (len(usual) == 1 and not repeated)
+        names = names if header else []
+        skipped = tuple(index for index, name in enumerate(names) if column_names.normalize(name) in IDENTIFIERS)
+        column = self.label_column
+        if isinstance(column, tuple):
+            return NumberColumns(self._several(source, column, names), names, skipped)
+        if isinstance(column, int):
+            return NumberColumns(column, names, skipped)
+        if column and column in names:
+            return NumberColumns(names.index(column), names, skipped)
+        if column and self.trained:
+            return NumberColumns(None, names, skipped)
+        if column:
+            problem = f"the header has {', '.join(names)[:200]}" if names else "the first row is not a header"
+            raise DataError(str(source), f"label_column: no column {column!r}; {problem}")
+        if header and len(usual) == 1:
+            return NumberColumns(usual[0], names, skipped)
+        start, end = (vectors.is_number(first[-1][index]) for index in (0, -1))
+        return NumberColumns(0 if end and not start else -1, names, skipped)
+
+    def _several(self, source: Path, columns: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...] | None:
+        """The indices of several label columns; None: a file to predict, which does not have them."""
+        missing = [name for name in columns if isinstance(name, str) and name not in names]
+        if missing and self.trained:
+            return None
+        if missing:
+            problem = f"the header has {', '.join(names)[:200]}" if names else "the first row is not a header"
+            raise DataError(str(source), f"label_column: no column {missing[0]!r}; {problem}")
+        return tuple(names.index(name) if isinstance(name, str) else name for name in columns)
+
+    def _separator(self, source: Path) -> str:
+        if self.separator or source == STANDARD_INPUT:
+            return self.separator or ","
+        first = [line for _, line in islice(text_files.lines(source, encoding=self.encoding), DETECTION_LINES)]
+        return tables.sniff_separator(first)
+
+    def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
+        if not isinstance(source, Path) or tables.is_binary(source):
+            return {}, ""
+        columns = self._columns(source, self._separator(source))
+        return {} if isinstance(columns.label, tuple) else {LABEL.key: columns.setting}, columns.describe()
+
+    def _read_file(self, source: Path) -> Iterator[VectorSequence]:
+        options: dict[str, Any] = {"channels": self.channels, "missing": self.missing}
+        if source == STANDARD_INPUT:
+            return vectors.csv(source, label=None, header=False, separator=self.separator or ",", **options)
+        if tables.is_binary(source):
+            return self._wide(source)
+        separator = self._separator(source)
+        columns = self._columns(source, separator)
+        header = bool(columns.names) or None
+        return vectors.csv(
+            source, label=columns.label, skip=columns.skipped, header=header, separator=separator, **options
+        )
+
+    def _wide(self, source: Source) -> Iterator[VectorSequence]:
+        """Rows of numbers of a data frame, a Parquet or an Excel file."""
+        roles = (Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True),)
+        table, columns = find_columns(source, roles, {LABEL.key: self.label_column}, encoding=self.encoding)
+        index = columns.indices.get(LABEL.key)
+        if index is None and table.head:
+            others = [column for column in range(table.width) if not is_numeric(table.column(column))]
+            index = others[0] if others else None
+        skipped = [column for column, name in enumerate(table.names) if column_names.normalize(name) in IDENTIFIERS]
+        for location, fields in table.records:
+            values = [str(value) for column, value in enumerate(fields) if column != index and column not in skipped]
+            label = None if index is None else as_target(location, fields[index], name=columns.name(LABEL.key))
+            numbers = vectors.parse_numbers(location, values)
+            if not len(numbers) or len(numbers) % self.channels:
+                raise DataError(
+                    location, f"expected a positive multiple of {self.channels} values, found {len(numbers)}"
+                )
+            filled = vectors.fill_missing(location, numbers.reshape(-1, self.channels), self.missing)
+            yield vectors.labelled(VectorSequence(location, filled), label)

@@ -1,0 +1,1 @@
+"""Sound, frames, images and videos: features, and encoders that read them."""

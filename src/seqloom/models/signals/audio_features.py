@@ -1,0 +1,170 @@
+"""Configuration of audio features: spectrum, normalisation, and augmentation in training."""
+
+from fractions import Fraction
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from seqloom.config import ConfigSection
+from seqloom.layers.audio.augment import (
+    MAX_SPEED_DENOMINATOR,
+    MIN_WARP,
+    VTLP,
+    AdditiveNoise,
+    SpecAugment,
+    SpeedPerturbation,
+)
+from seqloom.layers.audio.spectrum import Normalize, Spectrum
+from seqloom.models.signals.feature_extractor import FeatureExtractor
+from seqloom.models.signals.statistics import HIGHEST_RATE, SignalStatistics
+
+Normalization = Literal["none", "global", "utterance", "streaming"]
+
+
+class AudioFeatures(ConfigSection):
+    """How audio becomes frames. Of recordings that are frames, strokes or images, only n_mfcc is used."""
+
+    features: Literal["log_mel", "mfcc"] = Field(
+        default="log_mel", description="Log mel energies, or mel-frequency cepstral coefficients."
+    )
+    sample_rate: int = Field(
+        default=0,
+        ge=0,
+        le=HIGHEST_RATE,
+        description="Sampling rate in Hz to which all audio is resampled (0: that of the first file).",
+    )
+    window: float = Field(default=0.025, gt=0, le=1, description="Window length of a frame, in seconds.")
+    hop: float = Field(default=0.01, gt=0, le=1, description="Step between frames, in seconds.")
+    n_mels: int = Field(default=40, ge=1, le=1024, description="Number of mel bands.")
+    n_mfcc: int = Field(
+        default=13, ge=1, le=1024, description="Number of MFCC coefficients; also the frame size of Sphinx .mfc files."
+    )
+    fmin: float = Field(default=20.0, ge=0, description="Lowest frequency of the mel bands, in Hz.")
+    fmax: float = Field(
+        default=0.0, ge=0, description="Highest frequency of the mel bands, in Hz (0: half the sampling rate)."
+    )
+    preemphasis: float = Field(
+        default=0.0, ge=0, lt=1, description="Pre-emphasis coefficient (0: none); 0.97 is usual for MFCC."
+    )
+    deltas: int = Field(
+        default=0,
+        ge=0,
+        le=2,
+        description="Append first (1) or first and second (2) differences of each feature (0: none).",
+    )
+    top_db: float = Field(
+        default=0.0,
+        ge=0,
+        description="Clip energies at this many dB below the loudest of the recording (0: no clipping; streaming "
+        "needs 0).",
+    )
+
+    def spectrum(self, rate: int) -> Spectrum:
+        return Spectrum(
+            rate,
+            kind=self.features,
+            window=self.window,
+            hop=self.hop,
+            n_mels=self.n_mels,
+            n_mfcc=self.n_mfcc,
+            fmin=self.fmin,
+            fmax=self.fmax or None,
+            preemphasis=self.preemphasis,
+            deltas=self.deltas,
+            top_db=self.top_db,
+        )
+
+
+class AugmentConfig(ConfigSection):
+    """Augmentation of recordings in training."""
+
+    freq_masks: int = Field(
+        default=0, ge=0, description="Number of frequency masks (SpecAugment, Park et al. 2019; 0: none)."
+    )
+    freq_mask_width: int = Field(default=8, ge=0, description="Maximum width of a frequency mask, in features.")
+    time_masks: int = Field(default=0, ge=0, description="Number of time masks (0: none).")
+    time_mask_width: int = Field(default=20, ge=0, description="Maximum width of a time mask, in frames.")
+    time_mask_fraction: float = Field(
+        default=0.2, ge=0, le=1, description="Maximum width of a time mask as a fraction of the recording."
+    )
+    speed_perturb: tuple[float, ...] = Field(
+        default=(),
+        description="Speed factors, one of which is chosen at random, such as [0.9, 1.0, 1.1] (empty: no change).",
+    )
+    tempo_perturb: tuple[float, ...] = Field(
+        default=(), description="Tempo factors, applied to the frames so that pitch is kept (empty: no change)."
+    )
+    noise_snr: tuple[float, ...] = Field(
+        default=(),
+        description="Range of the signal-to-noise ratio of added white noise, in dB, such as [10, 40] (empty: none).",
+    )
+    vtlp: tuple[float, ...] = Field(
+        default=(),
+        description="Range of the frequency warping factor of vocal tract length perturbation (Jaitly and Hinton "
+        "2013), such as [0.85, 1.18] (empty: none).",
+    )
+
+    @field_validator("noise_snr")
+    @classmethod
+    def _check_noise_snr(cls, snr: tuple[float, ...]) -> tuple[float, ...]:
+        if snr and (len(snr) != 2 or not 0 <= snr[0] <= snr[1]):
+            raise ValueError(f"expected two numbers of at least 0 in ascending order or none, found {list(snr)}")
+        return snr
+
+    @field_validator("vtlp")
+    @classmethod
+    def _check_vtlp(cls, factors: tuple[float, ...]) -> tuple[float, ...]:
+        if factors and (len(factors) != 2 or not MIN_WARP <= factors[0] <= factors[1] <= 1 / MIN_WARP):
+            bounds = f"between {MIN_WARP} and {1 / MIN_WARP:g}"
+            raise ValueError(f"expected two numbers {bounds} in ascending order or none, found {list(factors)}")
+        return factors
+
+    @property
+    def fastest(self) -> tuple[Fraction, Fraction]:
+        """The highest speed and the highest tempo."""
+        speed, tempo = (
+            Fraction(max(factors, default=1.0)).limit_denominator(MAX_SPEED_DENOMINATOR)
+            for factors in (self.speed_perturb, self.tempo_perturb)
+        )
+        return speed, tempo
+
+    def build_vtlp(self) -> VTLP | None:
+        return VTLP(self.vtlp[0], self.vtlp[1]) if self.vtlp else None
+
+    def build_noise(self) -> AdditiveNoise | None:
+        return AdditiveNoise(self.noise_snr[0], self.noise_snr[1]) if self.noise_snr else None
+
+    def build_speed(self) -> SpeedPerturbation | None:
+        return SpeedPerturbation(self.speed_perturb) if self.speed_perturb else None
+
+    def build_tempo(self) -> SpeedPerturbation | None:
+        return SpeedPerturbation(self.tempo_perturb) if self.tempo_perturb else None
+
+    def build_spec_augment(self) -> SpecAugment | None:
+        if not self.freq_masks and not self.time_masks:
+            return None
+        return SpecAugment(
+            freq_masks=self.freq_masks,
+            freq_mask_width=self.freq_mask_width,
+            time_masks=self.time_masks,
+            time_mask_width=self.time_mask_width,
+            time_mask_fraction=self.time_mask_fraction,
+        )
+
+
+def build_feature_extractor(
+    audio: AudioFeatures, augment: AugmentConfig, normalize: Normalization, statistics: SignalStatistics
+) -> FeatureExtractor:
+    """What an encoder of frames does before its layers."""
+    normalise = Normalize(
+        statistics.size, kind=normalize, mean=statistics.mean or None, deviation=statistics.deviation or None
+    )
+    return FeatureExtractor(
+        spectrum=audio.spectrum(statistics.rate) if statistics.rate else None,
+        normalise=None if normalize == "none" else normalise,
+        speed=augment.build_speed(),
+        noise=augment.build_noise() if statistics.rate else None,
+        warp=augment.build_vtlp() if statistics.rate else None,
+        tempo=augment.build_tempo(),
+        augment=augment.build_spec_augment(),
+    )

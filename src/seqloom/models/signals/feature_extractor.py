@@ -1,0 +1,52 @@
+"""From the values of a file to the frames that layers read: spectrum, normalisation, and augmentation in training."""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+
+class FeatureExtractor(nn.Module):
+    """Samples (B, N), or frames (B, T, D), to normalised frames; without modules, the identity."""
+
+    class State(NamedTuple):
+        spectrum: Any = ()
+        normalise: Any = ()
+
+    def __init__(
+        self,
+        *,
+        spectrum: nn.Module | None = None,  # samples (B, N) → frames (B, T, D); None: the input is frames
+        normalise: nn.Module | None = None,
+        speed: nn.Module | None = None,  # in training: resample the values
+        noise: nn.Module | None = None,  # in training: add noise to samples
+        warp: nn.Module | None = None,  # in training: frequency warping factor of each row
+        tempo: nn.Module | None = None,  # in training: resample the frames
+        augment: nn.Module | None = None,  # in training: mask frames and features
+    ) -> None:
+        super().__init__()
+        self.speed, self.noise, self.warp = speed, noise, warp
+        self.spectrum, self.normalise, self.tempo, self.augment = spectrum, normalise, tempo, augment
+
+    def forward(
+        self,
+        values: Tensor,  # (B, N) samples, or (B, T, D) frames
+        mask: Tensor,  # (B, N) or (B, T)
+        state: "FeatureExtractor.State | None" = None,
+    ) -> tuple[Tensor, Tensor, "FeatureExtractor.State"]:  # (B, T, D), (B, T)
+        before = state or self.State()
+        if self.speed is not None and self.training:
+            values, mask = self.speed(values, mask)
+        if self.noise is not None and self.training:
+            values, mask = self.noise(values, mask)
+        spectrum_state: Any = ()
+        if self.spectrum is not None:
+            options = {"warps": self.warp(len(values))} if self.warp is not None and self.training else {}
+            values, mask, spectrum_state = self.spectrum(values, mask, before.spectrum or None, **options)
+        normalise_state: Any = ()
+        if self.normalise is not None:
+            values, normalise_state = self.normalise(values, mask, before.normalise or None)
+        if self.tempo is not None and self.training:
+            values, mask = self.tempo(values, mask)
+        if self.augment is not None and self.training:
+            values, mask = self.augment(values, mask)
+        return values, mask, self.State(spectrum_state, normalise_state)
