@@ -286,3 +286,9 @@ def test_kenlm_reads_the_exported_model(order: int, tmp_path: Path) -> None:
         assert peer.score(text) * math.log(10) == pytest.approx(scored.log_probability, abs=1e-4)
     with pytest.raises(TypeError, match=r'only n-gram language models can be exported, but task\.model is "neural"'):
         model(task()).export(tmp_path / "other.arpa")
+
+
+def test_linear_attention_needs_no_window() -> None:
+    options = {"heads": 2, "attention": "linear"}
+    fitted = task(decoder={"cell": "transformer", "hidden_size": 8, "options": options})
+    assert random_model(fitted).path == "layers: LinearAttention is not compiled, only softmax attention"
