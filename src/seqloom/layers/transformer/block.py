@@ -166,7 +166,8 @@ class TransformerBlock(Layer):
             query, keys = rotate(query_keys, steps).chunk(2, dim=2)
         if not self.causal:
             visible = None if mask is None else mask[:, None, None]
-            distances = steps.unsqueeze(1) - steps.unsqueeze(2) if self.positions in DISTANCE_KINDS else None
+            pairs = self.positions in DISTANCE_KINDS and not self.context  # a window computes its own distances
+            distances = steps.unsqueeze(1) - steps.unsqueeze(2) if pairs else None
             context = self.attention(
                 *_heads_first(query, keys, values), visible, distances=distances, window=self.context
             )
