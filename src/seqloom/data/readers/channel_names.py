@@ -19,8 +19,9 @@ def match_channels(
     """The values with the channels in the expected order: by name, or by position where there are no names."""
     if not names or not expected or tuple(names) == tuple(expected):
         return values
-    missing = [name for name in expected if name not in names]
-    unknown = [name for name in names if name not in expected]
+    given, wanted = set(names), set(expected)
+    missing = [name for name in expected if name not in given]
+    unknown = [name for name in names if name not in wanted]
     if missing or unknown:
         problems = [
             f"{problem} {'channel' if len(listed) == 1 else 'channels'}: {_list(listed)}"
@@ -30,7 +31,8 @@ def match_channels(
         trained = f"the training data have {_list(expected)}"
         remedy = "rename the columns" if missing else "remove the columns that they do not have"
         raise DataError(location.file, f"{'; '.join(problems)}; {trained}: {remedy}")
-    matched: Values = values[:, np.array([list(names).index(name) for name in expected])]
+    positions = {name: index for index, name in reversed(list(enumerate(names)))}
+    matched: Values = values[:, np.array([positions[name] for name in expected])]
     return matched
 
 

@@ -64,8 +64,9 @@ def layout_of(table: Table, chosen: Chosen) -> Layout:
         if index is not None:
             indices[role.key] = index
     free = [index for index in range(table.width) if index not in indices.values() and table.names[index]]
-    values = [index for index in free if is_numeric(table.column(index))]
-    others = [index for index in free if index not in values]
+    numeric = {index: is_numeric(table.column(index)) for index in free}
+    values = [index for index in free if numeric[index]]
+    others = [index for index in free if not numeric[index]]
     if LABEL.key not in indices and len(others) == 1 and chosen.get(LABEL.key) in ("", None):
         indices[LABEL.key] = others.pop()
     joined = targets if isinstance(targets, tuple) and LABEL.key in indices else ()

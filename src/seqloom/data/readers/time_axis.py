@@ -297,12 +297,15 @@ def _parse_numbers(values: Sequence[Any], name: str, *, certain: bool) -> tuple[
     array = np.array([as_number(value) for value in values], np.float64)
     if not np.isfinite(array).all():
         return None, 0
-    decimals = max((_decimals(value) for value in values), default=0)
-    compact = _compact_dates(array) if not decimals else None
-    if compact is not None:
-        return compact, 0
+    compact = _compact_dates(array)
     usual = certain or _is_usual(name)
-    if not certain and not _counts_up(array, usual=usual):
+    is_axis = certain or _counts_up(array, usual=usual)
+    if compact is None and not is_axis:  # as almost all columns: their decimals need not be counted
+        return None, 0
+    decimals = max((_decimals(value) for value in values), default=0)
+    if compact is not None and not decimals:
+        return compact, 0
+    if not is_axis:
         return None, 0
     for smallest, largest, unit in UNIX_UNITS:
         if array.min() >= smallest and array.max() <= largest:
