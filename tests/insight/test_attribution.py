@@ -53,7 +53,7 @@ MODELS: dict[str, tuple[Case, Any]] = {
 
 def source(model: Model, name: str) -> Any:
     if name == "numbers":
-        return np.random.default_rng(1).normal(size=(7, len(model.task.learned.means))).astype(np.float32)  # type: ignore[union-attr]
+        return np.random.default_rng(1).normal(size=(7, len(model.task.learned.signal.mean))).astype(np.float32)  # type: ignore[union-attr]
     return "Anna sees New York" if name in ("tag", "crf") else TEXT
 
 

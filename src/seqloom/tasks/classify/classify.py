@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -30,10 +29,9 @@ from seqloom.insight.explanation import Explanation, TokenValues
 from seqloom.insight.token_names import text_tokens, word_groups
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
-from seqloom.metrics.confidence import MetricSums, ratio_of_sums
-from seqloom.metrics.learning import constant_answer
-from seqloom.models.baseline import Baseline, most_frequent
-from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding, log_odds
+from seqloom.metrics.confidence import MetricSums
+from seqloom.models.baseline import Baseline
+from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
 from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.pooling import POOLINGS
 from seqloom.models.pretrained.combined import CombinedInput
@@ -41,19 +39,12 @@ from seqloom.models.signals.encoders import build_signal_encoder
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector, describe
 from seqloom.tasks.classify.settings import ClassifySettings, Learned
-from seqloom.tasks.targets import numbers
-from seqloom.tasks.targets.classes import (
-    Classification,
-    LabelProbabilities,
-    class_weights,
-    score_classes,
-)
+from seqloom.tasks.classify.targets import ClassTargets, SequenceNumbers, SequenceTargets
+from seqloom.tasks.targets.classes import Classification, class_weights
 from seqloom.tasks.targets.numbers import NumberTargets, Regression
 from seqloom.tasks.task import Loss, Predictions, require_fitted
 
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
-UNSEEN = -1
-"""Id of all labels that do not occur in the training data."""
 
 
 class Classify(ClassifySettings):
@@ -61,13 +52,16 @@ class Classify(ClassifySettings):
 
     @property
     def main_metric(self) -> str:
-        return "accuracy" if self._numbers is None else numbers.MAIN_METRIC
+        return self._targets.main_metric
 
     @property
-    def _numbers(self) -> NumberTargets | None:
-        """What is done with numbers; None: the targets are classes."""
-        scale = None if self.learned is None else self.learned.scale
-        return None if scale is None else NumberTargets(scale, self.loss_function)
+    def _targets(self) -> SequenceTargets:
+        """What is predicted; classes before the task is fitted."""
+        learned = self.learned
+        if learned is not None and learned.scale is not None:
+            return SequenceNumbers(NumberTargets(learned.scale, self.loss_function))
+        labels, weights = (Labels(names=()), ()) if learned is None else (learned.labels, learned.weights)
+        return ClassTargets(labels, weights, self.label_smoothing)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
         """Read a file, or Python values: texts, arrays, paths, or tuples of one of these and its label."""
@@ -206,12 +200,8 @@ class Classify(ClassifySettings):
                 [learned.text.cased_tokens(str(example.content)) for example in examples]
             )
             inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
-        if self._numbers is not None:
-            targets = self._numbers.collate([example.target for example in examples])
-            return Batch(inputs, None if targets is None else torch.from_numpy(np.stack(targets)), len(examples))
-        labels = [learned.labels.ids.get(example.label, UNSEEN) for example in examples if example.label is not None]
-        complete = len(labels) == len(examples)
-        return Batch(inputs, torch.tensor(labels) if complete else None, len(labels) - labels.count(UNSEEN))
+        target, items = self._targets.collate(examples)
+        return Batch(inputs, target, items)
 
     def _elements(self, example: LabelledSequence, learned: Learned) -> NDArray[Any]:
         content = example.content
@@ -251,8 +241,7 @@ class Classify(ClassifySettings):
         learned = self.fitted
         encoder = self._build_encoder(learned)
         pooling = POOLINGS[self.pooling](encoder.size)
-        outputs = len(learned.labels) if learned.scale is None else len(learned.scale)
-        return Classifier(encoder, pooling, labels=outputs, head=self.head, dropout=self.encoder.dropout)
+        return Classifier(encoder, pooling, labels=self._targets.outputs, head=self.head, dropout=self.encoder.dropout)
 
     def _build_encoder(self, learned: Learned) -> Any:
         signal = learned.signal
@@ -283,78 +272,36 @@ class Classify(ClassifySettings):
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         self._require_target(batch)
-        if self._numbers is not None:
-            return Loss(self._numbers.loss(model(*batch.inputs), batch.target), batch.items)
-        scores: Tensor = model(*batch.inputs).log_softmax(dim=1)
-        seen = batch.target != UNSEEN
-        target = batch.target.clamp(min=0)
-        losses = -(1 - self.label_smoothing) * scores.gather(1, target.unsqueeze(1)).squeeze(1)
-        losses = losses - self.label_smoothing * scores.mean(dim=1)
-        weights = scores.new_tensor(self.fitted.weights)[target] * seen
-        return Loss((weights * losses).sum(), batch.items)
+        return Loss(self._targets.loss(model(*batch.inputs), batch.target), batch.items)
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        labels, outputs = self.fitted.labels, model(*batch.inputs).detach().double()
-        if self._numbers is not None:
-            return Predictions([self._numbers.answer(row) for row in self._numbers.restore(outputs)])
-        rows = outputs.softmax(dim=1).cpu().numpy()
-        answers = []
-        for row in rows:
-            probabilities, label = LabelProbabilities(labels.ids, row.copy()), labels.names[int(row.argmax())]
-            answers.append(Classification(label, probabilities[label], probabilities))
-        return Predictions(answers)
-
-    def _pairs(
-        self, predictions: Sequence[Regression], examples: Sequence[LabelledSequence]
-    ) -> list[tuple[numbers.Numbers, numbers.Numbers]]:
-        """The true and the predicted numbers of each example, (1, K)."""
-        pairs = []
-        for answer, example in zip(predictions, examples, strict=True):
-            if example.target is None:
-                raise self._missing_target(example, "evaluation")
-            pairs.append((example.target[np.newaxis], np.array([list(answer.values.values())])))
-        return pairs
+        return Predictions(self._targets.answers(model(*batch.inputs).detach().double()))
 
     @property
     def custom_layer_field(self) -> str:
         return "encoder"
 
     def score(self, predictions: Sequence[Any], examples: Sequence[LabelledSequence]) -> dict[str, Any]:
-        if self._numbers is not None:
-            return self._numbers.score(self._pairs(predictions, examples)) | {"examples": len(examples)}
-        truth = []
+        return self._targets.score(predictions, self._with_targets(examples))
+
+    def _with_targets(self, examples: Sequence[LabelledSequence]) -> Sequence[LabelledSequence]:
+        """The examples, if all have a target of the kind that is predicted."""
         for example in examples:
-            if example.label is None:
+            if (example.label if self.fitted.scale is None else example.target) is None:
                 raise self._missing_target(example, "evaluation")
-            truth.append(example.label)
-        return score_classes(predictions, truth, self.fitted.labels.names)
+        return examples
 
     def degenerate_predictions(self, predictions: Sequence[Any], examples: Sequence[LabelledSequence]) -> str:
-        if self._numbers is not None:
-            return self._numbers.degenerate(self._pairs(predictions, examples))
-        label = constant_answer([answer.label for answer in predictions], [example.label for example in examples])
-        return "" if label is None else f"Every prediction is the label {label!r}"
+        return self._targets.degenerate(predictions, self._with_targets(examples))
 
     def baseline_targets(self, example: LabelledSequence) -> Iterable[str]:
         return () if example.label is None else (example.label,)
 
     def fit_baseline(self, counts: Counter[str], examples: Sequence[LabelledSequence]) -> Baseline | None:  # noqa: ARG002
-        if self._numbers is not None:
-            return self._numbers.fit_baseline(Counter())
-        if not counts:
-            return None
-        label, total = most_frequent(counts), counts.total()
-        probabilities = {name: times / total for name, times in counts.items()}
-        return Baseline(name=f"most frequent label, {label!r}", answer=label, probabilities=probabilities)
+        return self._targets.fit_baseline(counts)
 
     def score_baseline(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> dict[str, float]:
-        if self._numbers is not None:
-            truths = [example.target[np.newaxis] for example in examples if example.target is not None]
-            return self._numbers.score_baseline(baseline, truths, [()] * len(truths))
-        probability = baseline.probabilities.get(baseline.answer, 1.0)
-        answer = Classification(baseline.answer, probability, baseline.probabilities)
-        scores = self.score([answer] * len(examples), examples)
-        return {name: scores[name] for name in ("accuracy", "macro_f1", "loss")}
+        return self._targets.score_baseline(baseline, self._with_targets(examples))
 
     def share_learned(self, other: Self) -> Self:
         """The labels, or the scale of the numbers, are those of the new data."""
@@ -368,15 +315,11 @@ class Classify(ClassifySettings):
     def draw_predictions(
         self, examples: Sequence[LabelledSequence], folder: Path, *, predict: Callable[[Sequence[Any]], list[Any]]
     ) -> None:
-        """predicted.png: predicted against true numbers of the development data."""
-        if self._numbers is not None and examples:
-            self._numbers.draw(self._pairs(predict(examples), examples), folder, steps=False)
+        if examples:
+            self._targets.draw(predict, self._with_targets(examples), folder)
 
     def metric_sums(self, predictions: Sequence[Any], examples: Sequence[LabelledSequence]) -> MetricSums:
-        if self._numbers is not None:
-            return self._numbers.metric_sums(self._pairs(predictions, examples))
-        pairs = zip(predictions, examples, strict=True)
-        return ratio_of_sums([answer.label == example.label for answer, example in pairs], [1] * len(examples))
+        return self._targets.metric_sums(predictions, self._with_targets(examples))
 
     @property
     def inputs_are_files(self) -> bool:
@@ -462,19 +405,12 @@ class Classify(ClassifySettings):
         """How much each word, or each channel at each step, raises or lowers the log-odds of a label, or a number."""
         if word != "":
             raise ValueError("word: a classifier gives the whole input one label; choose the label with target")
-        numbers = self._numbers
-        if numbers is not None:
-            index = numbers.column(target)
-            label = numbers.scale.names[index]
-        else:
-            label = target or getattr(prediction, "label", "")
-            index = self.fitted.labels.index(label, location="target")
+        label, explained = self._targets.explained(target, prediction)
         vectors, mask = model.encoder.embed_inputs(*self.collate([example]).inputs)
 
         def score(vectors: Tensor) -> Tensor:
             memory = model.encoder.encode(vectors, mask.expand(len(vectors), -1))
-            outputs = model.logits(memory)
-            return log_odds(outputs, index) if numbers is None else numbers.value(outputs, index)
+            return explained(model.logits(memory))
 
         content, encoding, statistics = example.content, self.fitted.text, self.fitted.signal
         tokens = self._element_names(example, [])
@@ -492,7 +428,7 @@ class Classify(ClassifySettings):
             words=word_groups(encoding, content) if isinstance(content, str) and encoding is not None else (),
             signal=signal,
             channels=() if statistics is None else statistics.channel_names,
-            is_number=numbers is not None,
+            is_number=self.fitted.scale is not None,
         )
 
 
