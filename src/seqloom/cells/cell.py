@@ -20,7 +20,7 @@ class Cell(nn.Module, ABC):
     """Names of the gate values that ``step`` returns, in order; none by default."""
 
     State: ClassVar[type[Any]]
-    """A NamedTuple of tensors (B, hidden_size); the first field is the output."""
+    """A NamedTuple of tensors, batch first; the first field (B, hidden_size) is the output."""
 
     effects: ClassVar[Mapping[str, str]] = {}
     """What a gate does where it is open (1), such as "keeps" or "writes", for plots."""

@@ -18,7 +18,7 @@ from seqloom.layers.recurrent.recurrent import Recurrent, steps
 
 @dataclass(frozen=True)
 class GateTrace:
-    """One recurrent layer during one call. All tensors are (B, T, hidden_size), in the order of time."""
+    """One recurrent layer during one call. All tensors are (B, T, units), in the order of time."""
 
     name: str  # of the layer, as in named_modules
     gates: dict[str, Tensor]
@@ -125,7 +125,8 @@ def _replay(call: _LayerCall) -> GateTrace:
         name=call.name,
         gates={gate: stack_steps([gates[index] for _, gates in history]) for index, gate in enumerate(cell.gates)},
         states={
-            field: stack_steps([after[index] for after, _ in history]) for index, field in enumerate(state._fields)
+            field: stack_steps([after[index].flatten(1) for after, _ in history])
+            for index, field in enumerate(state._fields)
         },
         mask=mask,
         effects=cell.effects,
@@ -154,8 +155,9 @@ def draw_gates(
     if labels is not None and len(labels) < length:
         raise ValueError(f"labels has {len(labels)} entries, expected {length}: one for each time step of row {row}")
     arrays = {name: values[row, :length].detach().t().double().cpu().numpy() for name, values in panels.items()}
-    units = len(next(iter(arrays.values())))
-    order = sorted_units(arrays[f"{next(iter(trace.states))} (state)"]) if sort else list(range(units))
+    output = arrays[f"{next(iter(trace.states))} (state)"]
+    units = len(output)
+    order = sorted_units(output) if sort else list(range(units))
     height = min(max(0.045 * units, 1.1), 2.6)
     size = (max(6.5, min(16.0, 0.3 * length + 2.5)), (height + 0.25) * len(panels) + 1.1)
     figure = Figure(figsize=size, layout="constrained")
@@ -169,13 +171,13 @@ def draw_gates(
         if low == high:
             low = 0.0
         image = axis.imshow(
-            values[order],
+            values[order] if len(values) == units else values,
             aspect="auto",
             vmin=low,
             vmax=high,
             cmap="RdBu_r" if signed else "Blues",
             interpolation="nearest",
-            extent=(0.0, length * trace.step_seconds, units - 0.5, -0.5) if trace.step_seconds else None,
+            extent=(0.0, length * trace.step_seconds, len(values) - 0.5, -0.5) if trace.step_seconds else None,
         )
         effect = f" (open = {trace.effects[name]})" if name in trace.effects else ""
         axis.set_title(name + effect, loc="left", fontsize=9, fontweight="bold", color=BLACK, pad=3)

@@ -89,7 +89,7 @@ def parts_are_named(case: CellCase) -> None:
     require(
         len(gates) == len(cell.gates), f"step returned {len(gates)} gates, expected {len(cell.gates)}: {cell.gates}"
     )
-    widths = {name: (3, value.shape[-1]) for name, value in tensors(start).items()}
+    widths = {name: (3, *value.shape[1:]) for name, value in tensors(start).items()}
     widths[f"state.{cell.State._fields[0]}"] = (3, case.hidden_size)
     actual = tensors(state)
     for name, value in [*tensors(start).items(), *actual.items()]:
@@ -108,7 +108,7 @@ def every_row_starts_alike(case: CellCase) -> None:
     require(
         all(bool(value.isfinite().all()) for value in one.values()), "the state before the first step is not finite"
     )
-    assert_close(many, {name: value.expand(3, -1) for name, value in one.items()}, tolerance=0)
+    assert_close(many, {name: value.expand(3, *value.shape[1:]) for name, value in one.items()}, tolerance=0)
 
 
 def step_is_pure(case: CellCase) -> None:

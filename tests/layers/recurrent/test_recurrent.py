@@ -12,9 +12,10 @@ from tests.contracts.registry import HIDDEN, INPUT, cells, make_mask, noise, ran
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM, Elman
-from seqloom.cells.cell import Cell, projection
+from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.cells.wrapper import RecurrentDropout, Zoneout
 from seqloom.layers.recurrent.recurrent import Recurrent
+from seqloom.testing import check_cell
 
 
 def make_layer(*, dtype: torch.dtype = torch.float64, reverse: bool = False) -> Recurrent:
@@ -410,3 +411,36 @@ def test_single_steps_use_weights_changed_by_an_optimizer(*, fused: bool) -> Non
         layer.eval()
         plain.load_state_dict(layer.state_dict())
         torch.testing.assert_close(layer(x)[0], plain(x)[0], rtol=0, atol=1e-13)
+
+
+class FastWeights(Cell):
+    """A matrix as memory: C' = f C + v kᵀ, h' = tanh(C' q)."""
+
+    class State(NamedTuple):
+        hidden: Tensor
+        memory: Tensor  # (B, H, H)
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = projection(input_size, hidden_size, blocks=3)
+        self.recurrent = recurrence(hidden_size)
+        self.forget = nn.Parameter(torch.zeros(1, hidden_size))
+
+    def start(self, batch: int) -> State:
+        zeros = self.forget.new_zeros
+        return self.State(zeros(batch, self.hidden_size), zeros(batch, self.hidden_size, self.hidden_size))
+
+    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+        k, v, q = projected.chunk(3, dim=-1)
+        v = torch.tanh(v + self.recurrent(state.hidden))
+        memory = self.forget.sigmoid() * state.memory + torch.einsum("bi,bj->bij", v, k)
+        return self.State(torch.einsum("bij,bj->bi", memory, q).tanh(), memory), ()
+
+
+def test_a_cell_with_a_matrix_as_state_keeps_all_laws() -> None:
+    check_cell(FastWeights, require_fused=True)
+    layer = Recurrent(FastWeights(3, 4))
+    _, state = layer(torch.randn(2, 5, 3))
+    assert state.memory.shape == (2, 4, 4)
+    with pytest.raises(ValueError, match=r"state.memory has shape \(2, 16\), expected \(2, 4, 4\)"):
+        layer(torch.randn(2, 5, 3), state=state._replace(memory=state.memory.flatten(1)))

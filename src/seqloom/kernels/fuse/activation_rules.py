@@ -3,8 +3,10 @@
 import math
 from typing import Any
 
+from seqloom.kernels.fuse.contraction_rules import expand, is_broadcast, multiply
+from seqloom.kernels.fuse.expression import row_width
 from seqloom.kernels.fuse.operator_rules import RULES, OperatorCall, register
-from seqloom.kernels.fuse.symbols import Symbol, Unfusable
+from seqloom.kernels.fuse.symbols import BatchRows, StridedRows, Symbol, Unfusable
 
 __all__ = ["RULES"]  # includes those of operator_rules
 
@@ -20,7 +22,17 @@ def _register_elementwise(name: str, *operations: str) -> None:
     RULES[name] = function
 
 
-for _name in ("mul", "div", "sigmoid", "tanh", "exp", "expm1", "log", "sqrt", "abs", "sin", "cos", "erf"):
+@register("mul")
+def _mul(call: OperatorCall, x: Any, y: Any) -> Symbol:
+    tensors = [value for value in (x, y) if is_broadcast(value, call.result)]
+    rows = [isinstance(call.symbol(value), BatchRows | StridedRows) for value in (x, y)]
+    if tensors and all(rows) and all(row_width(call.rows(value).row) > 1 for value in (x, y)):
+        left, right = (expand(call.view(value), call.result.shape, call.batch) for value in (x, y))
+        return multiply(call.traced, left, right)
+    return call.apply("mul", x, y)
+
+
+for _name in ("div", "sigmoid", "tanh", "exp", "expm1", "log", "sqrt", "abs", "sin", "cos", "erf"):
     _register_elementwise(_name, _name)
 _register_elementwise("maximum", "max")
 _register_elementwise("minimum", "min")

@@ -9,10 +9,12 @@ gradients of matrices) are computed for a chunk of steps at once, while their op
 
 from llvmlite import ir
 
+from seqloom.kernels.fuse.contraction_loops import emit_contraction
 from seqloom.kernels.fuse.elementwise_loops import RowLoops
 from seqloom.kernels.fuse.layout import Block, ScratchLayout, arguments
 from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
+from seqloom.kernels.fuse.symbols import Contraction
 from seqloom.kernels.linalg import gemm
 from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
 
@@ -281,6 +283,12 @@ class ScanBuilder:
         for index in stage.products:
             product = self.plan.traced.products[index]
             out: Block = ("product", index)
+            if isinstance(product, Contraction):
+                start, stride = self._operand(index)
+                with self.emitter.loop(0, active) as row:
+                    operand = self.emitter.advance(start, self._mul(row, stride))
+                    emit_contraction(self.emitter, product, operand, self.scratch_row(out, row))
+                continue
             target = self.scratch_row(out, integer(0)), self.layout.strides[out]
             depth = sum(segment.width for segment in product.operand)
             self._product(str(index), self._operand(index), depth, target, product.size, active)

@@ -2,6 +2,7 @@
 
 from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
+from seqloom.kernels.fuse.symbols import Product
 from seqloom.kernels.linalg import gemm
 
 COMMON_ARGUMENTS = (
@@ -30,14 +31,14 @@ def arguments(plan: Plan, kind: str) -> tuple[str, ...]:
     """The names of a kernel's arguments in order; ``kind`` is forward, training or backward."""
     states = range(len(plan.traced.state_widths))
     backward = kind == "backward"
-    names = [*COMMON_ARGUMENTS, *[f"packed {index}" for index in products(plan, kind)]]
+    names = [*COMMON_ARGUMENTS, *[f"packed {index}" for index, _ in matrix_products(plan, kind)]]
     names += [f"parameter {name}" for name in plan.traced.parameter_gradient]
     names += [f"initial {index}" for index in states]
     names += [*INPUT_ARGUMENTS, "packed input"] if plan.linear else [] if backward else ["projected"]
     if kind != "forward":
         names += ["saved", *[f"sequence {index}" for index in states]]
     if not backward:
-        names += ["dot", *[f"matrix {index}" for index in plan.forward_products], "matrix input"]
+        names += ["dot", *[f"matrix {index}" for index, _ in matrix_products(plan, kind)], "matrix input"]
         return (*names, *(["sequence 0"] if kind == "forward" else []), *[f"final {index}" for index in states])
     names += ["x_gradient", "x_gradient_time", "x_gradient_row"] if plan.linear else ["projected_gradient"]
     names += ["out_gradient", *[f"final_gradient {index}" for index in states]]
@@ -46,6 +47,12 @@ def arguments(plan: Plan, kind: str) -> tuple[str, ...]:
 
 def products(plan: Plan, kind: str) -> list[int]:
     return plan.backward_products if kind == "backward" else plan.forward_products
+
+
+def matrix_products(plan: Plan, kind: str) -> list[tuple[int, Product]]:
+    """The products with a matrix parameter, by their index."""
+    indexed = [(index, plan.traced.products[index]) for index in products(plan, kind)]
+    return [(index, product) for index, product in indexed if isinstance(product, Product)]
 
 
 Block = tuple[str, str | int]

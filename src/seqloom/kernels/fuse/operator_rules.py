@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqloom.kernels.fuse import contraction_rules as contractions
 from seqloom.kernels.fuse.expression import CONDITIONS, Graph, Row, Segment, row_width
 from seqloom.kernels.fuse.symbols import (
     BatchRows,
@@ -14,6 +15,7 @@ from seqloom.kernels.fuse.symbols import (
     MatrixParameter,
     OuterProductSum,
     Product,
+    StridedRows,
     Symbol,
     TracedStep,
     TransposedRows,
@@ -28,11 +30,14 @@ ROWS = 3  # batch size of the traced call
 class OperatorCall:
     """One call of an operator: its name, its result, for shapes, and the symbols of its arguments."""
 
-    def __init__(self, traced: TracedStep, find: Callable[[Tensor], Symbol], name: str, result: Any) -> None:
+    def __init__(
+        self, traced: TracedStep, find: Callable[[Tensor], Symbol], name: str, result: Any, *, batch: int
+    ) -> None:
         self.traced = traced
         self.graph: Graph = traced.graph
         self.name = name
         self.result = result
+        self.batch = batch
         self._find = find
 
     def symbol(self, value: Any) -> Symbol:
@@ -46,7 +51,22 @@ class OperatorCall:
         if isinstance(symbol, MatrixParameter) and symbol.shape[0] == 1 and not symbol.transposed:
             size = symbol.shape[1]
             return BatchRows((Segment(self.graph.leaf("parameter", symbol.name, width=size), size),), uniform=True)
-        return symbol
+        return contractions.materialize(self.traced, symbol) if isinstance(symbol, StridedRows) else symbol
+
+    def view(self, x: Tensor) -> StridedRows:
+        """A tensor as a strided view of rows."""
+        symbol = self.symbol(x)
+        symbol = symbol if isinstance(symbol, StridedRows) else self.rows(x)
+        return contractions.view(symbol, x.shape, self.batch)
+
+    def expanded(self, value: Any) -> Any:
+        """A tensor broadcast to the shape of the result, if that has more than two dimensions."""
+        if not contractions.is_broadcast(value, self.result) or isinstance(self.symbol(value), BatchSum):
+            return value
+        strided = self.view(value)
+        if row_width(strided.rows.row) == 1:
+            return strided.rows
+        return contractions.materialize(self.traced, contractions.expand(strided, self.result.shape, self.batch))
 
     def number(self, value: float) -> Row:
         return (Segment(self.graph.constant(value), 1),)
@@ -58,7 +78,7 @@ class OperatorCall:
 
     def apply(self, operation: str, *values: Any) -> Symbol:
         """An elementwise operation; on sums over the batch, a linear operation is applied to the summands."""
-        symbols = [self.row_symbol(value) for value in values]
+        symbols = [self.row_symbol(self.expanded(value)) for value in values]
         if operation not in CONDITIONS:
             first = int(operation == "select")  # the first argument is a condition
             symbols[first:] = [self._conditions_to_numbers(symbol) for symbol in symbols[first:]]
@@ -162,15 +182,21 @@ def _transpose(call: OperatorCall, x: Tensor, *dimensions: Any) -> Symbol:
         return symbol.rows
     if isinstance(symbol, OuterProductSum):
         return OuterProductSum(tuple((right, left) for left, right in symbol.terms))
-    if isinstance(symbol, BatchRows) and not symbol.uniform and x.dim() == 2:
+    if isinstance(symbol, BatchRows) and not symbol.uniform and x.dim() == 2 and len(x) == call.batch:
         return TransposedRows(symbol)
+    if isinstance(symbol, BatchRows | StridedRows) and x.dim() > 2:
+        order = contractions.permutation(x, call.name, dimensions)
+        strided = contractions.permute(call.view(x), order)
+        in_order = strided.strides == contractions.contiguous(strided.sizes)
+        return strided.rows if in_order and row_width(strided.rows.row) > 1 else strided
     raise Unfusable(f"a transposed tensor of shape {describe_shape(x)}")
 
 
 @register("mm")
 def _mm(call: OperatorCall, left: Tensor, right: Tensor) -> Symbol:
     first, second = call.symbol(left), call.symbol(right)
-    if isinstance(first, BatchRows) and not first.uniform and isinstance(second, MatrixParameter):
+    own_rows = isinstance(first, BatchRows) and not first.uniform and len(left) == call.batch
+    if own_rows and isinstance(first, BatchRows) and isinstance(second, MatrixParameter):
         size = right.shape[1]
         products = call.traced.products
         product = Product(first.row, second.name, second.transposed, size)
@@ -182,6 +208,11 @@ def _mm(call: OperatorCall, left: Tensor, right: Tensor) -> Symbol:
     raise Unfusable("a product of two computed matrices; a step may multiply a state by a parameter matrix")
 
 
+@register("bmm")
+def _bmm(call: OperatorCall, left: Tensor, right: Tensor) -> Symbol:
+    return contractions.multiply_matrices(call.traced, call.view(left), call.view(right))
+
+
 @register("addmm")
 def _addmm(call: OperatorCall, bias: Any, left: Tensor, right: Tensor) -> Symbol:
     return call.apply("add", bias, _mm(call, left, right))
@@ -189,7 +220,7 @@ def _addmm(call: OperatorCall, bias: Any, left: Tensor, right: Tensor) -> Symbol
 
 @register("split", "split_with_sizes")
 def _split(call: OperatorCall, x: Tensor, _size: Any, dimension: int = 0) -> list[Symbol]:
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     symbol = call.rows(x)
     parts: list[Symbol] = []
     offset = 0
@@ -202,9 +233,10 @@ def _split(call: OperatorCall, x: Tensor, _size: Any, dimension: int = 0) -> lis
     return parts
 
 
-def require_last_dimension(x: Tensor, dimension: int) -> None:
-    """Only the last dimension may be split or reduced."""
-    if dimension % x.dim() != x.dim() - 1 or x.dim() > 2:
+def require_last_dimension(call: OperatorCall, x: Tensor, dimension: int) -> None:
+    """Only the last dimension may be split or reduced, in a tensor that has one row for each row of the batch."""
+    is_matrix = x.dim() == 1 or (x.dim() == 2 and len(x) in (1, call.batch))
+    if not is_matrix or dimension % x.dim() != x.dim() - 1:
         raise Unfusable(f"an operation along dimension {dimension} of a tensor of shape {describe_shape(x)}")
 
 
@@ -220,7 +252,7 @@ def _slice(
 ) -> Symbol:
     if call.result.shape == x.shape:
         return call.symbol(x)
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     if step != 1:
         raise Unfusable(f"a slice with step {step}")
     symbol = call.rows(x)
@@ -234,7 +266,7 @@ def _slice(
 def _slice_backward(
     call: OperatorCall, gradient: Tensor, sizes: Sequence[int], dimension: int, start: int, _end: int, step: int
 ) -> Symbol:
-    require_last_dimension(call.result, dimension)
+    require_last_dimension(call, call.result, dimension)
     if step != 1:
         raise Unfusable(f"a slice with step {step}")
     return _embed(call, gradient, slice(start, None).indices(sizes[-1])[0], gradient.shape[-1])
@@ -256,7 +288,7 @@ def _select(call: OperatorCall, x: Tensor, dimension: int, index: int) -> Symbol
     symbol = call.rows(x)
     if symbol.uniform and x.dim() == 2 and dimension % 2 == 0:
         return symbol
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     row = call.graph.slice_row(call.broadcast(symbol, x.shape[-1]), index % x.shape[-1], 1)
     return BatchRows(row, uniform=symbol.uniform)
 
@@ -265,13 +297,13 @@ def _select(call: OperatorCall, x: Tensor, dimension: int, index: int) -> Symbol
 def _select_backward(call: OperatorCall, gradient: Tensor, sizes: Sequence[int], dimension: int, index: int) -> Symbol:
     if len(sizes) == 2 and sizes[0] == 1 and dimension % 2 == 0:
         return call.symbol(gradient)
-    require_last_dimension(call.result, dimension)
+    require_last_dimension(call, call.result, dimension)
     return _embed(call, gradient, index % sizes[-1], 1)
 
 
 @register("cat")
 def _cat(call: OperatorCall, tensors: Sequence[Tensor], dimension: int = 0) -> Symbol:
-    require_last_dimension(tensors[0], dimension)
+    require_last_dimension(call, tensors[0], dimension)
     parts = [segment for tensor in tensors for segment in call.broadcast(tensor, tensor.shape[-1])]
     uniform = all(call.rows(tensor).uniform for tensor in tensors)
     return BatchRows(call.graph.concatenate(parts), uniform=uniform)
@@ -280,7 +312,9 @@ def _cat(call: OperatorCall, tensors: Sequence[Tensor], dimension: int = 0) -> S
 @register("unsqueeze", "squeeze", "view", "_unsafe_view", "reshape")
 def _view(call: OperatorCall, x: Tensor, *_: Any) -> Symbol:
     symbol = call.symbol(x)
-    keeps_batch_rows = isinstance(symbol, BatchRows) and not symbol.uniform and x.shape[:1] == call.result.shape[:1]
+    symbol = call.rows(symbol) if isinstance(symbol, StridedRows) else symbol
+    is_row_major = bool(call.result.dim()) and not call.result.shape[0] % call.batch
+    keeps_batch_rows = isinstance(symbol, BatchRows) and not symbol.uniform and is_row_major
     sizes, viewed = ([size for size in shape if size > 1] for shape in (x.shape, call.result.shape))
     if not keeps_batch_rows and sizes != viewed:
         raise Unfusable(f"a tensor of shape {describe_shape(x)} viewed as {describe_shape(call.result)}")
@@ -289,8 +323,13 @@ def _view(call: OperatorCall, x: Tensor, *_: Any) -> Symbol:
 
 @register("expand")
 def _expand(call: OperatorCall, x: Tensor, *_: Any, **__: Any) -> Symbol:
+    if call.result.dim() > 2:
+        strided = call.view(x)
+        if row_width(strided.rows.row) == 1:
+            return strided.rows
+        return contractions.expand(strided, call.result.shape, call.batch)
     symbol = call.rows(x)
-    require_last_dimension(call.result, -1)
+    require_last_dimension(call, call.result, -1)
     return BatchRows(call.broadcast(symbol, call.result.shape[-1]), uniform=symbol.uniform)
 
 
@@ -305,12 +344,14 @@ def reduce_dimensions(
     """Reduce a symbol over dimensions of its tensor, all if None."""
     if not like.dim():
         return symbol
-    if like.dim() > 2:
-        raise Unfusable(f"a sum in a tensor of shape {describe_shape(like)}")
     reduced_dimensions = (
         range(like.dim()) if dimensions is None else [dimensions] if isinstance(dimensions, int) else dimensions
     )
     axes = {dimension % like.dim() for dimension in reduced_dimensions}
+    if like.dim() > 2:
+        return _reduce_many(call, symbol, like, axes, operation)
+    if isinstance(symbol, BatchRows) and not symbol.uniform and len(like) != call.batch:
+        raise Unfusable(f"a reduction of a tensor of shape {describe_shape(like)}")
     last = like.dim() - 1 in axes
     if isinstance(symbol, BatchSum):
         return BatchSum(call.reduce(BatchRows(symbol.row), operation).row) if operation == "sum" and last else symbol
@@ -325,6 +366,18 @@ def reduce_dimensions(
     )
     reduced = call.reduce(expanded, operation) if columns else expanded
     return BatchSum(reduced.row) if over_batch else reduced
+
+
+def _reduce_many(call: OperatorCall, symbol: Symbol, like: Tensor, axes: set[int], operation: str) -> Symbol:
+    """A sum over some of more than two dimensions."""
+    if operation != "sum" or not isinstance(symbol, BatchRows) or symbol.uniform:
+        raise Unfusable(f"a reduction of a tensor of shape {describe_shape(like)}")
+    strided = contractions.view(symbol, like.shape, call.batch)
+    if 0 in axes and len(like) != call.batch:
+        raise Unfusable(f"a reduction of a tensor of shape {describe_shape(like)}")
+    within = axes - {0}
+    reduced = contractions.add_up(call.traced, strided, within) if within else symbol
+    return BatchSum(reduced.row) if 0 in axes else reduced
 
 
 def _reduce(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "sum") -> Symbol:
@@ -361,5 +414,5 @@ def _mean(call: OperatorCall, x: Tensor, dimensions: Any = None, keepdim: bool =
 def _constant(call: OperatorCall, *_: Any, **__: Any) -> Symbol:
     if not torch.is_floating_point(call.result):
         raise Unfusable(f"a constant of {call.result.dtype}")
-    size = call.result.shape[-1] if call.result.dim() else 1
+    size = call.result.shape[-1] if call.result.dim() in (1, 2) else 1
     return BatchRows((Segment(call.graph.constant(float(call.result.flatten()[0])), size),), uniform=True)

@@ -15,7 +15,7 @@ from seqloom.kernels.fuse.expression import (
     topological_order,
 )
 from seqloom.kernels.fuse.schedule import MemoryLocation, ReadyTimes, Schedule, schedule, unchanged_state, with_offsets
-from seqloom.kernels.fuse.symbols import BatchSum, OuterProductSum, TracedStep
+from seqloom.kernels.fuse.symbols import BatchSum, Contraction, OuterProductSum, TracedStep
 
 
 class Factor(NamedTuple):
@@ -57,6 +57,8 @@ class Plan:
     @property
     def shareable(self) -> bool:
         """Whether a team of threads may split the elements of a row: there is no reduction over a row."""
+        if any(isinstance(product, Contraction) for product in self.traced.products):
+            return False
         schedules = (self.forward, self.training, self.backward)
         return not any(
             loop.reductions for schedule in schedules for stage in schedule.stages for _, loop in stage.loops
@@ -70,7 +72,7 @@ class Plan:
             f"{self.factors} {self.vector_gradient_width}",
             f"{self.deferred} {self.operands} {self.linear} {self.input_size}",
         ]
-        text += [f"{product.matrix} {product.transposed} {product.size}" for product in traced.products]
+        text += [product.describe() for product in traced.products]
         text += [f"{name}" for name in traced.parameter_gradient]
         nodes: set[ExpressionNode] = set()
         for direction in (self.forward, self.training, self.backward):

@@ -91,7 +91,7 @@ def _layer_norm_backward(
 
 @register("_softmax")
 def _softmax(call: OperatorCall, x: Tensor, dimension: int, _half: bool) -> Symbol:
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     exponential = call.apply("exp", call.apply("sub", x, call.reduce(x, "amax")))
     return call.apply("div", exponential, call.reduce(exponential))
 
@@ -104,7 +104,7 @@ def _softmax_backward(call: OperatorCall, gradient: Any, y: Any, dimension: int,
 
 @register("_log_softmax")
 def _log_softmax(call: OperatorCall, x: Tensor, dimension: int, _half: bool) -> Symbol:
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     shifted = call.apply("sub", x, call.reduce(x, "amax"))
     return call.apply("sub", shifted, call.apply("log", call.reduce(call.apply("exp", shifted))))
 
@@ -116,7 +116,7 @@ def _log_softmax_backward(call: OperatorCall, gradient: Any, y: Any, dimension: 
 
 @register("logsumexp")
 def _logsumexp(call: OperatorCall, x: Tensor, dimensions: Any, keepdim: bool = False) -> Symbol:
-    require_last_dimension(x, _single(dimensions))
+    require_last_dimension(call, x, _single(dimensions))
     largest = call.reduce(x, "amax")
     infinite = call.apply("equal", call.apply("abs", largest), math.inf)
     largest = call.rows(call.apply("select", infinite, 0.0, largest))
@@ -140,14 +140,14 @@ def _amin(call: OperatorCall, x: Tensor, dimensions: Any = (), keepdim: bool = F
 
 
 def _minimum_of_row(call: OperatorCall, x: Tensor, dimensions: Any) -> Symbol:
-    require_last_dimension(x, _single(dimensions))
+    require_last_dimension(call, x, _single(dimensions))
     return call.apply("mul", call.reduce(call.apply("mul", x, -1.0), "amax"), -1.0)
 
 
 @register("max", "min")
 def _max(call: OperatorCall, x: Tensor, dimension: int, keepdim: bool = False) -> list[Symbol]:
     """The largest (smallest) value of each row, and its first position."""
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     if not x.is_floating_point():
         raise Unfusable("a maximum of conditions")
     value = call.reduce(x, "amax") if call.name == "max" else _minimum_of_row(call, x, dimension)
@@ -158,7 +158,7 @@ def _max(call: OperatorCall, x: Tensor, dimension: int, keepdim: bool = False) -
 
 @register("scatter")
 def _scatter(call: OperatorCall, x: Tensor, dimension: int, index: Tensor, source: Any) -> Symbol:
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     shapes = {tensor.shape for tensor in (index, source) if isinstance(tensor, Tensor)}
     if shapes != {(x.shape[0], 1)}:
         raise Unfusable("several indices in a row")
@@ -177,14 +177,14 @@ def _vector_norm(
 
 @register("glu")
 def _glu(call: OperatorCall, x: Tensor, dimension: int = -1) -> Symbol:
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     value, gate = _blocks(call, x, 2)
     return call.apply("mul", value, call.apply("sigmoid", gate))
 
 
 @register("glu_backward")
 def _glu_backward(call: OperatorCall, gradient: Tensor, x: Tensor, dimension: int) -> Symbol:
-    require_last_dimension(x, dimension)
+    require_last_dimension(call, x, dimension)
     value, gate = _blocks(call, x, 2)
     share = call.apply("sigmoid", gate)
     first = call.apply("mul", gradient, share)

@@ -14,9 +14,9 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch.nn import functional
 
 from seqloom.kernels.fuse import codegen
-from seqloom.kernels.fuse.layout import ScratchLayout, arguments, products
+from seqloom.kernels.fuse.layout import ScratchLayout, arguments, matrix_products
 from seqloom.kernels.fuse.plan import Plan, plan
-from seqloom.kernels.fuse.symbols import Impure, Unfusable
+from seqloom.kernels.fuse.symbols import Impure, Product, Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
 from seqloom.kernels.linalg import gemm
 from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache
@@ -71,7 +71,7 @@ class Kernel:
     address: int
     positions: dict[str, int]  # of its arguments in the table
     layout: ScratchLayout
-    products: list[int]
+    products: list[tuple[int, Product]]  # with a matrix parameter, by their index
 
     def run(self, table: "_ArgumentTable", partition: Partition) -> None:
         """Run on the threads of the partition."""
@@ -117,7 +117,7 @@ class FusedScan:
                 address=address,
                 positions={name: index for index, name in enumerate(arguments(self.plan, kind))},
                 layout=ScratchLayout(self.plan, kind, self.real),
-                products=products(self.plan, kind),
+                products=matrix_products(self.plan, kind),
             )
         return self._kernels[kind]
 
@@ -295,8 +295,7 @@ class FusedScan:
         loan: Loan,
     ) -> None:
         """Pass the matrices, packed into panels, or unpacked where packing takes longer than it saves."""
-        chosen = [(str(index), self.plan.traced.products[index]) for index in kernel.products]
-        matrices = {name: (weights[product.matrix], product.transposed) for name, product in chosen}
+        matrices = {str(index): (weights[product.matrix], product.transposed) for index, product in kernel.products}
         if self.plan.linear:
             matrices["input"] = weights[self.plan.linear], kernel.kind != "backward"
         unpacked = kernel.kind == "forward" and partition.steps * partition.max_rows < PACKING_MIN

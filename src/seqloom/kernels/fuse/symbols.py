@@ -1,6 +1,7 @@
 """Symbolic values of the tensors in a traced step, and the result of tracing."""
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple
 
 from seqloom.kernels.fuse.expression import Graph, Row
@@ -52,7 +53,16 @@ class BatchSum:
     row: Row
 
 
-Symbol = BatchRows | MatrixParameter | TransposedRows | OuterProductSum | BatchSum
+@dataclass(frozen=True)
+class StridedRows:
+    """A view of ``rows`` with other dimensions: broadcast, or in another order."""
+
+    rows: BatchRows
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+Symbol = BatchRows | MatrixParameter | TransposedRows | OuterProductSum | BatchSum | StridedRows
 
 
 class Product(NamedTuple):
@@ -63,6 +73,30 @@ class Product(NamedTuple):
     transposed: bool
     size: int
 
+    def describe(self) -> str:
+        """All but the operand."""
+        return f"{self.matrix} {self.transposed} {self.size}"
+
+
+class Contraction(NamedTuple):
+    """Σ left · right for each row of the batch, with strides into the operand, which holds both sides."""
+
+    operand: Row
+    sizes: tuple[int, ...]  # of the indices of the output, then of those of the sum
+    left: tuple[int, ...]  # strides
+    right: tuple[int, ...] | None  # strides; None: there is no right side
+    right_start: int  # where it starts in the operand
+    summed: int  # number of indices of the sum
+
+    @property
+    def size(self) -> int:
+        """Width of the output."""
+        return prod(self.sizes[: len(self.sizes) - self.summed])
+
+    def describe(self) -> str:
+        """All but the operand."""
+        return f"{self.sizes} {self.left} {self.right} {self.right_start} {self.summed}"
+
 
 @dataclass
 class TracedStep:
@@ -71,7 +105,7 @@ class TracedStep:
     graph: Graph
     projected_width: int
     state_widths: tuple[int, ...]
-    products: list[Product] = field(default_factory=list)
+    products: list[Product | Contraction] = field(default_factory=list)
     next_state: tuple[Row, ...] = ()
     projected_gradient: Row | None = None
     state_gradient: tuple[Row | None, ...] = ()

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from seqloom.kernels.fuse.contraction_rules import materialize
 from seqloom.kernels.fuse.expression import CONDITIONS, Graph, Row, Segment, row_width
 from seqloom.kernels.fuse.operator_rules import ROWS, OperatorCall, describe_shape
 from seqloom.kernels.fuse.row_rules import RULES
@@ -24,6 +25,7 @@ from seqloom.kernels.fuse.symbols import (
     Impure,
     MatrixParameter,
     OuterProductSum,
+    StridedRows,
     Symbol,
     TracedStep,
     Unfusable,
@@ -77,7 +79,7 @@ def trace(
             recorder.define_rows("cotangent", cotangents)
             with recorder:
                 _differentiate(recorder, next_state, inputs, tuple(states), copies, cotangents)
-            *_, again = run(_Recorder(traced, like.dtype), ROWS + 2)
+            *_, again = run(_Recorder(traced, like.dtype, ROWS + 2), ROWS + 2)
             if again != traced.next_state:
                 raise Impure("step computes something else at each call, or depends on the size of the batch")
     finally:
@@ -157,9 +159,10 @@ SPELLINGS = {
 class _Recorder(TorchDispatchMode):
     """Maps every tensor of the step to its symbol."""
 
-    def __init__(self, traced: TracedStep, dtype: torch.dtype) -> None:
+    def __init__(self, traced: TracedStep, dtype: torch.dtype, batch: int = ROWS) -> None:
         super().__init__()
         self.traced = traced
+        self.batch = batch
         self._dtype = dtype
         self._symbols: dict[tuple[object, ...], Symbol] = {}
         self._alive: list[Tensor] = []  # so that no address is reused
@@ -179,7 +182,7 @@ class _Recorder(TorchDispatchMode):
         if rule is None or func.namespace != "aten" or (in_place and not name.endswith("_")):  # out=
             raise Unfusable(f"{self._spelling(name)} is not supported in a compiled step")
         self._check_dtype(name, args, result)
-        call = OperatorCall(self.traced, self.symbol, operator, result)
+        call = OperatorCall(self.traced, self.symbol, operator, result, batch=self.batch)
         try:
             inspect.signature(rule).bind(call, *args, **(kwargs or {}))
         except TypeError:  # an overload of the operator, or a keyword, that the rule does not know
@@ -212,8 +215,7 @@ class _Recorder(TorchDispatchMode):
     def _define_result(self, name: str, tensor: Tensor, symbol: Symbol) -> None:
         """Define the result of an operator, whose row must have as many elements as the tensor, or one for all."""
         if isinstance(symbol, BatchRows) and tensor.dim() and tensor.numel():
-            rows = 1 if symbol.uniform and tensor.shape[0] != ROWS else tensor.shape[0]
-            width = tensor.shape[-1] if symbol.uniform else tensor.numel() // rows
+            width = tensor.shape[-1] if symbol.uniform else tensor.numel() // self.batch
             if row_width(symbol.row) not in (1, width):
                 raise Unfusable(
                     f"{self._spelling(name)} with a result of shape {describe_shape(tensor)} "
@@ -254,6 +256,8 @@ class _Recorder(TorchDispatchMode):
 
     def row(self, tensor: Tensor) -> Row:
         symbol = self.symbol(tensor)
+        if isinstance(symbol, StridedRows):
+            symbol = materialize(self.traced, symbol)
         if not isinstance(symbol, BatchRows):
             raise Unfusable(f"step mixes the rows of a batch in a tensor of shape {describe_shape(tensor)}")
         if row_width(symbol.row) == 1 and tensor.dim() == 2 and tensor.shape[1] > 1:

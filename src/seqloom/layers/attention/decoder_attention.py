@@ -113,7 +113,7 @@ class BahdanauAttention(Layer):
         super().__init__(cell.input_size - context_size, cell.hidden_size + context_size)
         self.cell = cell
         self.attention = attention
-        self._sizes = tuple(field.shape[1] for field in cell.start(1))
+        self._shapes = tuple(field.shape[1:] for field in cell.start(1))
 
     def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> "BahdanauAttention.State":
         return self.State(self.cell.start(batch), start_attention(self.attention, batch, memory, coverage=coverage))
@@ -146,7 +146,7 @@ class BahdanauAttention(Layer):
                 f"state is {type(state).__name__}, expected BahdanauAttention.State: call start(batch, memory) first"
             )
         check_attention_state(state[1], len(x), name="BahdanauAttention")
-        cell_state = check_state(state[0], self.cell.State, self._sizes, x)
+        cell_state = check_state(state[0], self.cell.State, self._shapes, x)
         rows = ActiveRows(mask, (x.shape[0], x.shape[1]), all_rows=self.attention.stateful)
         project = _StepInput(self.cell, x, rows)
         cell_state, source, first_step = rows.sort((cell_state, state[1].source, state[1].step))
@@ -251,7 +251,7 @@ class FixedContext(Layer):
             raise TypeError(
                 f"state is {type(state).__name__}, expected FixedContext.State: call start(batch, memory) first"
             )
-        (vector,) = check_state(state, self.State, (self.memory_size,), x)
+        (vector,) = check_state(state, self.State, (torch.Size([self.memory_size]),), x)
         check_input(x, mask, size=self.input_size, like=vector)
         y = torch.cat([x, vector.unsqueeze(1).expand(-1, x.shape[1], -1)], dim=-1)
         return y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0), self.State(vector)

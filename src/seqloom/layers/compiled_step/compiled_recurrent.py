@@ -191,7 +191,7 @@ class _CellStep:
         self._state_type: Any = layer.cell.State
         self._kernel = fused.kernel("forward")
         parameters = dict(layer.cell.named_parameters())
-        products = [(str(index), fused.plan.traced.products[index]) for index in self._kernel.products]
+        products = [(str(index), product) for index, product in self._kernel.products]
         matrices = {name: (product.matrix, product.transposed) for name, product in products}
         matrices["input"] = fused.plan.linear or "", True
         self._tensors: dict[str, Tensor] = {}

@@ -45,7 +45,8 @@ class Recurrent(Layer):
         self.reverse = reverse
         self.fused = True
         """Set to False to run the plain loop."""
-        self._sizes = tuple(field.shape[1] for field in cell.start(1))
+        self._shapes = tuple(field.shape[1:] for field in cell.start(1))
+        self._has_matrix = any(len(shape) != 1 for shape in self._shapes)
         self._kernels: tuple[tuple[_Origin, _CompiledCell | str], ...] = ()  # or why there is none; the last used first
 
     @untraced
@@ -64,7 +65,7 @@ class Recurrent(Layer):
             ) from error
 
     def _run(self, cell: Cell, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        state = cell.start(x.shape[0]) if state is None else check_state(state, cell.State, self._sizes, x)
+        state = cell.start(x.shape[0]) if state is None else check_state(state, cell.State, self._shapes, x)
         compiled = self._compiled(x)
         if isinstance(compiled, _CompiledCell) and compiled.kernel.plan.linear:
             # The kernel projects its input itself and never reads the padding.
@@ -79,7 +80,11 @@ class Recurrent(Layer):
     def _scan(self, compiled: "_CompiledCell", x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         parameters = {name: table[attribute] for name, (table, attribute) in compiled.tables.items()}
         lengths = None if mask is None else mask.sum(dim=1)
+        if self._has_matrix:
+            state = tuple([field.flatten(1) for field in state])
         out, final = compiled.kernel(x.transpose(0, 1), state, parameters, lengths=lengths, reverse=self.reverse)
+        if self._has_matrix:
+            final = _unflatten(final, self._shapes)
         return out.transpose(0, 1), compiled.state_type(*final)
 
     def kernel(self, x: Tensor) -> FusedScan | str:
@@ -143,8 +148,9 @@ class Recurrent(Layer):
             if linear and f"{linear}.bias" in parameters:
                 x_t = x_t + parameters[f"{linear}.bias"]
             replaced = {f"cell.{name}": parameter for name, parameter in parameters.items()}
-            next_fields: tuple[Tensor, ...] = functional_call(traced, replaced, (x_t, cell.State(*fields)))
-            return next_fields
+            state = cell.State(*_unflatten(fields, self._shapes))
+            next_fields: tuple[Tensor, ...] = functional_call(traced, replaced, (x_t, state))
+            return tuple([field.flatten(1) if field.dim() > 2 else field for field in next_fields])
 
         if linear:
             projected = parameters[f"{linear}.weight"].shape[0]
@@ -156,7 +162,7 @@ class Recurrent(Layer):
                 step,
                 parameters,
                 projected=projected,
-                state=self._sizes,
+                state=tuple(shape.numel() for shape in self._shapes),
                 linear=f"{linear}.weight" if linear else None,
             )
         finally:
@@ -304,16 +310,22 @@ def _batch_shape(shape: torch.Size, batch: int) -> str:
     return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
 
 
-def check_state(state: Any, state_type: type[Any], sizes: tuple[int, ...], x: Tensor) -> Any:
+def _unflatten(fields: tuple[Tensor, ...], shapes: tuple[torch.Size, ...]) -> tuple[Tensor, ...]:
+    """The fields of a state, (B, n), in their shapes."""
+    pairs = zip(fields, shapes, strict=True)
+    return tuple([field if len(shape) == 1 else field.view(-1, *shape) for field, shape in pairs])
+
+
+def check_state(state: Any, state_type: type[Any], shapes: tuple[torch.Size, ...], x: Tensor) -> Any:
     """Return the state as the cell's State, or raise an error that names the field of wrong shape or type."""
     fields, batch = state_type._fields, x.shape[0]
     if not isinstance(state, tuple) or len(state) != len(fields):
         raise TypeError(f"state is {type(state).__name__}, expected {state_type.__qualname__} with fields {fields}")
-    for name, field, size in zip(fields, state, sizes, strict=True):
+    for name, field, shape in zip(fields, state, shapes, strict=True):
         if not isinstance(field, Tensor):
-            raise TypeError(f"state.{name} is {type(field).__name__}, expected a tensor of shape {(batch, size)}")
-        if field.shape != (batch, size):
-            raise ValueError(f"state.{name} has shape {tuple(field.shape)}, expected {(batch, size)}")
+            raise TypeError(f"state.{name} is {type(field).__name__}, expected a tensor of shape {(batch, *shape)}")
+        if field.shape != (batch, *shape):
+            raise ValueError(f"state.{name} has shape {tuple(field.shape)}, expected {(batch, *shape)}")
         if field.dtype != x.dtype or field.device != x.device:
             raise TypeError(f"state.{name} is {field.dtype} on {field.device}, expected {x.dtype} on {x.device}")
     return state_type(*state)

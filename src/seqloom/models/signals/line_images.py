@@ -98,6 +98,8 @@ class LineImageLSTM(LineImageEncoder):
             width = config.channels << level
             levels.append(TwoDimensionalLSTM(2 * channels, width))
             joins.append(nn.Linear(4 * width, width))
+            nn.init.xavier_uniform_(joins[-1].weight, gain=3)  # outputs of an LSTM are small
+            nn.init.zeros_(joins[-1].bias)
             channels, rows = width, -(-rows // 2)
         super().__init__(height, channels * rows)
         self.levels = nn.ModuleList(levels)
