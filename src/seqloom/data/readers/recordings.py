@@ -69,7 +69,7 @@ class RecordingReference(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordingReader:
-    """Reads recordings from files; tasks/transcribe.py documents the options."""
+    """Reads recordings from files; tasks/transcribe documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"

@@ -351,16 +351,18 @@ def test_conflicting_settings(fields: dict[str, Any], message: str) -> None:
 
 def test_invalid_recordings(tmp_path: Path) -> None:
     task = fitted(["ab"], size=3)
-    with pytest.raises(DataError, match=r"input:1: expected frames of 3 features as in the other recordings, found 4"):
+    with pytest.raises(
+        DataError, match=r"input:1: expected frames of 3 features as in the other examples, found frames of 4"
+    ):
         task.collate(list(task.read([np.zeros((2, 4))])))
     write_npz(tmp_path / "s.npz", [np.zeros(300)], ["a"], rate=8000)
     with pytest.raises(
-        DataError, match=r"s.npz:1: expected frames of 3 features as in the other recordings, found audio"
+        DataError, match=r"s.npz:1: expected frames of 3 features as in the other examples, found audio"
     ):
         task.collate(list(task.read(resolve(str(tmp_path / "s.npz")))))
     sounds = Transcribe(train="-")
     write_npz(tmp_path / "short.npz", [np.zeros(300), np.zeros(100)], ["a", "b"], rate=8000)
-    with pytest.raises(DataError, match=r"the audio .* has 100 samples, but a window needs 200"):
+    with pytest.raises(DataError, match=r"the audio has 100 samples, but a window needs 200"):
         sounds.fit(sounds.read(resolve(str(tmp_path / "short.npz"))))
     with pytest.raises(DataError, match=r"input:1: no text"):
         sounds.fit(task.read([np.zeros((2, 3))]))

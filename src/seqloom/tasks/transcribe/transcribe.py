@@ -2,30 +2,24 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.media import MediaDecoder, Signal
-from seqloom.data.readers.recordings import Format, Recording, RecordingReader
+from seqloom.data.readers.recordings import Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
-from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
-from seqloom.data.text.detection import TextSample
-from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
-from seqloom.decoding.searches import FrameSearchConfig
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.search_report import explain_transcript
@@ -36,19 +30,13 @@ from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
 from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
-from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.signals.audio_features import (
-    AudioFeatures,
-    AugmentConfig,
-    Normalization,
     build_feature_extractor,
 )
-from seqloom.models.signals.frame_encoder import TimeReductionConfig, build_frame_encoder
-from seqloom.models.signals.line_images import LineImageConfig
-from seqloom.models.signals.statistics import LocatedSignal, SignalStatistics, StatisticsCollector
+from seqloom.models.signals.frame_encoder import build_frame_encoder
+from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
 from seqloom.models.transcription.frame_count import FrameCount
-from seqloom.models.transcription.recording_defaults import DEPENDS_ON_RECORDINGS, recording_defaults
-from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
+from seqloom.models.transcription.search_guide import build_guide
 from seqloom.models.transcription.spelling import Spelling
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
 from seqloom.models.transcription.transcriber import Transcriber
@@ -58,172 +46,19 @@ from seqloom.tasks.task import (
     Loss,
     PredictionOptions,
     Predictions,
-    Task,
-    TextEncoding,
     require_fitted,
     with_readable_tokens,
 )
-
-Metric = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
+from seqloom.tasks.transcribe.settings import Learned, TranscribeSettings
 
 PREVIEWED = 100  # recordings that are read to choose defaults
-SMALL = 500  # recordings that get a smaller model
 
 
-class Learned(ConfigSection):
-    """The vocabulary of the transcripts and the statistics of the training recordings."""
-
-    text: Tokenizer
-    statistics: SignalStatistics
-    examples: int  # training examples
-    infeasible: int  # training examples with too few frames for their transcript
-
-
-class Transcribe(Task):
+class Transcribe(TranscribeSettings):
     """Transcribe speech, handwriting or pen strokes to text (CTC)."""
-
-    uses_search: ClassVar[bool] = True
-    target_name: ClassVar[str] = "text"
-    input_name: ClassVar[str] = "recording"
-    example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
-    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | DEPENDS_ON_RECORDINGS
-    prediction_files: ClassVar[Mapping[str, str]] = {"lexicon": "lexicon", "lm": "lm"}
-    data_files: ClassVar[Mapping[str, str]] = {"folder": "folder"}
-    option_fields: ClassVar[Mapping[str, str]] = {
-        "search": "search",
-        "lexicon": "lexicon",
-        "lm": "lm",
-        "folder": "folder",
-        "format": "format",
-        "encoding": "encoding",
-    }
-
-    name: Literal["transcribe"] = "transcribe"
-    format: Format = Field(
-        "auto",
-        description="File format: columns (TSV, CSV: file name and text), jsonl, sphinx (TEXT (file)), kaldi "
-        "(wav.scp and text), folder (a .txt file next to each recording), npz, file (one recording); auto: by suffix "
-        "and first line.",
-    )
-    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
-    separator: str = Field("", description="Column separator (empty: as the first lines show).")
-    file_column: int | str = Field(
-        "",
-        description="Column with the file names: name in the header or JSON object, or index from 0 (empty: by name, "
-        "or else the first).",
-    )
-    text_column: int | str = Field(
-        "", description="Column with the texts: name or index (empty: by name, or else the second)."
-    )
-    folder: str = Field(
-        "", description="Folder or tar archive of the recordings (empty: the folder of the file that lists them)."
-    )
-    text: TextConfig = Field(
-        default_factory=lambda: TextConfig(unit="characters"), description="Tokenisation of the transcripts."
-    )
-    spelling: Literal["text", "phones", "lexicon"] = Field(
-        "text",
-        description="What the transcripts contain: text; phones: phones separated by spaces, scored by PER; lexicon: "
-        "words, trained as the first pronunciation of each word in task.lexicon.",
-    )
-    audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
-    normalize: Normalization = Field(
-        "global",
-        description="How features are scaled to mean 0 and standard deviation 1. global: over the training data; "
-        "utterance: over the recording; streaming: over the recording so far; none: no scaling.",
-    )
-    augment: AugmentConfig = Field(
-        default_factory=AugmentConfig, description="Data augmentation of recordings, in training only."
-    )
-    image_encoder: LineImageConfig = Field(
-        default_factory=LineImageConfig,
-        description="Convolutions, or two-dimensional LSTM layers, over images of text lines.",
-    )
-    prenet: PrenetConfig = Field(
-        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
-    )
-    time_reduction: TimeReductionConfig = Field(
-        default_factory=TimeReductionConfig, description="Reduction of the frame rate."
-    )
-    encoder: BidirectionalEncoder = Field(
-        default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
-    )
-    search: FrameSearchConfig = Field(default_factory=BestPath, description="Search for the best transcript.")
-    lexicon: str = Field(
-        "",
-        description="File with the allowed words, one per line, with or without pronunciation: WORD  P R O N (empty: "
-        "any words).",
-    )
-    lm: LanguageModelConfig = Field(
-        default_factory=LanguageModelConfig, description="External language model of the prefix_beam search."
-    )
-    metric: Metric = Field(
-        "auto",
-        description="Dev metric that selects the best checkpoint; auto: cer, wer or per, depending on the tokens.",
-    )
-    learned: Learned | None = Field(None, exclude=True)
-
-    @classmethod
-    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
-        values: dict[str, Any] = {"task.encoder.dropout": 0.2}
-        if document.get("task.lm.model") or (
-            document.get("task.lexicon") and document.get("task.spelling") != "lexicon"
-        ):
-            values["task.search.name"] = "prefix_beam"
-        if document.get("task.spelling") in ("phones", "lexicon"):
-            values["task.text.unit"] = "words"
-        elif data:
-            texts = TextSample.of(recording.text or "" for recording in data.head)
-            values["task.text.unit"] = "words" if texts.closed_vocabulary else "characters"
-        if document.get("task.encoder.bidirectional") is not False:  # otherwise the model can stream
-            values["task.normalize"] = "utterance"
-        small = data is not None and data.examples < SMALL
-        values["task.encoder.hidden_size"] = 128 if small else 192
-        if not isinstance(document.get("task.encoder.cell"), list):
-            values["task.encoder.layers"] = 2
-        values |= recording_defaults(document, data.head[0] if data and data.head else None)
-        return values | training_defaults(
-            document,
-            data.examples if data else None,
-            batch_size=16,
-            updates=3000,
-        )
 
     def preview(self, source: Path | Sequence[Any]) -> DataPreview:
         return self._reader().preview(source, limit=PREVIEWED)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.spelling != "text" and self.text.unit != "words":
-            raise ValueError(f'spelling = "{self.spelling}" needs text.unit = "words", but it is "{self.text.unit}"')
-        if self.spelling == "lexicon" and not self.lexicon:
-            raise ValueError('spelling = "lexicon" needs a lexicon file: set task.lexicon')
-        if isinstance(self.search, BestPath) and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
-            unused = "language model" if self.lm.model else "lexicon"
-            raise ValueError(f'search "best_path" cannot use a {unused}: use "prefix_beam"')
-        allowed = ("auto", *self._error_rates, "exact_match", "loss")
-        if self.metric not in allowed:
-            raise ValueError(
-                f'metric "{self.metric}" is not available for these tokens (allowed: {", ".join(allowed)})'
-            )
-        return self
-
-    @property
-    def _error_rates(self) -> tuple[str, ...]:
-        """The error rates that can be computed; the first is the default metric."""
-        if self.spelling == "lexicon":
-            return ("per",) if isinstance(self.search, BestPath) else ("wer", "per")
-        if self.spelling == "phones":
-            return ("wer", "per") if self.lexicon else ("per",)
-        return {"characters": ("cer", "wer"), "words": ("wer",), "subwords": ("wer", "cer")}[self.text.unit]
-
-    @property
-    def main_metric(self) -> str:
-        return self._error_rates[0] if self.metric == "auto" else self.metric
-
-    @property
-    def higher_is_better(self) -> bool:
-        return self.main_metric == "exact_match"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -440,10 +275,10 @@ class Transcribe(Task):
 
     def score(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> dict[str, Any]:
         """Error rates over all examples; the loss over the feasible ones."""
-        return self._compare(predictions, examples).score(self._error_rates)
+        return self._compare(predictions, examples).score(self.error_rates)
 
     def metric_sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
-        return self._compare(predictions, examples).sums(self.main_metric, self._error_rates)
+        return self._compare(predictions, examples).sums(self.main_metric, self.error_rates)
 
     degenerate_remedy: ClassVar[str] = (
         "raise train.epochs or train.learning_rate, or lower train.batch_size, which gives more updates"
