@@ -2,25 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from seqloom import html
-from seqloom.config import Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import SINGLE_DIGITS
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers.date_formats import DateOrder
-from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import (
     Numbers,
@@ -33,8 +27,6 @@ from seqloom.data.readers.series import (
 )
 from seqloom.data.readers.series_reader import SeriesReader
 from seqloom.data.readers.text_files import DataError, Source, pluralize, resolve
-from seqloom.data.series_scales import SeriesScales
-from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.formats import format_number
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.dev_forecasts import DevForecasts
@@ -51,21 +43,17 @@ from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
 from seqloom.metrics.forecasts import Forecasts
 from seqloom.models.baseline import Baseline
-from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.forecaster import Forecaster
-from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
+from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
+from seqloom.tasks.forecast.settings import ForecastSettings, Learned
+from seqloom.tasks.task import Loss, Predictions, require_fitted
 
-MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
-MAX_LEGEND = 20  # columns that are named beside a forecast
 MAX_TITLE = 3  # columns in a title
 SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
 LOSS_FUNCTIONS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
-
-
-class Learned(SeriesScales):
-    """Columns and scales of the training data."""
 
 
 UNREAD_DATES = (
@@ -74,164 +62,13 @@ UNREAD_DATES = (
 )
 
 
-class ForecastTarget(NamedTuple):
-    """The target of a forecast."""
-
-    values: Tensor  # (B, T or 1, horizon, targets), scaled
-    mask: Tensor  # (B, T or 1)
-
-
-@dataclass(frozen=True, slots=True)
-class ForecastPrediction:
-    """The values after the last input row, in the units of the data (binary: probabilities)."""
-
-    columns: list[str]
-    values: list[list[float]]  # (horizon, targets)
-    steps: list[list[list[float]]]  # (T, horizon, targets), the forecast at each row; only for every_step
-    truth: list[list[list[float]]]  # (T, horizon, targets), the observed values; empty if unknown
-    times: list[str] = field(default_factory=list)  # (horizon,), time stamps of the values; empty if unknown
-    warning: str = ""  # why the forecast may be worse than others
-
-    def __str__(self) -> str:
-        rows = [",".join(format_number(value, SINGLE_DIGITS) for value in row) for row in self.values]
-        return (
-            "\n".join(f"{time},{row}" for time, row in zip(self.times, rows, strict=True))
-            if self.times
-            else "\n".join(rows)
-        )
-
-    @property
-    def legend(self) -> str:
-        """What the columns of the text are, and how to get more rows; empty if columns have no names."""
-        if self.columns == [str(number + 1) for number in range(len(self.columns))]:
-            return ""
-        more = "; one step ahead: train with task.horizon=N for N steps" if len(self.values) == 1 else ""
-        return f"columns: {', '.join(['time'] * bool(self.times) + self.columns[:MAX_LEGEND])}{more}"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            [html.remark(step), *(html.escape(format_number(value, SINGLE_DIGITS)) for value in row)]
-            for step, row in zip(self.times or range(1, len(self.values) + 1), self.values, strict=True)
-        ]
-        return html.table(["time" if self.times else "step", *self.columns], rows, right=range(len(self.columns) + 1))
-
-
-class Forecast(Task):
+class Forecast(ForecastSettings):
     """Predict the next values of time series."""
-
-    higher_is_better: ClassVar[bool] = False
-    sequential: ClassVar[bool] = True
-    example_files: ClassVar[tuple[str, str]] = ("series.csv[0:0.8]", "series.csv[0.8:1]")
-    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
-        "task.history": "an eighth of the shortest series, at least 8 and at most 64"
-    }
-
-    name: Literal["forecast"] = "forecast"
-    train: str = Field(
-        description="CSV file (one row per time step), or .npz or .ts file (many series). A range after the name "
-        "selects the rows to forecast, as fractions or row numbers: x.csv[0:0.6], x.csv[8640:11520], x.csv[-100:]; the "
-        "history may lie before them. $NAME is replaced by the environment variable NAME."
-    )
-    data_type: Literal["numbers", "binary"] = Field(
-        "numbers", description="numbers: real values; binary: frames of zeros and ones, such as piano rolls."
-    )
-    output: Literal["last", "every_step"] = Field(
-        "last", description="last: forecast once, after history steps; every_step: forecast after every step."
-    )
-    history: int = Field(
-        64,
-        ge=0,
-        le=10_000_000,
-        description="Time steps that the model reads before a forecast (0: the whole series, every_step only).",
-    )
-    horizon: int = Field(1, ge=1, le=100_000, description="Time steps to forecast.")
-    columns: tuple[str, ...] = Field(
-        (), description='Input columns by name, without a header "1", "2", … (empty: all).'
-    )
-    target: tuple[str, ...] = Field((), description="Columns to forecast (empty: all input columns).")
-    date: str | tuple[str, ...] = Field(
-        "auto",
-        description="Column with the dates or times, or several of them such as year and month; it is neither read nor "
-        "forecast (auto: a column that holds dates or times, or counts up; empty: none).",
-    )
-    date_order: DateOrder = Field(
-        "", description="Whether 03/04/2020 has the day or the month first (empty: the one that gives equal steps)."
-    )
-    decimal: DecimalMark = Field(
-        "", description="Decimal mark, . or , where numbers such as 1,234 leave it open (empty: as the numbers show)."
-    )
-    separator: str = Field(
-        "",
-        max_length=1,
-        description="Column separator of a text file (empty: comma, semicolon, tab or |, as the first lines show).",
-    )
-    fill_missing: bool = Field(
-        default=False, description="Replace missing values by the previous value; false: missing values are errors."
-    )
-    season: int = Field(
-        0,
-        ge=0,
-        le=10_000_000,
-        description="Length of a season in time steps, for the seasonal baseline and MASE (0: 12 months, 4 quarters, "
-        "24 hours, 7 days or 5 weekdays, as the time axis shows; 1: no season).",
-    )
-    inputs: Literal["values", "changes", "both"] = Field(
-        "both", description="What the model reads: values, changes from step to step, or both (data_type numbers)."
-    )
-    relative: bool = Field(
-        default=True,
-        description="Forecast the change from the last value, so that training starts from that baseline.",
-    )
-    channel_independent: bool = Field(
-        default=False, description="Forecast each column from its own past only, with one model for all columns."
-    )
-    loss_function: Literal["mse", "mae", "huber"] = Field(
-        "mse", description="Loss function (data_type numbers; binary data use cross-entropy)."
-    )
-    prenet: PrenetConfig = Field(
-        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
-    )
-    encoder: RecurrenceConfig = Field(
-        default_factory=RecurrenceConfig, description="Encoder: recurrent or Transformer layers."
-    )
-    last_window_only: bool = Field(default=False, exclude=True, repr=False)
-    """Read only the end of each series, to forecast the unknown future."""
-
-    learned: Learned | None = Field(None, exclude=True)
-
-    @classmethod
-    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
-        values: dict[str, Any] = {"task.encoder.hidden_size": 64, "task.encoder.dropout": 0.1}
-        if data is None or not data.head:
-            return values | training_defaults(document, None)
-        rows = min(len(series.values) for series in data.head)
-        history = values["task.history"] = min(max(rows // 8, MIN_HISTORY), MAX_HISTORY)
-        given = document.get("task.history")
-        every_step = document.get("task.output") == "every_step"
-        examples = sum(series.stop - series.start for series in data.head)
-        if every_step:
-            examples = examples // max(given if isinstance(given, int) and given else history, 1)
-        return values | training_defaults(document, examples)
 
     def preview(self, source: Source) -> DataPreview:
         """All series, with the rows of their ranges."""
         series = tuple(self._reader().read(source))
         return DataPreview(series, len(series))
-
-    @field_validator("columns", "target", mode="before")
-    @classmethod
-    def _one_name(cls, names: Any) -> Any:
-        return (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.history and self.output == "last":
-            raise ValueError('history is 0, which needs output = "every_step": set task.history or task.output')
-        if self.encoder.bidirectional:
-            raise ValueError("encoder.bidirectional is true, but a forecast must not see later values: set it to false")
-        if missing := [name for name in self.target if self.columns and name not in self.columns]:
-            raise ValueError(f"target {missing[0]!r} is not one of task.columns ({', '.join(self.columns)})")
-        return self
 
     @property
     def no_max_length_reason(self) -> str:
