@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tasks.test_forecast import answers, randomize, task, wave
+from tests.tasks.forecast.test_forecast import answers, randomize, task, wave
 
 from seqloom.data.readers.series import Series, Window
 from seqloom.data.readers.text_files import Location
