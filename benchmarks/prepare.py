@@ -105,6 +105,19 @@ def digit_strings() -> None:
         _write(f"fsdd/only_{speaker}.tsv", rows[speaker][:200])
 
 
+def spoken_digits() -> None:
+    """Lists of single spoken digits with one label each: for each speaker, all others, and only that one."""
+    rows: dict[str, list[str]] = {}
+    for speaker in SPEAKERS:
+        with tarfile.open(data_file(f"fsdd/{speaker}.tar.gz")) as archive:
+            names = sorted(entry.name for entry in archive if entry.name.endswith(".wav"))
+        rows[speaker] = [f"{speaker}.tar.gz/{name}\t{Path(name).name[0]}" for name in names]
+    for speaker in SPEAKERS:
+        others = (row for name, digits in rows.items() if name != speaker for row in digits)
+        _write(f"fsdd_digits/without_{speaker}.tsv", ["file\tlabel", *others])
+        _write(f"fsdd_digits/only_{speaker}.tsv", ["file\tlabel", *rows[speaker]])
+
+
 def write_strings(archive: Path, folder: Path, *, count: int) -> Path:
     """Concatenate clips of one speaker to strings of 1 to 8 digits: .wav files and a list of them."""
     speaker = archive.name.removesuffix(".tar.gz")
@@ -218,6 +231,7 @@ PREPARE: dict[str, Callable[[], None]] = {
     "an4": speech,
     "yesno": yes_and_no,
     "fsdd": digit_strings,
+    "fsdd_digits": spoken_digits,
     "pen_digits": pen_strings,
     "trec_tenth": questions,
     "text_static": plain_text,
