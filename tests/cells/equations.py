@@ -117,9 +117,10 @@ def min_lstm(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State
 def sru(cell: Any, weights: Weights, x: Array, state: State) -> tuple[State, State]:
     n, c = cell.hidden_size, state["memory"]
     v, b = weights["peepholes"], weights.get("bias", np.zeros(2 * n))
-    f = sigmoid(linear(weights, "input", 0, n, x) + v[:n] * c + b[:n])
-    r = sigmoid(linear(weights, "input", 1, n, x) + v[n:] * c + b[n:])
-    z = linear(weights, "input", 2, n, x)
+    name = "input.linear" if len(x) == n else "input"
+    f = sigmoid(linear(weights, name, 0, n, x) + v[:n] * c + b[:n])
+    r = sigmoid(linear(weights, name, 1, n, x) + v[n:] * c + b[n:])
+    z = linear(weights, name, 2, n, x)
     skip = np.sqrt(3) * x if len(x) == n else linear(weights, "input", 3, n, x)
     c = f * c + (1 - f) * z
     return {"hidden": r * c + (1 - r) * skip, "memory": c}, {"forget": f, "reset": r, "candidate": z}

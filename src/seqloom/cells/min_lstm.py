@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
 from seqloom.cells.cell import Cell, projection
+
+CLOSED = -80.0
+"""A gate at σ of this is closed; below, σ would become zero in float32, and 0 / 0 is not a number."""
 
 
 class MinLSTM(Cell):
@@ -17,7 +19,7 @@ class MinLSTM(Cell):
         i = σ(W_i x + b_i)                input gate
         f = σ(W_f x + b_f)                forget gate
         h̃ = W_h x + b_h                   candidate
-        f' = f / (i + f) = σ(log f - log i)
+        f' = f / (i + f)
         i' = i / (i + f) = 1 - f'
         h' = f' ∘ h + i' ∘ h̃
 
@@ -39,5 +41,6 @@ class MinLSTM(Cell):
 
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
         i, f, candidate = projected.chunk(3, dim=-1)
-        forget = (logsigmoid(f) - logsigmoid(i)).sigmoid()
+        i, f = i.clamp(min=CLOSED).sigmoid(), f.clamp(min=CLOSED).sigmoid()
+        forget = f / (i + f)
         return self.State(forget * state.hidden + (1 - forget) * candidate), (1 - forget, forget, candidate)

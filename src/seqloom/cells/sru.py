@@ -38,17 +38,16 @@ class SRU(Cell):
         self, input_size: int, hidden_size: int, *, bias: bool = True, forget_bias: float = 1.0, reset_bias: float = 0.0
     ) -> None:
         super().__init__(input_size, hidden_size)
-        self.skip_scale = math.sqrt(1 + 2 * math.exp(reset_bias)) if input_size == hidden_size else None
-        self.input = projection(input_size, hidden_size, blocks=3 if self.skip_scale else 4, bias=False)
+        if input_size == hidden_size:
+            scale = math.sqrt(1 + 2 * math.exp(reset_bias))
+            self.input: nn.Module = _WithInput(projection(input_size, hidden_size, blocks=3, bias=False), scale)
+        else:
+            self.input = projection(input_size, hidden_size, blocks=4, bias=False)
         self.peepholes = nn.Parameter(torch.zeros(2 * hidden_size))  # v_f, v_r
         self.bias = nn.Parameter(torch.zeros(2 * hidden_size)) if bias else None  # b_f, b_r
         if self.bias is not None:
             nn.init.constant_(self.bias[:hidden_size], forget_bias)
             nn.init.constant_(self.bias[hidden_size:], reset_bias)
-
-    def project(self, x: Tensor) -> Tensor:
-        projected: Tensor = self.input(x)
-        return projected if self.skip_scale is None else torch.cat([projected, self.skip_scale * x], dim=-1)
 
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
         gates, z, skip = torch.split(projected, [2 * self.hidden_size, self.hidden_size, self.hidden_size], dim=-1)
@@ -56,3 +55,15 @@ class SRU(Cell):
         f, r = (gates if self.bias is None else gates + self.bias).sigmoid().chunk(2, dim=-1)
         memory = f * state.memory + (1 - f) * z
         return self.State(r * memory + (1 - r) * skip, memory), (f, r, z)
+
+
+class _WithInput(nn.Module):
+    """[W x; α x]."""
+
+    def __init__(self, linear: nn.Linear, scale: float) -> None:
+        super().__init__()
+        self.linear = linear
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.linear(x), self.scale * x], dim=-1)
