@@ -1,8 +1,11 @@
 """Whatever a cell's step reads may change after the first call: the layer follows, or runs the loop and says why."""
 
+import os
 import random
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from os import getenv
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,6 +73,26 @@ class Scaled(Elman):
         return self.State(self.read(hidden)), gates
 
 
+SETTINGS: Any = ModuleType("tests.layers.recurrent.scale_settings")
+sys.modules[SETTINGS.__name__] = SETTINGS
+
+
+def import_scale(_: Any, hidden: Tensor) -> Tensor:
+    import tests.layers.recurrent.scale_settings as settings  # type: ignore[import-not-found]
+
+    return hidden * settings.scale  # type: ignore[no-any-return]
+
+
+def import_relative(_: Any, hidden: Tensor) -> Tensor:
+    from .scale_settings import scale  # noqa: TID252
+
+    return hidden * scale  # type: ignore[no-any-return]
+
+
+def change_environment(_: Any) -> None:
+    os.environ["SEQLOOM_TEST_SCALE"] = "3"
+
+
 def closure() -> tuple[Callable[[Any, Tensor], Tensor], Callable[[Any], None]]:
     scale = 1.0
 
@@ -121,11 +144,17 @@ FOLLOWED: dict[str, tuple[Callable[[Any, Tensor], Tensor], Callable[[Any], None]
     "stored function": (lambda cell, h: cell.factor(h), lambda _: setattr(SLOPE, "value", 3.0)),
     "replaced function": (lambda cell, h: cell.factor(h), lambda cell: setattr(cell, "factor", torch.sigmoid)),
     "closure": closure(),
+    "environment variable": (lambda _, h: h * float(os.environ["SEQLOOM_TEST_SCALE"]), change_environment),
+    "getenv": (lambda _, h: h * float(getenv("SEQLOOM_TEST_SCALE", "1")), change_environment),
+    "import": (import_scale, lambda _: setattr(SETTINGS, "scale", 3.0)),
+    "relative import": (import_relative, lambda _: setattr(SETTINGS, "scale", 3.0)),
 }
 
 
 @pytest.fixture(autouse=True)
-def restore() -> Any:
+def restore(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("SEQLOOM_TEST_SCALE", "1")
+    SETTINGS.scale = 1.0
     yield
     globals()["SCALE"] = TABLE["scale"][0] = SLOPE.value = Options.default = 1.0
 

@@ -19,9 +19,9 @@ def match_channels(
     """The values with the channels in the expected order: by name, or by position where there are no names."""
     if not names or not expected or tuple(names) == tuple(expected):
         return values
-    given, wanted = set(names), set(expected)
-    missing = [name for name in expected if name not in given]
-    unknown = [name for name in names if name not in wanted]
+    present, known = set(names), set(expected)
+    missing = [name for name in expected if name not in present]
+    unknown = [name for name in names if name not in known]
     if missing or unknown:
         problems = [
             f"{problem} {'channel' if len(listed) == 1 else 'channels'}: {_list(listed)}"

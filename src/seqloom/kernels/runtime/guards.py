@@ -1,13 +1,16 @@
 """What a step can read besides tensors, recorded so that a compiled kernel is never used after it has changed.
 
 Starting from a module and its functions, the record follows names: every name in the code of a reachable function,
-looked up in every reachable object (attributes, class attributes, globals, closures, containers). This finds more than
-a step reads and misses only what has no name in Python code. Each call of the kernel compares identities.
+looked up in every reachable object (attributes, class attributes, globals, closures, containers, imported modules,
+environment variables). This finds more than a step reads and misses only what has no name in Python code. Each call of
+the kernel compares identities.
 """
 
 import dis
 import enum
 import functools
+import importlib.util
+import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -43,6 +46,9 @@ TRUSTED = frozenset({"torch", "numpy", "numba", "llvmlite", *sys.stdlib_module_n
 """Packages whose functions, classes and modules are taken as constant; so is Seqloom, except for its cells.
 A class that is made by a call of ``type`` may name ``abc`` or ``types`` as its module."""
 
+ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
+"""Names by which Python code reads environment variables."""
+_NOT_IMPORTED = iter(())  # stands for a module that is not imported yet: nothing in it can be compared
 _MODULE_FIELDS = frozenset(vars(nn.Module())) - {"training"}
 _TABLES = ("_modules", "_parameters", "_buffers")
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__init_subclass__"})
@@ -130,7 +136,9 @@ class Guards:
                 return
         classes: set[type] = set()
         for value, path in objects.values():
-            if _is_opaque(value):
+            if value is _NOT_IMPORTED:
+                self.opaque = f"{path}, which it imports"
+            elif _is_opaque(value):
                 self.opaque = f"{path}, a {type(value).__qualname__}"
             for read in _reads(value, path, names):
                 if read.cls is None:
@@ -217,6 +225,20 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
             variables |= inner[0]
             attributes |= inner[1]
     return frozenset(variables), frozenset(attributes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports(code: types.CodeType) -> frozenset[tuple[str, int]]:
+    """The modules that a function's code imports, as written, with the number of leading dots."""
+    modules: set[tuple[str, int]] = set()
+    instructions = list(dis.get_instructions(code))
+    for index, instruction in enumerate(instructions):
+        if instruction.opname == "IMPORT_NAME":
+            modules.add((instruction.argval, instructions[index - 2].argval))  # before it: the dots, and what is taken
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            modules |= _imports(constant)
+    return frozenset(modules)
 
 
 def _slots(value: object) -> tuple[str, ...]:
@@ -333,6 +355,8 @@ def _children(value: object, path: str, names: set[str]) -> Iterator[tuple[objec
     if isinstance(value, types.MethodType):
         yield value.__self__, path
     yield from ((function, path) for function in _functions(value) if function is not value)
+    if isinstance(value, types.FunctionType):
+        yield from _surroundings(value)
     # The code of torch's modules is not searched for names.
     everything = isinstance(value, list | dict | set | types.FunctionType) or (
         isinstance(value, nn.Module) and _is_trusted(type(value).__module__)
@@ -341,6 +365,18 @@ def _children(value: object, path: str, names: set[str]) -> Iterator[tuple[objec
         for child, child_path in zip(islice(read.get(read.target), read.followed), _padded(read), strict=False):
             if everything or isinstance(child, nn.Module | type) or _named(child, child_path, names):
                 yield child, child_path
+
+
+def _surroundings(function: types.FunctionType) -> Iterator[tuple[object, str]]:
+    """The modules that a function imports while it runs, and the environment variables if it reads them."""
+    variables, attributes = _names(function.__code__)
+    if (variables | attributes) & ENVIRONMENT:
+        yield vars(os.environ)["_data"], "os.environ"
+    for name, level in _imports(function.__code__):
+        package = str(function.__globals__.get("__package__") or "")
+        module = importlib.util.resolve_name("." * level + name, package) if level and package else name
+        if not _is_trusted(module):
+            yield sys.modules.get(module, _NOT_IMPORTED), module
 
 
 def _named(value: object, path: str, names: set[str]) -> bool:
