@@ -6,6 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqloom.data.readers import text_files
 from seqloom.data.readers.expansion import ExpansionError, check_expansion
 from seqloom.data.readers.text_files import DataError, Location
@@ -26,10 +28,10 @@ def read_records(path: Path, parquet: Any) -> tuple[list[str], Iterator[tuple[Lo
         with text_files.open_binary(path, file) as stream:
             source: Any = io.BytesIO(stream.read()) if text_files.enclosing_archive(path) else path
         size = len(source.getbuffer()) if isinstance(source, io.BytesIO) else path.stat().st_size
-        metadata = parquet.ParquetFile(source).metadata
-        check_expansion(size, _announced_bytes(metadata))
-        content = parquet.ParquetFile(source, read_dictionary=_text_columns(metadata))
-        names = [str(name) for name in content.schema_arrow.names]
+        plain = parquet.ParquetFile(source)
+        check_expansion(size, _announced_bytes(plain.metadata))
+        content = parquet.ParquetFile(source, read_dictionary=_text_columns(plain.metadata))
+        names, types = [str(name) for name in plain.schema_arrow.names], plain.schema_arrow.types
     except ExpansionError as error:
         raise DataError(file, str(error)) from None
     except errors as error:
@@ -41,7 +43,7 @@ def read_records(path: Path, parquet: Any) -> tuple[list[str], Iterator[tuple[Lo
             for batch in content.iter_batches(batch_size=BATCH):
                 total += sum(map(_expanded_bytes, batch.columns))
                 check_expansion(size, total)
-                for values in zip(*map(_to_list, batch.columns), strict=True):
+                for values in zip(*map(_to_list, batch.columns, types), strict=True):
                     number += 1
                     yield Location(file, number), list(values)
         except ExpansionError as error:
@@ -74,19 +76,22 @@ def _text_columns(metadata: Any) -> list[str]:
 
 def _expanded_bytes(array: Any) -> int:
     """The size of the values, with every text as often as it occurs."""
-    compute = import_module("pyarrow.compute")
-    if hasattr(array, "dictionary"):
-        lengths = compute.binary_length(array.dictionary).take(array.indices)
-        return int(compute.sum(lengths.cast("int64")).as_py() or 0)
+    if hasattr(array, "dictionary"):  # of all rows so far, so that only its used entries are looked at
+        texts, used = array.dictionary, array.indices.drop_null().to_numpy()
+        width = np.int64 if str(texts.type).startswith("large_") else np.int32
+        ends = np.frombuffer(texts.buffers()[1], width)[texts.offset :]
+        return int((ends[used + 1] - ends[used]).sum(dtype=np.int64))
     if hasattr(array, "flatten"):  # lists and structures
         parts = array.flatten()
         return sum(map(_expanded_bytes, parts if isinstance(parts, list) else [parts]))
     return int(array.nbytes)
 
 
-def _to_list(array: Any) -> list[Any]:
-    decoded = array.dictionary_decode() if hasattr(array, "dictionary") else array
-    values: list[Any] = decoded.to_pylist()
+def _to_list(
+    array: Any,
+    plain: Any,  # its type without dictionaries
+) -> list[Any]:
+    values: list[Any] = (array if array.type == plain else array.cast(plain)).to_pylist()
     return values
 
 
