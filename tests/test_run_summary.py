@@ -80,6 +80,15 @@ def test_one_hit_is_not_clearly_better_than_none(summary: RunSummary) -> None:
     assert verdict(many).startswith("Better than")
 
 
+def test_commands_name_the_files_again_that_a_run_does_not_open(summary: RunSummary) -> None:
+    files = {"constrain": "allowed.txt", "folder": "my sounds", "captions": "captions.txt"}
+    shown = commands(replace(summary, files=files))
+    assert shown["evaluate"].endswith(" --constrain allowed.txt --folder 'my sounds' --captions captions.txt")
+    assert shown["predict"].endswith(" --constrain allowed.txt --folder 'my sounds'")
+    assert shown["explain"].endswith(" --folder 'my sounds'")
+    assert "--" not in commands(replace(summary, files={}))["evaluate"]
+
+
 def test_the_remedy_names_the_limit_that_ended_the_training() -> None:
     assert _name_limit("raise train.epochs", "2.5 minutes elapsed") == "raise train.minutes"
     assert _name_limit("raise train.epochs", "20 epochs done") == "raise train.epochs"

@@ -20,6 +20,7 @@ from seqloom.metrics.confidence import wilson_interval
 from seqloom.metrics.learning import describe_flat_loss, flat_loss
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
+from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.run import SUMMARY, Run, RunError
 from seqloom.run_config import Config
 
@@ -68,6 +69,7 @@ class RunSummary:
     inputs_are_files: bool
     dev_is_short: bool  # too short to predict what follows it
     generates: bool
+    files: dict[str, str]  # that predictions and evaluations need besides the data, by option
     pictures: list[str]
     versions: dict[str, str]
 
@@ -159,10 +161,19 @@ def summarize(run: Run, config: Config) -> RunSummary:
         resumable=run.saved("last") and not (finished and config.train.keep == "best"),
         inputs_are_files=task.inputs_are_files,
         dev_is_short=facts.dev_is_short,
+        files={
+            option: name
+            for option, field in {**task.prediction_files, **task.data_files}.items()
+            if (name := _file_name(getattr(task, field)))
+        },
         generates=getattr(task, "direction", "") == "forward",
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
         versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
     )
+
+
+def _file_name(setting: str | LanguageModelConfig) -> str:
+    return setting.model if isinstance(setting, LanguageModelConfig) else setting
 
 
 def _name_limit(remedy: str, finished: str) -> str:
@@ -265,9 +276,9 @@ def commands(summary: RunSummary) -> dict[str, str]:
     whole = "FILE" if summary.dev_is_short else file
     texts = "image.png" if summary.task == "caption" else whole if summary.inputs_are_files else "'your text'"
     result = {
-        "predict": f"seqloom predict {run} {whole}",
-        "evaluate": f"seqloom evaluate {run} {file if summary.dev else 'TEST_FILE'}",
-        "explain": f"seqloom explain {run} {texts}",
+        "predict": f"seqloom predict {run} {whole}{_again(summary, 'captions')}",
+        "evaluate": f"seqloom evaluate {run} {file if summary.dev else 'TEST_FILE'}{_again(summary)}",
+        "explain": f"seqloom explain {run} {texts}{_again(summary, 'captions', 'constrain')}",
     }
     if summary.generates:
         result = {"generate": f"seqloom generate {run}", **result}
@@ -285,6 +296,11 @@ def commands(summary: RunSummary) -> dict[str, str]:
     if more or not summary.finished:
         result["continue"] = resume
     return result
+
+
+def _again(summary: RunSummary, *without: str) -> str:
+    """Options that name the files of the configuration again: a run alone does not open them."""
+    return "".join(f" --{name} {shlex.quote(file)}" for name, file in summary.files.items() if name not in without)
 
 
 def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
