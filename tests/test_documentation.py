@@ -59,6 +59,7 @@ RUNS = {
         *("--task", "transcribe", "--data", "sounds"),
         *("task.encoder.bidirectional=false", "task.normalize=streaming"),
     ],
+    "joint": ["--task", "transcribe", "--data", "sounds", "task.model=joint"],
     "embed": ["embed.toml"],
     "contextual": ["contextual.toml"],
     "tag_contextual": ["tag.toml", "task.pretrained.run=runs/contextual"],

@@ -16,6 +16,8 @@ from seqloom.run_config import Config, config_template
 from seqloom.run_document import read_document
 
 NEEDS: dict[tuple[str, str, str], dict[str, Any]] = {
+    ("transcribe", "task.search.name", "greedy"): {"task.model": "attention"},
+    ("transcribe", "task.search.name", "beam"): {"task.model": "joint"},
     ("transcribe", "task.spelling", "lexicon"): {"task.lexicon": "words.txt"},
     ("transcribe", "task.metric", "per"): {"task.spelling": "phones"},
     ("transcribe", "task.metric", "cer"): {"task.text.unit": "characters"},

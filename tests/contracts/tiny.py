@@ -202,6 +202,9 @@ def _strokes(seed: int, count: int, *, spaces: bool = True) -> str:
     return "".join(lines)
 
 
+DECODER = {"decoder": {**RECURRENCE, "hidden_size": 4}, "embedding_size": 5}
+
+
 def _transcribe(**fields: Any) -> Case:
     common = {"encoder": RECURRENCE}
     questions = [[[0.0, 1.0, 0.0]] * 4, [[1.0, 0.0, 0.0], [0.0, -1.0, 1.0]]]
@@ -459,6 +462,15 @@ CASES: dict[str, Case] = {
     "transcribe, beam": _transcribe(search={"name": "prefix_beam", "size": 5, "nbest": 2}, text={"unit": "words"}),
     "transcribe, columns": _transcribe(image_encoder={"layers": 1, "channels": 2}, normalize="none"),
     "transcribe, transformer": _transcribe(encoder=TRANSFORMER, prenet={"layers": 1, "size": 4, "window": 3}),
+    "transcribe, attention": _transcribe(
+        model="attention",
+        **DECODER,
+        search={"name": "greedy"},
+        scheduled_sampling={"schedule": "linear", "offset": 0.5},
+    ),
+    "transcribe, joint": _transcribe(
+        model="joint", **DECODER, search={"name": "beam", "size": 3, "nbest": 2}, time_reduction={"factor": 2}
+    ),
     "transcribe, audio": _transcribe_sound(augment={"speed_perturb": [0.9, 1.1]}, time_reduction={"factor": 2}),
     "transcribe, mfcc": _transcribe_sound(
         audio={"features": "mfcc", "n_mels": 8, "n_mfcc": 5, "deltas": 1, "fmin": 50.0}, normalize="utterance"

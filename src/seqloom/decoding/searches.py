@@ -23,6 +23,9 @@ TokenSearchConfig = Annotated[Greedy | Beam | Sample, Field(discriminator="name"
 FrameSearchConfig = Annotated[BestPath | PrefixBeam, Field(discriminator="name")]
 """Searches of CTC models, over frames."""
 
+TranscriptSearchConfig = Annotated[BestPath | PrefixBeam | Greedy | Beam, Field(discriminator="name")]
+"""Searches of transcribers: over the frames of CTC, or with a decoder."""
+
 SEARCHES: dict[str, type[Search] | type[FrameSearch]] = {
     kind.model_fields["name"].default: kind
     for config in (TokenSearchConfig, FrameSearchConfig)

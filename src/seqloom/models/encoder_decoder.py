@@ -1,5 +1,6 @@
 """Encoder-decoders: any encoder with any decoder, and the attention and bridge between them."""
 
+from collections.abc import Callable
 from typing import Any, Literal, Protocol, Self, cast
 
 from pydantic import Field, model_validator
@@ -168,13 +169,14 @@ def build_encoder_decoder(
     bridge: Bridge,
     tied: bool,
     scheduled_sampling: ScheduledSampling,
+    assemble: "Callable[[nn.Module, Decoder], EncoderDecoder] | None" = None,  # None: as an ``EncoderDecoder``
 ) -> "EncoderDecoder":
     """The encoder with the decoder that a configuration describes."""
     layer = build_decoder_layer(
         recurrence, attention, embed.embedding_dim, encoder=encoder_layer, memory_size=encoder.size, bridge=bridge
     )
     decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational_dropout)
-    model = EncoderDecoder(cast(nn.Module, encoder), decoder)
+    model = (assemble or EncoderDecoder)(cast(nn.Module, encoder), decoder)
     if scheduled_sampling.schedule != "none":
         model.add_module("mixer", TokenMixer(scheduled_sampling))
     return model

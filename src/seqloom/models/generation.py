@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from seqloom.data.batch import Padded
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.fusion import Scorer, fuse
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Hypothesis, Search
@@ -68,27 +69,28 @@ def generate(
     lengths: Tensor | int,  # (B,), maximum tokens of each row, the end token included
     suppress: tuple[int, ...] = (),  # tokens that are never generated
     tree: PrefixTree | None = None,  # the only outputs that are allowed
+    weight: float = 1.0,  # of the decoder
+    scorers: Sequence[Scorer] = (),  # of further scores for the rows of the memory
 ) -> list[list[Hypothesis]]:
     """The hypotheses for each row of the memory, the best first."""
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
-    decoder_step = partial(step, decoder)
+    decoder_state = decoder.start(memory, len(mask), coverage=search.needs_coverage)
+    fused_step, state = fuse([Scorer(partial(step, decoder), decoder_state, weight), *scorers])
     if not search.needs_coverage:
-        state = decoder.start(memory, len(mask))
-        return search(decoder_step, state, start, end, lengths=lengths, suppress=suppress, tree=tree)
+        return search(fused_step, state, start, end, lengths=lengths, suppress=suppress, tree=tree)
 
     # The mask of the source accompanies the state, since padding need not be covered.
     def masked_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        scores, inner = decoder_step(tokens, state[0])
+        scores, inner = fused_step(tokens, state[0])
         return scores, (inner, state[1])
 
     def masked_coverage(state: Any) -> Tensor | None:
         attention = coverage(state[0])
         return None if attention is None else attention.masked_fill(~state[1], 1)
 
-    state = (decoder.start(memory, len(mask), coverage=True), mask)
     return search(
-        masked_step, state, start, end, lengths=lengths, suppress=suppress, tree=tree, coverage=masked_coverage
+        masked_step, (state, mask), start, end, lengths=lengths, suppress=suppress, tree=tree, coverage=masked_coverage
     )
 
 

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from seqloom import check, terminal, workflow
 from seqloom.data.readers.recordings import write_npz
 from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.decoding.frames.best_path import BestPath
 from seqloom.layers.ctc import frames_needed
+from seqloom.layers.layer import Memory
 from seqloom.model import load
 from seqloom.models.encoder import BidirectionalEncoder
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
@@ -27,8 +29,11 @@ LETTERS = "ab c"
 class Echo(nn.Module):
     """A model whose logits are its inputs."""
 
-    def forward(self, values: Tensor, mask: Tensor) -> Any:
-        return values, mask, ()
+    def encoder(self, values: Tensor, mask: Tensor) -> Memory:
+        return Memory(values, mask, ())
+
+    def frame_logits(self, memory: Memory) -> Tensor:
+        return memory.values
 
 
 def emissions(task: Transcribe, path: str) -> np.ndarray[Any, Any]:
@@ -158,7 +163,7 @@ def test_times_of_audio_are_in_seconds() -> None:
     with torch.no_grad():
         (transcript,) = task.predict(model, task.collate(list(task.read([np.zeros(600)])))).answers
     assert all(0 <= start < end <= (frames + 2) * 0.01 + 1e-9 for start, end in transcript.times)
-    spans = task._answer(task.search(torch.eye(4).unsqueeze(0).log(), torch.tensor([4]))[0]).times
+    spans = task._answer(BestPath()(torch.eye(4).unsqueeze(0).log(), torch.tensor([4]))[0]).times
     assert spans == [(0.03, 0.06), (0.06, 0.09), (0.09, 0.12)]
 
 
@@ -170,6 +175,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "time_reduction": {"method": "pyramid", "factor": 2},
         "audio": {"n_mels": 6, "sample_rate": 1000, "deltas": 2},
     },
+    "CTC of a joint model": {"model": "joint"},
 }
 
 
@@ -181,7 +187,7 @@ def test_a_stream_ends_with_the_transcript_of_the_whole_recording(name: str, pie
     random = np.random.default_rng(3)
     task = task.fit(task.read([(random.normal(size=700), "ab cab")]))
     torch.manual_seed(2)
-    model = task.build_model().double().eval()
+    model: Any = task.build_model().double().eval()
     model.output.weight.data *= 20
     sound = random.normal(size=790).astype(np.float32)
     batch = task.collate(list(task.read([sound])))

@@ -5,7 +5,19 @@ import math
 from torch import Tensor, nn
 
 from seqloom.layers.embedding import PADDING as BLANK
+from seqloom.layers.layer import Memory
 from seqloom.models.signals.frame_encoder import FrameEncoder
+
+
+def ctc_output(size: int, vocab_size: int) -> nn.Linear:
+    """The layer from vectors to logits of all tokens and the blank.
+
+    The blank starts as probable as all other tokens together; otherwise one of them may take its role.
+    """
+    output = nn.Linear(size, vocab_size)
+    nn.init.zeros_(output.bias)
+    nn.init.constant_(output.bias[BLANK], math.log(vocab_size))
+    return output
 
 
 class Transcriber(nn.Module):
@@ -19,10 +31,12 @@ class Transcriber(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.output = nn.Linear(encoder.size, vocab_size)
-        # The blank starts as probable as all other tokens together; otherwise one of them may take its role.
-        nn.init.zeros_(self.output.bias)
-        nn.init.constant_(self.output.bias[BLANK], math.log(vocab_size))
+        self.output = ctc_output(encoder.size, vocab_size)
+
+    def frame_logits(self, memory: Memory) -> Tensor:  # (B, T', V)
+        """The logits of an encoded recording."""
+        logits: Tensor = self.output(memory.values)
+        return logits
 
     def forward(
         self,
@@ -33,5 +47,4 @@ class Transcriber(nn.Module):
         more: bool = False,  # another chunk follows
     ) -> tuple[Tensor, Tensor, FrameEncoder.State]:  # logits (B, T', V), their mask (B, T'), the state
         encoded, mask, state = self.encoder.encode_chunk(values, mask, state, more=more)
-        logits: Tensor = self.output(encoded)
-        return logits, mask, state
+        return self.frame_logits(Memory(encoded, mask, ())), mask, state

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import Transcript
 from seqloom.decoding.frames.lexicon import Lexicon
+from seqloom.decoding.tokens.search import Hypothesis
 from seqloom.models.generation import format_nbest
 
 WORD_STARTS = ("Ġ", "▁")
@@ -29,6 +30,18 @@ class TranscriptCandidate:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodedCandidate(TranscriptCandidate):
+    """One of the n-best transcripts of a decoder."""
+
+    tokens: list[str]
+    log_probabilities: list[float]  # of each token, and of the end token if it ended, with all weights
+
+    @property
+    def log_probability(self) -> float:
+        return math.fsum(self.log_probabilities)
+
+
+@dataclass(frozen=True, slots=True)
 class Transcription:
     """The best transcript of a recording."""
 
@@ -37,7 +50,7 @@ class Transcription:
     acoustic: float
     language: float
     tokens: list[str]
-    times: Times  # of the tokens
+    times: Times  # of the tokens; empty without CTC
     words: list[str]
     word_times: Times
     nbest: list[TranscriptCandidate]  # the best first
@@ -68,7 +81,8 @@ def to_word_transcript(transcript: Transcript, tokenizer: Tokenizer, lexicon: Le
     words, spans, settled = [], [], len(tokens)
     for settled, last in _word_groups(tokens, tokenizer.unit):
         words.append(tokenizer.decode(transcript.tokens[settled : last + 1]).strip())
-        spans.append((transcript.frames[settled][0], transcript.frames[last][1]))
+        if transcript.frames:
+            spans.append((transcript.frames[settled][0], transcript.frames[last][1]))
     text = tokenizer.decode(transcript.tokens) if tokenizer.unit == "characters" else " ".join(filter(None, words))
     return WordTranscript(text, tokens, words, spans, settled)
 
@@ -109,6 +123,23 @@ def to_transcription(
         name=name,
         loss=loss,
     )
+
+
+def decoded_candidates(
+    candidates: Sequence[TranscriptCandidate], hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer
+) -> list[TranscriptCandidate]:
+    """The candidates with the tokens and log-probabilities of their hypotheses."""
+    return [
+        DecodedCandidate(
+            candidate.text,
+            candidate.score,
+            candidate.acoustic,
+            candidate.language,
+            tokenizer.vocabulary.decode(hypothesis.tokens),
+            hypothesis.log_probabilities,
+        )
+        for candidate, hypothesis in zip(candidates, hypotheses, strict=True)
+    ]
 
 
 class IncrementalTranscript:

@@ -12,8 +12,12 @@ from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.decoding.frames.best_path import BestPath
-from seqloom.decoding.searches import FrameSearchConfig
-from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.decoding.searches import TranscriptSearchConfig
+from seqloom.decoding.tokens.search import Search
+from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, PrenetConfig
+from seqloom.models.encoder_decoder import AttentionConfig, Bridge
+from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, Normalization
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.line_images import LineImageConfig
@@ -34,6 +38,7 @@ class Learned(ConfigSection):
     statistics: SignalStatistics
     examples: int  # training examples
     infeasible: int  # training examples with too few frames for their transcript
+    tokens_per_frame: float = Field(default=0.0, ge=0)  # of a decoder's outputs, 99.9th percentile
 
 
 class TranscribeSettings(Task):
@@ -83,6 +88,17 @@ class TranscribeSettings(Task):
         description="What the transcripts contain: text; phones: phones separated by spaces, scored by PER; lexicon: "
         "words, trained as the first pronunciation of each word in task.lexicon.",
     )
+    model: Literal["ctc", "attention", "joint"] = Field(
+        "ctc",
+        description="ctc: tokens frame by frame, without a decoder; attention: a decoder that attends to the encoded "
+        "recording; joint: both, with one encoder.",
+    )
+    ctc_weight: float = Field(
+        0.3,
+        gt=0,
+        lt=1,
+        description='Model "joint": weight of CTC in the loss and in the beam search; the decoder has the rest.',
+    )
     audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
     normalize: Normalization = Field(
         "global",
@@ -105,7 +121,38 @@ class TranscribeSettings(Task):
     encoder: BidirectionalEncoder = Field(
         default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
     )
-    search: FrameSearchConfig = Field(default_factory=BestPath, description="Search for the best transcript.")
+    decoder: DecoderConfig = Field(
+        default_factory=DecoderConfig,
+        description='Models "attention" and "joint": recurrent or Transformer layers of the decoder.',
+    )
+    attention: AttentionConfig = Field(
+        default_factory=AttentionConfig, description="Attention of the decoder to the recording."
+    )
+    bridge: Bridge = Field(
+        "linear",
+        description="Initial decoder state. linear: a projection of the encoder's last state; copy: that state; "
+        "zero: zeros.",
+    )
+    embedding_size: int = Field(128, ge=1, description="Size of the token embeddings of the decoder.")
+    tie_embeddings: bool = Field(
+        default=True, description="Use the embedding matrix of the decoder as its output matrix, too."
+    )
+    input_dropout: float = Field(0.1, ge=0, lt=1, description="Dropout on the token embeddings of the decoder.")
+    label_smoothing: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        description="Loss of the decoder: probability mass spread over all tokens (0 disables label smoothing).",
+    )
+    scheduled_sampling: ScheduledSampling = Field(
+        default_factory=ScheduledSampling,
+        description="Scheduled sampling: in training, feed some of the decoder's own tokens back.",
+    )
+    search: TranscriptSearchConfig = Field(
+        default_factory=BestPath,
+        description="Search for the best transcript: best_path or prefix_beam over the frames of CTC, greedy or beam "
+        "with a decoder.",
+    )
     lexicon: str = Field(
         "",
         description="File with the allowed words, one per line, with or without pronunciation: WORD  P R O N (empty: "
@@ -123,7 +170,9 @@ class TranscribeSettings(Task):
     @classmethod
     def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
         values: dict[str, Any] = {"task.encoder.dropout": 0.2}
-        if document.get("task.lm.model") or (
+        if document.get("task.model") in ("attention", "joint"):
+            values |= {"task.search.name": "beam", "task.decoder.hidden_size": 256, "task.decoder.dropout": 0.2}
+        elif document.get("task.lm.model") or (
             document.get("task.lexicon") and document.get("task.spelling") != "lexicon"
         ):
             values["task.search.name"] = "prefix_beam"
@@ -152,6 +201,20 @@ class TranscribeSettings(Task):
             raise ValueError(f'spelling = "{self.spelling}" needs text.unit = "words", but it is "{self.text.unit}"')
         if self.spelling == "lexicon" and not self.lexicon:
             raise ValueError('spelling = "lexicon" needs a lexicon file: set task.lexicon')
+        if self.spelling == "lexicon" and self.model == "attention":
+            raise ValueError('spelling = "lexicon" needs the frames of CTC: set model to "ctc" or "joint"')
+        decodes = isinstance(self.search, Search)
+        if decodes and self.model == "ctc":
+            raise ValueError(
+                f'search "{self.search.name}" needs a decoder, but model is "ctc": use "best_path" or "prefix_beam"'
+            )
+        if not decodes and self.model == "attention":
+            raise ValueError(
+                f'search "{self.search.name}" needs the frames of CTC, but model is "attention": use "greedy" or "beam"'
+            )
+        if decodes and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
+            unused = "language model" if self.lm.model else "lexicon"
+            raise ValueError(f'search "{self.search.name}" cannot use a {unused}: use "prefix_beam"')
         if isinstance(self.search, BestPath) and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
             unused = "language model" if self.lm.model else "lexicon"
             raise ValueError(f'search "best_path" cannot use a {unused}: use "prefix_beam"')
@@ -163,10 +226,15 @@ class TranscribeSettings(Task):
         return self
 
     @property
+    def has_ctc(self) -> bool:
+        """Whether the model predicts tokens frame by frame, so that a transcript has to fit into its frames."""
+        return self.model != "attention"
+
+    @property
     def error_rates(self) -> tuple[str, ...]:
         """The error rates that can be computed; the first is the default metric."""
         if self.spelling == "lexicon":
-            return ("per",) if isinstance(self.search, BestPath) else ("wer", "per")
+            return ("wer", "per") if isinstance(self.search, PrefixBeam) else ("per",)
         if self.spelling == "phones":
             return ("wer", "per") if self.lexicon else ("per",)
         return {"characters": ("cer", "wer"), "words": ("wer",), "subwords": ("wer", "cer")}[self.text.unit]

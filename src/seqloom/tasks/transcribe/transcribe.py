@@ -4,11 +4,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from seqloom.data.batch import Batch, pad
@@ -17,30 +19,41 @@ from seqloom.data.preview import DataPreview
 from seqloom.data.readers.media import MediaDecoder, Signal
 from seqloom.data.readers.recordings import Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.best_path import BestPath
-from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
+from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript, check_lag
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.decoding.tokens.search import Search
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
-from seqloom.insight.search_report import explain_transcript
+from seqloom.insight.search_report import DecoderSource, explain_generation, explain_transcript, trace_generation
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTCLosses, ctc_loss
 from seqloom.layers.embedding import PADDING as BLANK
+from seqloom.layers.embedding import Embedding
+from seqloom.layers.layer import Memory
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
 from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
+from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
 from seqloom.models.signals.audio_features import (
     build_feature_extractor,
 )
 from seqloom.models.signals.frame_encoder import build_frame_encoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
 from seqloom.models.transcription.frame_count import FrameCount
+from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.models.transcription.search_guide import build_guide
 from seqloom.models.transcription.spelling import Spelling
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
 from seqloom.models.transcription.transcriber import Transcriber
-from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcription
+from seqloom.models.transcription.transcripts import (
+    IncrementalTranscript,
+    Transcription,
+    decoded_candidates,
+    to_transcription,
+)
 from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import (
     Loss,
@@ -49,13 +62,14 @@ from seqloom.tasks.task import (
     require_fitted,
     with_readable_tokens,
 )
+from seqloom.tasks.transcribe.decoding import TranscriptDecoder, to_transcripts
 from seqloom.tasks.transcribe.settings import Learned, TranscribeSettings
 
 PREVIEWED = 100  # recordings that are read to choose defaults
 
 
 class Transcribe(TranscribeSettings):
-    """Transcribe speech, handwriting or pen strokes to text (CTC)."""
+    """Transcribe speech, handwriting or pen strokes to text (CTC, attention, or both)."""
 
     def preview(self, source: Path | Sequence[Any]) -> DataPreview:
         return self._reader().preview(source, limit=PREVIEWED)
@@ -69,6 +83,8 @@ class Transcribe(TranscribeSettings):
     @property
     def warnings(self) -> tuple[str, ...]:
         learned = self.fitted
+        if not self.has_ctc:
+            return self._guide.notes
         count = f"{learned.infeasible} of {learned.examples} examples ({learned.infeasible / learned.examples:.2%})"
         return (f"{count} are infeasible and skipped: too few frames for their transcripts", *self._guide.notes)
 
@@ -116,14 +132,21 @@ class Transcribe(TranscribeSettings):
             lengths.append(len(example))
         if not texts:
             raise self._no_examples()
-        learned = Learned(text=self.text.fit(texts), statistics=collector.finish(), examples=len(texts), infeasible=0)
-        check = self.model_copy(update={"learned": learned}).frames.too_short
-        targets = map(learned.text.encode, texts)
-        reasons = [check(length, target) for length, target in zip(lengths, targets, strict=True)]
+        specials = () if self.model == "ctc" else (END,)
+        text, statistics = self.text.fit(texts, specials=specials), collector.finish()
+        learned = Learned(text=text, statistics=statistics, examples=len(texts), infeasible=0)
+        task = self.model_copy(update={"learned": learned})
+        targets = [*map(text.encode, texts)]
+        reasons = [task.too_short(length, target) for length, target in zip(lengths, targets, strict=True)]
         infeasible = sum(map(bool, reasons))
         if infeasible == len(texts):
             raise DataError(self.train, f"all {infeasible} examples are infeasible: {reasons[0]}")
-        return self.model_copy(update={"learned": learned.model_copy(update={"infeasible": infeasible})})
+        changes: dict[str, Any] = {"infeasible": infeasible}
+        if self.model != "ctc":
+            counts = [max(task.frames.of(length), 1) for length in lengths]
+            ratios = [len(target) / count for target, count in zip(targets, counts, strict=True)]
+            changes["tokens_per_frame"] = float(np.quantile(ratios, 0.999))
+        return self.model_copy(update={"learned": learned.model_copy(update=changes)})
 
     def summarize_example(self, example: Recording) -> ExampleSummary:
         """The length of a transcript is in characters, whatever its tokens are."""
@@ -147,7 +170,11 @@ class Transcribe(TranscribeSettings):
         return self.frames.of(len(example))
 
     def infeasible(self, example: Recording) -> str:
-        return "" if example.text is None else self.frames.too_short(len(example), self._target(example))
+        return "" if example.text is None else self.too_short(len(example), self._target(example))
+
+    def too_short(self, length: int, target: Sequence[int], *, tempo: Fraction | int = 1) -> str:
+        """Why CTC cannot align a target with a recording; empty if it can, or if there is no CTC."""
+        return self.frames.too_short(length, target, tempo=tempo) if self.has_ctc else ""
 
     def _target(self, example: Recording) -> list[int]:
         return self.fitted.text.encode(self._spelling.spell(example.text or ""))
@@ -156,7 +183,7 @@ class Transcribe(TranscribeSettings):
         speed, tempo = self.augment.fastest
         if example.text is None or speed == tempo == 1 or self.infeasible(example):
             return ""
-        reason = self.frames.too_short(math.ceil(len(example) / speed), self._target(example), tempo=tempo)
+        reason = self.too_short(math.ceil(len(example) / speed), self._target(example), tempo=tempo)
         factors = [f"{name} {float(factor):g}" for name, factor in (("speed", speed), ("tempo", tempo)) if factor != 1]
         return f"{reason} at {' and '.join(factors)}" if reason else ""
 
@@ -180,12 +207,12 @@ class Transcribe(TranscribeSettings):
             return Batch(inputs, None, 0, examples=tuple(examples))
         targets = [self._target(example) for example in examples]
         items = [
-            0 if self.frames.too_short(len(example), target) else len(target) + 1
+            0 if self.too_short(len(example), target) else len(target) + 1
             for example, target in zip(examples, targets, strict=True)
         ]
         return Batch(inputs, pad(targets, dtype=np.int64), sum(items), examples=tuple(examples))
 
-    def build_model(self) -> Transcriber:
+    def build_model(self) -> Transcriber | EncoderDecoder:
         learned = self.fitted
         size, layers = learned.statistics.size, self.image_encoder.layers
         encoder = build_frame_encoder(
@@ -196,31 +223,86 @@ class Transcribe(TranscribeSettings):
             time_reduction=self.time_reduction,
             features=build_feature_extractor(self.audio, self.augment, self.normalize, learned.statistics),
         )
-        return Transcriber(encoder, vocab_size=len(learned.text.vocabulary))
+        vocab_size = len(learned.text.vocabulary)
+        if self.model == "ctc":
+            return Transcriber(encoder, vocab_size=vocab_size)
+        return build_encoder_decoder(
+            encoder,
+            Embedding(vocab_size, self.embedding_size, dropout=self.input_dropout),
+            self.decoder,
+            attention=self.attention,
+            encoder_layer=encoder.last_layer,
+            bridge=self.bridge,
+            tied=self.tie_embeddings,
+            scheduled_sampling=self.scheduled_sampling,
+            assemble=partial(JointTranscriber, end=self._decoder.end) if self.has_ctc else None,
+        )
+
+    @property
+    def _decoder(self) -> TranscriptDecoder:
+        return TranscriptDecoder(
+            end=self.fitted.text.vocabulary.index(END),
+            tokens_per_frame=self.fitted.tokens_per_frame,
+            smoothing=self.label_smoothing,
+            ctc_weight=self.ctc_weight if self.has_ctc else 0.0,
+        )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         """Summed over the feasible examples; each counts its tokens plus one as items."""
         self._require_target(batch)
-        logits, mask, _ = model(*batch.inputs)
-        losses, feasible = self._losses(logits, mask, batch)
-        items = (batch.target.lengths + 1)[feasible.to(batch.target.lengths.device)].sum()
-        return Loss(losses.sum(), int(items))  # fewer items than the batch has if augmentation made examples infeasible
+        memory, target, weight = model.encoder(*batch.inputs), batch.target, self._ctc_share
+        total, feasible = memory.values.new_zeros(()), torch.ones_like(target.lengths, dtype=torch.bool)
+        if weight:
+            losses, feasible = self._ctc_losses(model.frame_logits(memory), memory.mask, batch)
+            total = weight * losses.sum()
+        if weight < 1:
+            rows = feasible.nonzero().squeeze(1)
+            total = total + (1 - weight) * self._decoder.loss(model, memory, target, rows)
+        items = (target.lengths + 1)[feasible.to(target.lengths.device)].sum()
+        return Loss(total, int(items))  # fewer items than the batch has if augmentation made examples infeasible
 
-    def _losses(self, logits: Tensor, mask: Tensor, batch: Batch) -> CTCLosses:
+    @property
+    def _ctc_share(self) -> float:
+        """The weight of CTC in the loss."""
+        return {"ctc": 1.0, "attention": 0.0, "joint": self.ctc_weight}[self.model]
+
+    def _ctc_losses(self, logits: Tensor, mask: Tensor, batch: Batch) -> CTCLosses:
         names = [f"{example.location} {example.name}".strip() for example in batch.examples]
         values, lengths = batch.target.values, batch.target.lengths
         return ctc_loss(logits, mask.sum(dim=1), values, lengths, blank=BLANK, names=names)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
-        logits, mask, _ = model(*batch.inputs)
-        nbest = self.search(logits.log_softmax(dim=-1), mask.sum(dim=1), blank=BLANK, guide=self._guide)
-        losses: list[float | None] = [None] * len(nbest)
-        if batch.target is not None:
-            reference = self._losses(logits, mask, batch)
-            pairs = zip(reference.losses.tolist(), reference.feasible.tolist(), strict=True)
-            losses = [loss if feasible else None for loss, feasible in pairs]
-        rows = zip(nbest, batch.examples, losses, strict=True)
-        return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
+        memory = model.encoder(*batch.inputs)
+        logits = model.frame_logits(memory) if self.has_ctc else None
+        lengths, examples = memory.mask.sum(dim=1), batch.examples
+        references = self._reference_losses(model, memory, logits, batch)
+        if isinstance(self.search, FrameSearch) and logits is not None:
+            nbest = self.search(logits.log_softmax(dim=-1), lengths, blank=BLANK, guide=self._guide)
+            rows = zip(nbest, examples, references, strict=True)
+            return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
+        hypotheses = self._decoder.search(model, memory, cast(Search, self.search), logits=logits)
+        answers = []
+        for row, (best, example, loss) in enumerate(zip(hypotheses, examples, references, strict=True)):
+            frames = None if logits is None else logits[row, : lengths[row]].log_softmax(dim=-1)
+            answer = self._answer(to_transcripts(best, frames), example.name, loss)
+            answers.append(replace(answer, nbest=decoded_candidates(answer.nbest, best, self.fitted.text)))
+        return Predictions(answers)
+
+    def _reference_losses(
+        self, model: Any, memory: Memory, logits: Tensor | None, batch: Batch
+    ) -> Sequence[float | None]:
+        """-log p of the reference transcripts, weighted as in training; None where there is none, or no alignment."""
+        if batch.target is None:
+            return [None] * len(batch.examples)
+        total = torch.zeros(len(batch.examples), dtype=torch.float64)
+        feasible = torch.ones_like(total, dtype=torch.bool)
+        if logits is not None:
+            losses, feasible = self._ctc_losses(logits, memory.mask, batch)
+            total += self._ctc_share * losses.cpu()
+        if self._ctc_share < 1:
+            total += (1 - self._ctc_share) * self._decoder.reference_losses(model, memory, batch.target)
+        pairs = zip(total.tolist(), feasible.tolist(), strict=True)
+        return [loss if fits else None for loss, fits in pairs]
 
     def _answer(self, nbest: list[Transcript], name: str = "", loss: float | None = None) -> Transcription:
         return to_transcription(
@@ -239,7 +321,7 @@ class Transcribe(TranscribeSettings):
     @cached_property
     def _guide(self) -> Guide:
         """The lexicon and the language model of the search."""
-        if isinstance(self.search, BestPath):
+        if not isinstance(self.search, PrefixBeam):
             return Guide()
         text, load_run = self.fitted.text, load_language_model
         return build_guide(text, self.lexicon, self.lm, file_encoding=self.encoding, load_run=load_run) or Guide()
@@ -247,7 +329,9 @@ class Transcribe(TranscribeSettings):
     def open_stream(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
         """Transcribe a recording while it is being made; a ``lag`` of the search itself takes precedence."""
         statistics, text = self.fitted.statistics, self.fitted.text
+        hint = "" if self.model == "attention" else " (best_path and prefix_beam use CTC alone)"
         require_streamable(
+            (isinstance(self.search, Search), f'search is "{self.search.name}", which uses the decoder{hint}'),
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
             (self.normalize == "utterance", 'normalize is "utterance"'),
             (statistics.rate and self.audio.top_db, f"audio.top_db is {self.audio.top_db}"),
@@ -255,7 +339,9 @@ class Transcribe(TranscribeSettings):
         )
         check_lag(lag)
         frames, frame_size = math.ceil(lag / self.frames.duration), 0 if statistics.rate else statistics.size
-        stream = self.search.stream(vocab_size=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=frames)
+        stream = cast(FrameSearch, self.search).stream(
+            vocab_size=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=frames
+        )
         convert_stable = IncrementalTranscript(text, self._guide.lexicon, frame_duration=self.frames.duration)
         return StreamingSession(
             model, stream, self._answer, convert_stable=convert_stable, frame_size=frame_size, rate=statistics.rate
@@ -287,7 +373,8 @@ class Transcribe(TranscribeSettings):
     def degenerate_predictions(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> str:
         text = constant_answer([answer.text for answer in predictions], [example.text for example in examples])
         if text == "":
-            return "Every transcript is empty, because CTC predicts only the blank"
+            reason = ", because CTC predicts only the blank" if self.model == "ctc" else ""
+            return f"Every transcript is empty{reason}"
         return "" if text is None else f"Every transcript is {quote(text)}"
 
     def baseline_targets(self, example: Recording) -> Iterable[str]:
@@ -330,20 +417,31 @@ class Transcribe(TranscribeSettings):
 
     def trace_gates(self, model: Any, example: Recording) -> list[LabelledTrace]:
         seconds = len(example) / example.rate if example.rate else 0.0
-        traces = super().trace_gates(model, example)
-        return [(replace(trace, step_seconds=seconds / trace.length), names) for trace, names in traces]
+        if isinstance(self.search, FrameSearch):
+            traces = super().trace_gates(model, example)
+        else:
+            traces = trace_generation(self, model, example, source_tokens=[], encoding=self.fitted.text)
+        return [
+            (trace if names else replace(trace, step_seconds=seconds / trace.length), names) for trace, names in traces
+        ]
 
-    def explain(self, model: Any, example: Recording, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
-        """The token probabilities at each frame, timings, and the best transcripts."""
-        return explain_transcript(
-            self,
-            model,
-            example,
-            encoding=self.fitted.text,
-            reduction=self.time_reduction.total_factor,
-            file_name="line.png" if self.image_encoder.layers else example.name,  # the image encoder reads images only
-            beam=beam,
-        )
+    def explain(self, model: Any, example: Recording, *, beam: bool = False, heads: bool = False) -> Explanation:
+        """The token probabilities at each frame, timings, and the best transcripts; of a decoder, its attention."""
+        if isinstance(self.search, FrameSearch):
+            return explain_transcript(
+                self,
+                model,
+                example,
+                encoding=self.fitted.text,
+                reduction=self.time_reduction.total_factor,
+                file_name="line.png" if self.image_encoder.layers else example.name,  # it reads images only
+                beam=beam,
+            )
+        duration, count = self.frames.duration, self.steps(example)
+        places = [f"{index * duration:.2f} s" if example.rate else f"{index * duration:g}" for index in range(count)]
+        source = DecoderSource(example.name or str(example.location), places, [], [])
+        text = self.fitted.text
+        return explain_generation(self, model, example, source=source, encoding=text, beam=beam, heads=heads)
 
 
 def _signal(example: Recording) -> LocatedSignal:

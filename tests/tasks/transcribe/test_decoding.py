@@ -1,0 +1,124 @@
+"""Transcription by a decoder: attention alone, and jointly with CTC."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.config.errors import ConfigError
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig
+from seqloom.tasks.transcribe import Transcribe
+
+Strokes = list[tuple[Any, str]]
+
+
+def strokes(*texts: str) -> Strokes:
+    random = np.random.default_rng(4)
+    return [(random.normal(size=(2 + 2 * len(text), 3)).astype(np.float32), text) for text in texts]
+
+
+def fitted(model: Any, **fields: Any) -> Transcribe:
+    fields = {"search": Beam(size=300, nbest=4, length_penalty="none")} | fields
+    task = Transcribe(
+        train="-",
+        model=model,
+        encoder=BidirectionalEncoder(hidden_size=4, bidirectional=True),
+        decoder=DecoderConfig(hidden_size=4),
+        embedding_size=3,
+        **fields,
+    )
+    return task.fit(task.read(strokes("a", "ab", "ba")))
+
+
+def built(task: Transcribe) -> Any:
+    torch.manual_seed(1)
+    model = task.build_model().double().eval()
+    for parameter in model.parameters():
+        parameter.data *= 3  # far from uniform
+    return model
+
+
+@pytest.mark.parametrize("model", ["attention", "joint"])
+@torch.no_grad()
+def test_the_best_transcripts_are_those_with_the_least_loss(model: str) -> None:
+    """A beam that prunes nothing against the loss of every label sequence, without label smoothing."""
+    task = fitted(model, label_smoothing=0.0)
+    network = built(task)
+    ((values, _),) = strokes("a")
+    values = values.astype(np.float64)
+    batch = task.collate(list(task.read([values])))
+    (answer,) = task.predict(
+        network, batch._replace(inputs=batch.inputs._replace(values=torch.tensor(values)[None]))
+    ).answers
+    letters = task.fitted.text.vocabulary.tokens[3:]
+    scores = {}
+    for text in ("".join(word) for size in range(5) for word in itertools.product(letters, repeat=size)):
+        reference = task.collate(list(task.read([(values, text)])))
+        inputs = reference.inputs._replace(values=torch.tensor(values)[None])
+        loss = task.loss(network, reference._replace(inputs=inputs))
+        scores[text] = -float(loss.total) if loss.items else -math.inf
+    best = sorted(scores, key=scores.__getitem__, reverse=True)[:4]
+    assert [candidate.text for candidate in answer.nbest] == best
+    assert [candidate.score for candidate in answer.nbest] == pytest.approx([scores[text] for text in best], abs=1e-6)
+    assert answer.acoustic == pytest.approx(scores[best[0]], abs=1e-6)
+    assert len(answer.times) == (len(answer.tokens) if model == "joint" else 0)
+
+
+@torch.no_grad()
+def test_the_joint_loss_is_the_weighted_sum_of_both() -> None:
+    task = fitted("joint", ctc_weight=0.2)
+    network = built(task)
+    batch = task.collate(list(task.read(strokes("ab", "ba"))))
+    batch = batch._replace(inputs=batch.inputs._replace(values=batch.inputs.values.double()))
+    ctc, attention = (
+        float(task.model_copy(update={"model": model}).loss(network, batch).total) for model in ("ctc", "attention")
+    )
+    assert float(task.loss(network, batch).total) == pytest.approx(0.2 * ctc + 0.8 * attention)
+    losses = [answer.loss for answer in task.predict(network, batch).answers]
+    unsmoothed = task.model_copy(update={"label_smoothing": 0.0})
+    assert sum(losses) == pytest.approx(float(unsmoothed.loss(network, batch).total), abs=1e-4)
+
+
+@torch.no_grad()
+def test_examples_that_ctc_cannot_align_teach_attention_only() -> None:
+    """Five tokens do not fit into four frames: CTC and joint models skip them."""
+    example = (np.zeros((4, 3), np.float32), "ababa")
+    for model, items in (("joint", 0), ("attention", 6)):
+        task = fitted(model)
+        read = list(task.read([example]))
+        batch = task.collate(read)
+        assert bool(task.infeasible(read[0])) == (model == "joint")
+        loss = task.loss(built(task).float(), batch)
+        assert (loss.items, batch.items) == (items, items)
+        assert (float(loss.total) > 0) == (items > 0)
+
+
+def test_searches_and_models_have_to_fit() -> None:
+    with pytest.raises(ConfigError, match='search "beam" needs a decoder, but model is "ctc"'):
+        Transcribe(train="-", search=Beam())
+    with pytest.raises(ConfigError, match='search "best_path" needs the frames of CTC, but model is "attention"'):
+        Transcribe(train="-", model="attention")
+    task = fitted("joint", normalize="global")
+    with pytest.raises(
+        ValueError, match=r"uses the decoder .best_path and prefix_beam use CTC alone.: this model needs"
+    ):
+        task.open_stream(built(task))
+
+
+@torch.no_grad()
+def test_explanations_show_the_branch_that_the_search_uses() -> None:
+    task = fitted("joint")
+    network = built(task).float()
+    (example,) = task.read(strokes("ab"))
+    explanation = task.explain(network, example, beam=True)
+    assert explanation.attention is not None
+    assert len(explanation.attention.columns) == task.steps(example)
+    assert explanation.beam
+    assert explanation.frames is None
+    by_frames = task.with_options(search=Transcribe(train="-").search).explain(network, example)
+    assert by_frames.frames is not None
+    assert {len(names) for _, names in task.trace_gates(network, example)} > {0}
