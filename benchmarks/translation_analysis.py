@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom import terminal
+from seqloom.length_report import distinct_names
 from seqloom.metrics.text import bleu
 from seqloom.model import load
 
@@ -109,7 +110,8 @@ def main() -> None:
         head = ("beam", "bleu_lower", "bleu", "log-probability", "sentences/s")
         terminal.table(head, by_beam_size(options.run[0], options.file, sizes=options.sizes))
         return
-    curves = {Path(run).name: bleu_by_length(run, options.file) for run in options.run}
+    names = distinct_names([str(Path(run).resolve()) for run in options.run])
+    curves = {name: bleu_by_length(run, options.file) for name, run in zip(names, options.run, strict=True)}
     first = next(iter(curves.values()))
     table = [
         (each.words, str(each.sentences), *(f"{bins[index].bleu:.1f}" for bins in curves.values()))

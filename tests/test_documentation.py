@@ -51,6 +51,7 @@ RUNS = {
     "language_model": ["language_model.toml"],
     "translate": ["translate.toml"],
     "second": ["translate.toml", "train.seed=2"],
+    "short": ["translate.toml", "train.max_length=14"],
     "tones": ["--task", "classify", "--data", "tones/train.tsv", "task.dev=tones/dev.tsv"],
     "caption": ["caption.toml"],
     "transcribe": ["transcribe.toml"],

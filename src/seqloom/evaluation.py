@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 from torch import nn
 
 from seqloom.data.loading import BatchLoader
-from seqloom.metrics.confidence import RESAMPLES, bootstrap, quantiles
+from seqloom.metrics.confidence import RESAMPLES, MetricSums, bootstrap, quantiles
+from seqloom.metrics.length_bins import LengthBins
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training.distributed import SINGLE, ProcessGroup
@@ -41,14 +43,60 @@ def score(task: Task, predictions: Sequence[Any], examples: Sequence[Any]) -> di
     scores = task.score(predictions, examples)
     name = f"{task.main_metric}_interval"
     sums = None if name in scores else task.metric_sums(predictions, examples)
-    if sums is None:
-        return scores
+    return scores if sums is None else scores | _interval(task, sums)
+
+
+def _interval(task: Task, sums: MetricSums) -> dict[str, Any]:
+    """The confidence interval of the main metric by its name; empty if there are too few examples."""
     blocks = sums.in_blocks(max(task.gap + 1, 1))
     if len(blocks.rows) < MIN_RESAMPLED:
-        return scores
+        return {}
     resamples = RESAMPLES if len(blocks.rows) <= FEW_ROWS else RESAMPLES // 5
     interval = quantiles(bootstrap(blocks, resamples=resamples))
-    return {**scores, name: list(interval)} if all(map(math.isfinite, interval)) else scores
+    return {f"{task.main_metric}_interval": list(interval)} if all(map(math.isfinite, interval)) else {}
+
+
+@dataclass(frozen=True)
+class LengthScore:
+    """The scores on the examples of a bin of lengths."""
+
+    length: str  # the lengths of the bin, such as 11–20
+    above: float | None  # lengths are above this one; None: no lower bound
+    up_to: float | None  # the longest length; None: no upper bound
+    examples: int
+    scores: dict[str, Any]  # numbers and intervals by name; empty if there are no examples
+
+
+def score_by_length(
+    config: Config,
+    predictions: Sequence[Any],  # of all examples, as ``predict_all`` returns them
+    examples: Sequence[Any],
+    *,
+    lengths: Sequence[float],  # of their inputs
+    bins: LengthBins,
+) -> list[LengthScore]:
+    """The scores on the examples of each bin of lengths."""
+    task = config.task
+    whole = all(float(length).is_integer() for length in lengths)
+    # If sequences are joined, predictions are those of chunks; the sums of the main metric are those of examples.
+    sums = task.metric_sums(predictions, examples) if _joins_sequences(config) else None
+    result = []
+    for index in range(len(bins)):
+        rows = [row for row, length in enumerate(lengths) if bins.index(length) == index]
+        scores: dict[str, Any] = {}
+        if rows and sums is not None:
+            part = MetricSums(sums.rows[rows], sums.value)
+            scores = {task.main_metric: part.whole, **_interval(task, part)}
+        elif rows:
+            selected = score(task, [predictions[row] for row in rows], [examples[row] for row in rows])
+            scores = split_details(selected)[0]
+        result.append(LengthScore(bins.name(index, whole=whole), *bins.bounds(index), len(rows), scores))
+    return result
+
+
+def _joins_sequences(config: Config) -> bool:
+    """Whether the model reads all sequences as one (truncated BPTT)."""
+    return bool(config.train.bptt_steps) and not config.task.is_counting_model
 
 
 def split_details(metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -74,8 +122,7 @@ def predict_all(
 ) -> list[Any]:
     """The predictions for examples, in order; where sequences are joined (truncated BPTT), for chunks in order."""
     task, settings = config.task, config.train
-    joined = bool(settings.bptt_steps) and not task.is_counting_model
-    steps = max(settings.bptt_steps, MIN_BPTT_STEPS) if joined else 0
+    steps = max(settings.bptt_steps, MIN_BPTT_STEPS) if _joins_sequences(config) else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
     batches = BatchLoader(
         lambda: (examples[row] for row in order),

@@ -20,10 +20,11 @@ from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
-from seqloom.evaluation import evaluate
+from seqloom.evaluation import LengthScore, evaluate, predict_all, score_by_length
 from seqloom.formats import describe_type, shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.explanation import Explanation, layer_weights
+from seqloom.metrics.length_bins import LengthBins, quantile_bins
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
@@ -245,17 +246,42 @@ class Model:
         config = self.config
         if top_words:
             config = config._replace(task=self.task.with_top_words(top_words))
-        data = resolve(source) if isinstance(source, str) else as_source(source)
-        examples = list(self.task.read(data))
-        if not examples:
-            raise ValueError(f"{source if isinstance(source, str | Path) else 'data'}: there are no examples")
-        self.task.check_targets(examples)
+        data, examples = self._labelled(source)
         scores = evaluate(config, self.module, examples)
         if self.baseline is not None:
             scores["baseline"] = {"name": self.baseline.name, **self.task.score_baseline(self.baseline, examples)}
         if trained := count_trained(self.config, data, examples, recorded=self.trained_on):
             scores["in_train"] = trained
         return scores
+
+    def evaluate_by_length(
+        self,
+        source: Any,  # the path of a file, or a table or pairs in memory
+        *,
+        bins: Sequence[float] = (),  # largest length of each bin but the last; empty: quantiles of the lengths
+        lengths: Sequence[float] = (),  # of the inputs; empty: as the task measures them, in ``task.length_unit``
+    ) -> list[LengthScore]:
+        """The scores on labelled data in bins of the length of their input."""
+        _, examples = self._labelled(source)
+        lengths = lengths or [self.task.input_length(example) for example in examples]
+        if len(lengths) != len(examples):
+            raise ValueError(f"expected the lengths of {len(examples):,} examples, got {len(lengths):,}")
+        chosen = LengthBins(tuple(bins)) if bins else quantile_bins(lengths)
+        predictions = predict_all(self.config, self.module, examples)
+        return score_by_length(self.config, predictions, examples, lengths=lengths, bins=chosen)
+
+    def input_lengths(self, source: Any) -> list[float]:
+        """The length of each input of labelled data, in ``task.length_unit``."""
+        return [self.task.input_length(example) for example in self._labelled(source)[1]]
+
+    def _labelled(self, source: Any) -> tuple[Any, list[Any]]:
+        """Labelled data as they are read, and their examples."""
+        data = resolve(source) if isinstance(source, str) else as_source(source)
+        examples = list(self.task.read(data))
+        if not examples:
+            raise ValueError(f"{source if isinstance(source, str | Path) else 'data'}: there are no examples")
+        self.task.check_targets(examples)
+        return data, examples
 
     def generate(self, prompt: str = "", *, length: int = 200, sample: Sample | None = None) -> Iterator[str]:
         """Text that continues the prompt, piece by piece; for language models."""

@@ -1,6 +1,7 @@
 """Commands that use a trained model. Slow imports are inside the command that needs them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from seqloom.cli.options import (
     Lexicon,
     Rate,
     RunFolder,
+    RunFolders,
     Search,
     Stream,
     errors,
@@ -41,9 +43,18 @@ def _load(run: Path, layer: str = "", ensemble: Ensemble = None, **options: Any)
 
 
 def evaluate(
-    run: RunFolder,
+    run: RunFolders,
     file: Annotated[str, typer.Argument(help="File with labelled data.")],
     *,
+    by: Annotated[
+        str, typer.Option(metavar="length", help="Score bins of examples: length shows the metric by input length.")
+    ] = "",
+    bins: Annotated[
+        str, typer.Option(help="With --by: largest length of each bin, such as 10,20,40 (default: quantiles).")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option(help="With --by: file of the picture, .png, .svg or .pdf (default: in RUN).")
+    ] = None,
     layer: Layer = "",
     search: Search = "",
     constrain: Constrain = "",
@@ -57,13 +68,21 @@ def evaluate(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on labelled data. Prints its metrics with 95 % confidence intervals."""
+    """Score a model on labelled data. Prints its metrics with 95 % confidence intervals.
+
+    With --by length, several runs can be given, whose scores are drawn in one picture.
+    """
     from seqloom import terminal
     from seqloom.data.readers.text_files import pluralize
 
     with errors():
         files = {"constrain": constrain, "lexicon": lexicon, "lm": lm, "folder": folder, "captions": captions}
-        model = _load(run, layer, ensemble, search=search, **files)
+        _check_grouping(run, by=by, bins=bins, output=output, top_words=top_words)
+        models = [_load(path, layer, ensemble, search=search, **files) for path in run]
+        if by:
+            _report_by_length(run, models, file, bins=bins, output=output, as_json=as_json)
+            return
+        (model,) = models
         metrics = model.evaluate(file, top_words=top_words)
         if trained := metrics.get("in_train"):
             terminal.print_warning(
@@ -81,6 +100,34 @@ def evaluate(
             if baseline:
                 terminal.print_wrapped(f"Baseline: {baseline['name']}.")
             terminal.print_details(metrics)
+
+
+def _check_grouping(runs: Sequence[Path], *, by: str, bins: str, output: Path | None, top_words: int) -> None:
+    """Raise ValueError for options of ``evaluate`` that do not fit together."""
+    if by not in ("", "length"):
+        raise ValueError(f"--by: expected length, got {by!r}")
+    if by and top_words:
+        raise ValueError("--top-words: word vectors are not evaluated by length")
+    if not by and (bins or output is not None):
+        raise ValueError(f"--{'bins' if bins else 'output'} needs --by length")
+    if not by and len(runs) > 1:
+        raise ValueError(f"found {len(runs)} runs: --by length compares several, otherwise give one")
+
+
+def _report_by_length(
+    runs: Sequence[Path], models: "Sequence[Model]", file: str, *, bins: str, output: Path | None, as_json: bool
+) -> None:
+    from seqloom.length_report import report_by_length
+    from seqloom.metrics.length_bins import parse_bins
+
+    report_by_length(
+        models,
+        file,
+        names=[str(run.resolve()) for run in runs],
+        bins=parse_bins(bins),
+        output=output or runs[0] / f"by_length.{models[0].config.train.plot_format}",
+        as_json=as_json,
+    )
 
 
 def predict(

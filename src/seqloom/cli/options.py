@@ -26,6 +26,10 @@ DataFiles = Annotated[
     str, typer.Option(help="Training file, or folder with a train and a dev file, if there is no configuration.")
 ]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a training run.", autocompletion=complete_run)]
+RunFolders = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN", help="Folder of a training run; several with --by.", autocompletion=complete_run),
+]
 Layer = Annotated[str, typer.Option(help="Custom layer or cell, as module:name.")]
 Search = Annotated[
     str,

@@ -259,6 +259,10 @@ class Caption(Task):
         """The length of the longest caption."""
         return max(example.lengths, default=0)
 
+    @property
+    def length_unit(self) -> str:
+        return f"{self.text.measured_unit} of the caption"
+
     def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []
         statistics = RunningMoments()

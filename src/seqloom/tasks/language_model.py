@@ -220,6 +220,10 @@ class LanguageModel(Task):
         return max(text.count(" "), self.text.measure(text) - 1) + 1 if self._wordwise else len(text) + 1
 
     @property
+    def length_unit(self) -> str:
+        return "tokens"
+
+    @property
     def _wordwise(self) -> bool:
         return self.text.unit != "characters"
 

@@ -270,6 +270,15 @@ class Task(ConfigSection, ABC):
         """The length of an example that is compared with train.max_length."""
         return len(example)
 
+    def input_length(self, example: Any) -> float:
+        """The length of an input, by which ``evaluate --by length`` groups examples; see ``length_unit``."""
+        return self.measure(example)
+
+    @property
+    def length_unit(self) -> str:
+        """What ``input_length`` counts, such as words or seconds."""
+        return "steps"
+
     def shorten(self, example: Any, length: int, action: TooLong) -> Iterator[Any]:
         """The parts of a long training example, each within the length: the first one, or, to split it, all."""
         raise NotImplementedError(f"the task {self.name} only skips long examples")

@@ -282,6 +282,13 @@ class Translate(Task):
     def input_text(self, example: Pair) -> str:
         return example.source
 
+    def input_length(self, example: Pair) -> int:
+        return example.lengths[0]
+
+    @property
+    def length_unit(self) -> str:
+        return self.source.measured_unit
+
     def summarize_example(self, example: Pair) -> ExampleSummary:
         sides = zip(("source", "target"), (example.source, example.target), example.lengths, strict=True)
         return ExampleSummary(

@@ -47,6 +47,11 @@ class TextConfig(ConfigSection):
             return len(text)
         return len(text.split()) if self._whitespace_only else count_words(text)
 
+    @property
+    def measured_unit(self) -> str:
+        """What ``measure`` counts."""
+        return "characters" if self.unit == "characters" else "words"
+
     def cut(self, text: str, length: int) -> Iterator[str]:
         """The text in parts of ``length`` tokens, as ``measure`` counts them."""
         if self.unit == "characters":

@@ -176,6 +176,16 @@ class Classify(ClassifySettings):
         start = next(self.text.cut(content, length)) if isinstance(content, str) else content[:length]
         yield replace(example, content=start, length=length)
 
+    def input_length(self, example: LabelledSequence) -> float:
+        return len(example) / example.rate if example.rate else len(example)
+
+    @property
+    def length_unit(self) -> str:
+        learned = self.fitted
+        if learned.signal is None:
+            return self.text.measured_unit
+        return "seconds" if learned.signal.rate else "steps"
+
     def summarize_example(self, example: LabelledSequence) -> ExampleSummary:
         content, label, target = example.content, example.label, example.target
         values = None if isinstance(content, str) else content

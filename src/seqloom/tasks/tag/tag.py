@@ -173,6 +173,10 @@ class Tag(TagSettings):
         kind = "number" if learned.scale is not None else "class"
         return self.model_copy(update={"learned": learned, "target_type": kind})
 
+    @property
+    def length_unit(self) -> str:
+        return "steps" if self.fitted.words is None else "words"
+
     def summarize_example(self, example: TaggedSequence) -> ExampleSummary:
         if example.target is not None:
             return ExampleSummary(

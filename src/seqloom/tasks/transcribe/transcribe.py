@@ -148,6 +148,13 @@ class Transcribe(TranscribeSettings):
             changes["tokens_per_frame"] = float(np.quantile(ratios, 0.999))
         return self.model_copy(update={"learned": learned.model_copy(update=changes)})
 
+    def input_length(self, example: Recording) -> float:
+        return len(example) / example.rate if example.rate else len(example)
+
+    @property
+    def length_unit(self) -> str:
+        return "seconds" if self.fitted.statistics.rate else "frames"
+
     def summarize_example(self, example: Recording) -> ExampleSummary:
         """The length of a transcript is in characters, whatever its tokens are."""
         return ExampleSummary(
