@@ -440,7 +440,7 @@ def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
         ((runs["tag"], "Anna", "--beam"), "does not use a search"),
         ((runs["tag"], "Anna", "--word", "Rome"), "neither a word of the input nor a position"),
         ((runs["classify, attention"], "it", "--method", "saliency"), "allowed: integrated_gradients, "),
-        ((runs["translate"], "a", "--target", "x"), "tasks that can: classify, tag"),
+        ((runs["translate"], "a", "--target", "x"), "tasks that can: classify, forecast, tag"),
         ((tmp_path / "nowhere", "a"), "nowhere"),
     ):
         result = call(*arguments)
