@@ -1,11 +1,13 @@
 """Speed of every cell, per multiplication of its matrices, relative to the LSTM: ``python -m benchmarks.cells``."""
 
+import math
+import time
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from benchmarks.measure import Call, interleave
+from benchmarks.measure import Call
 from seqloom import terminal
 from seqloom.cells.cell import Cell
 from seqloom.layers.build import cell_classes
@@ -44,20 +46,23 @@ def call(layer: Recurrent, x: Tensor, *, training: bool) -> Call:
 
 
 def measure(shape: Shape, *, repetitions: int) -> dict[str, dict[str, float]]:
-    """Milliseconds by cell and mode; the shortest of all repetitions, which alternate between the cells."""
+    """CPU milliseconds by cell and mode; the shortest of all repetitions, which alternate between the cells."""
     sizes = shape.input_size, shape.hidden_size
     layers = {name: Recurrent(make(*sizes)) for name, make in cell_classes().items()}
     x = torch.randn(shape.batch, shape.time, shape.input_size, requires_grad=True)
     calls = {
         (name, mode): call(layer, x, training=mode == "training") for name, layer in layers.items() for mode in MODES
     }
-    timings = interleave({" ".join(key): value for key, value in calls.items()}, repetitions=repetitions)
+    shortest = dict.fromkeys(calls, math.inf)
+    for repetition in range(repetitions + 1):
+        for key, run in calls.items():
+            start = time.process_time()  # of one thread: other load on the machine does not count
+            run()
+            if repetition:  # the first call compiles
+                shortest[key] = min(shortest[key], 1000 * (time.process_time() - start))
     return {
-        name: {
-            "weights": weights(layers[name].cell),
-            **{mode: 1000 * timings[f"{name} {mode}"].minimum for mode in MODES},
-        }
-        for name in layers
+        name: {"weights": weights(layer.cell), **{mode: shortest[name, mode] for mode in MODES}}
+        for name, layer in layers.items()
     }
 
 

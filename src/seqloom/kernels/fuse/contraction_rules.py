@@ -75,7 +75,8 @@ def view(symbol: BatchRows | StridedRows, shape: Sequence[int], batch: int) -> S
     if isinstance(symbol, StridedRows):
         return symbol
     if symbol.uniform:
-        sizes: Sizes = (1, *shape[1:]) if shape[:1] == (batch,) else (1, *shape)
+        is_expanded = len(shape) > 1 and shape[0] == batch
+        sizes: Sizes = (1, *shape[1:]) if is_expanded else (1, *shape)
     else:
         sizes = row_sizes(shape, batch)
     width = row_width(symbol.row)
