@@ -37,6 +37,7 @@ BUILT = (
         "dates",
         "shapes",
         "tones",
+        "moving_shapes",
         "handwriting",
         "control",
     ),
@@ -54,6 +55,7 @@ RUNS = {
     "short": ["translate.toml", "train.max_length=14"],
     "tones": ["--task", "classify", "--data", "tones/train.tsv", "task.dev=tones/dev.tsv"],
     "caption": ["caption.toml"],
+    "clips": ["--task", "caption", "--data", "moving_shapes/train.tsv", "task.dev=moving_shapes/dev.tsv"],
     "transcribe": ["transcribe.toml"],
     "words": ["--task", "language_model", "--data", "sounds/texts.txt", "task.model=ngram"],
     "stream": [
@@ -158,7 +160,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, sentences in SENTENCES.items():
         (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
     with pytest.MonkeyPatch.context() as patch:
-        for sizes, size in ((datasets.DATES, 120), (datasets.IMAGES, 120), (datasets.LINES, 120), (datasets.TONES, 12)):
+        small = ((datasets.TONES, 12), (datasets.CLIPS, 14))
+        for sizes, size in ((datasets.DATES, 120), (datasets.IMAGES, 120), (datasets.LINES, 120), *small):
             for split in sizes:
                 patch.setitem(sizes, split, size)
         for name in BUILT:

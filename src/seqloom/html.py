@@ -11,6 +11,7 @@ CURVE_WIDTH, CURVE_HEIGHT = 220, 56
 MAP_LEFT, MAP_WIDTH, MAP_ROW, MAP_CURVE_ROW = 90, 620, 20, 44  # of a heat map: names, cells, height of a row
 MAX_TICKS = 10  # of a heat map
 SCALE_WIDTH = 340  # of a scale of colours
+PICTURE = 32  # width of a frame of a video
 STRONGEST = 0.75  # opacity of the strongest background of a word
 
 
@@ -118,7 +119,13 @@ def labelled_words(words: Sequence[str], labels: Sequence[str]) -> str:
     return f"<span>{spans}</span>"
 
 
-def heatmap(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]]) -> str:
+def heatmap(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float]],
+    *,
+    pictures: Sequence[str] = (),  # addresses of images, one above each column
+) -> str:
     """A table of coloured cells, one for each row and column; its scale is that of the values."""
     bound = max((max(line, default=0.0) for line in values), default=0.0) or 1.0
     head = "".join(
@@ -137,8 +144,13 @@ def heatmap(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequen
             '<tr style="background:none"><td style="border:none;padding:0 6px 0 0;text-align:right">'
             f"{escape(name)}</td>{cells}</tr>"
         )
+    images = "".join(
+        f'<td style="border:none;padding:1px"><img src="{address}" width="{PICTURE}" alt=""></td>'
+        for address in pictures
+    )
+    top = f'<tr style="background:none"><td style="border:none"></td>{images}</tr>' if images else ""
     return (
-        '<table style="border-collapse:collapse;margin:0;font-size:inherit"><tr style="background:none">'
+        f'<table style="border-collapse:collapse;margin:0;font-size:inherit">{top}<tr style="background:none">'
         f'<td style="border:none"></td>{head}</tr>{"".join(lines)}</table>'
     )
 

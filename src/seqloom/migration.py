@@ -54,6 +54,11 @@ def _signals(learned: Values) -> Values:
             "channel_names": learned.get("channel_names", []),
         }
         return kept | {"signal": signal if mean else None}
+    if "vector_size" in learned:  # caption
+        size, mean, deviation = (learned[name] for name in ("vector_size", "mean", "deviation"))
+        kept = {name: value for name, value in learned.items() if name not in ("vector_size", "mean", "deviation")}
+        kind = "vectors" if size else "image"
+        return kept | {"signal": {"kind": kind, "size": size or len(mean), "mean": mean, "deviation": deviation}}
     return learned
 
 

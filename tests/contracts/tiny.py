@@ -281,6 +281,15 @@ def _classify_signals(suffix: str, write: Callable[[Path], None], questions: Seq
     return Case("classify", "t.tsv", _listed(18, suffix), _listed(11, suffix), common | fields, questions, write)
 
 
+def _caption_signals(suffix: str, write: Callable[[Path], None], questions: Sequence[Any], **fields: Any) -> Case:
+    """The labels as captions, with a second word for those of some examples."""
+    listed = [_listed(count, suffix).replace("label", "caption") for count in (18, 11)]
+    train, dev = (text.replace("rise\n", "it may rise\n") for text in listed)
+    common = {"encoder": {**RECURRENCE, "layers": 1}, "image_size": 8, "image_encoder": {"layers": 1, "channels": 4}}
+    sizes = {"embedding_size": 5, "decoder": RECURRENCE, "input_dropout": 0.2}
+    return Case("caption", "t.tsv", train, dev, common | sizes | fields, questions, write)
+
+
 def _write_bilm(lines: str, **fields: Any) -> Callable[[Path], None]:
     """Writes the run of a bidirectional language model with random weights, and a file of word vectors."""
 
@@ -451,6 +460,16 @@ CASES: dict[str, Case] = {
     ),
     "caption, transformer": _caption(decoder=TRANSFORMER, scheduled_sampling={"schedule": "linear", "offset": 0.5}),
     "caption, vectors": _caption_vectors(text=CHARACTERS, label_smoothing=0.1),
+    "caption, video": _caption_signals("npy", _write_videos, [_frames(20), _frames(21)]),
+    "caption, sound": _caption_signals(
+        "wav",
+        _write_sounds,
+        [Audio(np.sin(np.arange(900) / 2), 4000)],
+        audio={"n_mels": 8, "fmin": 50.0},
+        time_reduction={"factor": 2},
+        bridge="copy",
+        decoder={**RECURRENCE, "hidden_size": 12},
+    ),
     "transcribe": _transcribe(
         time_reduction={"factor": 2},
         augment={"freq_masks": 1, "freq_mask_width": 1, "time_masks": 1, "time_mask_width": 2},

@@ -18,7 +18,7 @@ from seqloom.data.dataset_summary import (
     compare_splits,
     findings,
 )
-from seqloom.data.readers.captioned_images import CaptionedImage
+from seqloom.data.readers.captioned_signals import CaptionedSignal
 from seqloom.data.readers.labelled import LabelledSequence
 from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.series import Series, Window
@@ -184,7 +184,7 @@ def test_sides_of_pairs() -> None:
 def test_captions_are_a_side_and_images_the_content() -> None:
     image, other = np.zeros((2, 2, 3), np.uint8), np.ones((2, 2, 3), np.uint8)
     examples = [
-        CaptionedImage(Location("file", line), "", pixels, captions, tuple(len(text.split()) for text in captions))
+        CaptionedSignal(Location("file", line), "", pixels, captions, tuple(len(text.split()) for text in captions))
         for line, (pixels, captions) in enumerate([(image, ("a b", "c")), (other, ()), (image, ("d",))], start=1)
     ]
     actual = summarize(Caption(train="x"), *examples)

@@ -81,7 +81,7 @@ class Explanation:
     embedding_map: EmbeddingMap | None = None
     notes: list[str] = field(default_factory=list)
     grid: tuple[int, int] | None = None  # the columns of the attention are these rows and columns of the image
-    image: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3); of transcripts (T, D), the input frames
+    image: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3), a video (T, H, W, 3), or frames (T, D)
 
     def __repr__(self) -> str:
         text = self.title or self.headline.partition("\n")[0] or str(self.prediction).strip()

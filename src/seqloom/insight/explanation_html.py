@@ -6,11 +6,13 @@ from seqloom import html
 from seqloom.formats import format_percent, shorten
 from seqloom.insight.attribution_plot import attribution_html
 from seqloom.insight.explanation import Explanation
+from seqloom.insight.frame_strip import png_address
 from seqloom.insight.token_names import show_whitespace
 
 SHOWN_LABELS = 8
 SHOWN_CANDIDATES = 5
 MAX_CELLS = 2500  # of a table of attention
+MAX_PICTURES = 48  # frames of a video
 MAX_SOURCE = 2000  # characters of the text that is explained
 
 
@@ -98,6 +100,15 @@ def _parts(explanation: Explanation) -> Iterator[str]:
     attention = explanation.attention
     if attention is not None and explanation.grid is None and len(attention.rows) * len(attention.columns) <= MAX_CELLS:
         rows, columns = (list(map(show_whitespace, names)) for names in (attention.rows, attention.columns))
-        yield html.heatmap(rows, columns, attention.weights) + html.remark(attention.name)
+        pictures = _frames(explanation)
+        yield html.heatmap(rows, columns, attention.weights, pictures=pictures) + html.remark(attention.name)
     for note in explanation.notes:
         yield html.remark(note)
+
+
+def _frames(explanation: Explanation) -> list[str]:
+    """The frames of a short video as pictures."""
+    image = explanation.image
+    if image is None or image.ndim != 4 or len(image) > MAX_PICTURES:
+        return []
+    return [png_address(frame) for frame in image]

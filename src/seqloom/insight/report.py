@@ -18,6 +18,7 @@ from seqloom.insight.beam_tree import beam_lines, draw_beam
 from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, timing_lines
 from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
 from seqloom.insight.explanation import Explanation
+from seqloom.insight.frame_strip import draw_frame_attention
 from seqloom.insight.gates import LabelledTrace, draw_gates
 from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_columns
 from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
@@ -112,7 +113,9 @@ def _print_attention(explanation: Explanation, *, width: int) -> None:
         terminal.print_lines("", f"Attention over the image for each word{name}:")
         terminal.print_lines(*image_attention_lines(explanation.image_attention, attention.rows, width=width))
     else:
-        terminal.print_lines("", f"Attention weights{name}, one row per output position:")
+        is_video = explanation.image is not None and explanation.image.ndim == 4
+        columns = ", one column per frame" if is_video else ""
+        terminal.print_lines("", f"Attention weights{name}, one row per output position{columns}:")
         terminal.print_lines(*attention_lines(attention.weights, attention.columns, attention.rows, width=width))
 
 
@@ -187,6 +190,8 @@ def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
     if attention is not None and image is not None and explanation.grid is not None:
         weights = explanation.image_attention
         draw_image_attention(image, weights, attention.rows, new("image_attention"), title=title)
+    elif attention is not None and image is not None and image.ndim == 4:
+        draw_frame_attention(image, attention.weights, attention.rows, new("frame_attention"), title=title)
     elif attention is not None:
         name = attention.name.removeprefix("attention").strip(" ,:") or explanation.title
         draw_attention(attention.weights, attention.columns, attention.rows, new("attention"), title=titled(name))

@@ -245,6 +245,11 @@ class Encoder(nn.Module):
         self.dropout: nn.Module = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.size = layer.output_size
 
+    @property
+    def last_layer(self) -> Layer:
+        """The layer whose last state summarises the input."""
+        return self.layer
+
     def forward(
         self,
         inputs: Any,

@@ -7,7 +7,9 @@ import pytest
 
 from seqloom.data.builtin.datasets import shapes
 from seqloom.data.builtin.shapes import COLOURS, FORMS, SIZE, Scene, draw, scenes
-from seqloom.data.readers.captioned_images import CaptionedImageReader
+from seqloom.data.readers.captioned_signals import CaptionedSignalReader
+from seqloom.data.readers.media import MediaDecoder
+from seqloom.data.readers.media_lists import MediaFiles
 
 
 def measure(scene: Scene, brightness: int) -> list[tuple[str, str, float, float]]:
@@ -75,8 +77,8 @@ def test_captions_are_split_without_overlap() -> None:
 
 def test_files_are_readable(tmp_path: Path) -> None:
     files = shapes(tmp_path)
-    pictures = list(CaptionedImageReader(size=SIZE).read(files.dev))
+    pictures = list(CaptionedSignalReader(media=MediaFiles(MediaDecoder(image_size=SIZE))).read(files.dev))
     assert len(pictures) == 150
     ((scene, brightness), *_) = scenes(1, "dev", seed=1)
     assert pictures[0].captions == scene.captions
-    assert np.array_equal(pictures[0].image, np.array(draw(scene, brightness)))
+    assert np.array_equal(pictures[0].content, np.array(draw(scene, brightness)))

@@ -70,11 +70,11 @@ def test_paths_into_archives(tmp_path: Path) -> None:
 
 def test_errors_name_the_line_of_the_list(tmp_path: Path) -> None:
     archive = pack(tmp_path / "all.tar.gz", FILES)
-    actual = load(expected("one.x", "bad.x"), decode, folder=tmp_path, files=str(archive / "a"), noun="number")
+    actual = load(expected("one.x", "bad.x"), decode, folder=tmp_path, files=str(archive / "a"))
     assert next(actual) == 1
     with pytest.raises(DataError) as error:
         next(actual)
-    assert str(error.value) == f"list:2: number bad.x in {archive / 'a'}: bad content in a/bad.x"
+    assert str(error.value) == f"list:2: file bad.x in {archive / 'a'}: bad content in a/bad.x"
     for name, message in (("on.x", "did you mean 'a/one.x'?"), ("folder.x", "did you mean 'a/folder.x'?")):
         with pytest.raises(DataError) as error:
             list(load(expected(name), decode, folder=tmp_path, files=str(archive / "a")))

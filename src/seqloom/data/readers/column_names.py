@@ -22,7 +22,7 @@ TARGET = (
     *("highlights", "completion", "label"),
 )
 FILE = (
-    *("file", "filename", "file_name", "path", "image", "audio", "recording", "audio_filepath", "filepath"),
+    *("file", "filename", "file_name", "path", "image", "video", "audio", "recording", "audio_filepath", "filepath"),
     "wav_filename",
 )
 TRANSCRIPT = ("text", "transcript", "transcription", "sentence", "utterance", "label", "words", "normalized_text")

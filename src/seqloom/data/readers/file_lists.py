@@ -166,7 +166,8 @@ def locate(
         places = (root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
         path = next(filter(None, (_existing_file(place / name, suffixes) for place in places)), None)
         if path is None:
-            path = next((place / name for place in places if name and os.path.isdir(place / name)), None)  # noqa: PTH112
+            folders = (place / name for place in (folder, *places) if name)
+            path = next((path for path in folders if os.path.isdir(path)), None)  # noqa: PTH112
         archives = (enclosing_archive(root / name), enclosing_archive(folder / name))
         archive = next(filter(None, archives), None) if path is None else None
         if archive is not None:
@@ -194,7 +195,7 @@ def load(
     *,
     folder: Path,  # folder of the list
     files: str = "",  # folder, tar archive, or folder in one, for files that are not beside the list
-    noun: str = "file",
+    key: str = "",  # configuration key of ``files``
     suffixes: Sequence[str] = (),  # suffixes that a name may omit
     read_folder: Callable[[Path], T] | None = None,  # content of a folder, such as the frames of a video
 ) -> Iterator[T]:
@@ -213,15 +214,15 @@ def load(
         for (location, name), (path, tar) in zip(names, sources, strict=True):
             if tar is None:
                 if read_folder is not None and path.is_dir():
-                    yield _read_folder(location, path, read_folder, noun=noun)
+                    yield _read_folder(location, path, read_folder)
                 else:
-                    yield _open(location, name, path, decode, where=where, noun=noun)
+                    yield _open(location, name, path, decode, where=where, key=key)
                 continue
             try:
                 content = tar.take(_member_name(path, tar.path))
             except ContentError as error:
                 shown = f"{name} in {where}" if files else str(path)
-                raise DataError(location, f"{noun} {shown}: {error}") from None
+                raise DataError(location, f"file {shown}: {error}") from None
             yield content
 
 
@@ -239,36 +240,36 @@ def _existing_file(path: Path, suffixes: Sequence[str]) -> Path | None:
     return next((candidate for candidate in candidates if os.path.isfile(candidate)), None)  # noqa: PTH113
 
 
-def _read_folder(location: Location, path: Path, read: Callable[[Path], T], *, noun: str) -> T:
+def _read_folder(location: Location, path: Path, read: Callable[[Path], T]) -> T:
     try:
         return read(path)
     except (ContentError, OSError) as error:
-        raise _file_error(location, noun, path, str(error)) from None
+        raise _file_error(location, path, str(error)) from None
 
 
-def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where: str, noun: str) -> T:
+def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where: str, key: str) -> T:
     try:
         special = path.exists() and not path.is_file() and not path.is_dir()
     except (OSError, ValueError) as error:
-        raise DataError(location, f"cannot open the {noun} {path}: {error}") from None
+        raise DataError(location, f"cannot open the file {path}: {error}") from None
     if special:  # a pipe or a device may never end
-        raise _file_error(location, noun, path, "expected a regular file")
+        raise _file_error(location, path, "expected a regular file")
     try:
         with path.open("rb") as stream:
             return decode(stream, path.name)
     except ContentError as error:
-        raise _file_error(location, noun, path, str(error)) from None
+        raise _file_error(location, path, str(error)) from None
     except (FileNotFoundError, NotADirectoryError):
         names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208  plain names are needed
         similar = "".join(f"; did you mean {other!r}?" for other in get_close_matches(path.name, names, n=1))
-        elsewhere = "; if the images are elsewhere, set task.images" if noun == "image" else ""
-        raise DataError(location, f"no {noun} {name!r} in {where}{similar or elsewhere}") from None
+        elsewhere = f"; if the files are elsewhere, set task.{key}" if key else ""
+        raise DataError(location, f"no file {name!r} in {where}{similar or elsewhere}") from None
     except (OSError, ValueError) as error:
-        raise DataError(location, f"cannot open the {noun} {path}: {error}") from None
+        raise DataError(location, f"cannot open the file {path}: {error}") from None
 
 
-def _file_error(location: Location, noun: str, path: Path, problem: str) -> DataError:
+def _file_error(location: Location, path: Path, problem: str) -> DataError:
     """A problem of a file that a list names, or that was given itself."""
     if str(path) == location.file:
         return DataError(str(path), problem)
-    return DataError(location, f"{noun} {path}: {problem}")
+    return DataError(location, f"file {path}: {problem}")

@@ -55,6 +55,8 @@ class MediaDecoder:
             return self.from_array(feature_files.read(stream, name))
         if suffix in feature_files.SUFFIXES:
             return Signal(feature_files.decode(stream, name, size=self.n_mfcc))
+        if suffix not in audio_files.SUFFIXES and pixels.is_image(stream):
+            return self.decode(stream, pixels.SUFFIXES[0])
         return self.resampled(audio_files.decode(stream))
 
     def read_folder(self, folder: Path) -> Signal:

@@ -18,6 +18,7 @@ class MediaFiles:
 
     decoder: MediaDecoder = field(default_factory=MediaDecoder)
     folder: str = ""  # folder, tar archive, or folder in one; empty: the folder of the list
+    key: str = "folder"  # configuration key of that folder
 
     def load(self, names: Sequence[tuple[Location, str]], folder: Path) -> Iterator[Signal]:
         """The content of each file, in the order of the list."""
@@ -26,6 +27,7 @@ class MediaFiles:
             self.decoder.decode,
             folder=folder,
             files=self.folder,
+            key=self.key,
             suffixes=SUFFIXES,
             read_folder=self.decoder.read_folder,
         )

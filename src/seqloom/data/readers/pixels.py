@@ -19,6 +19,7 @@ Resize = Literal["crop", "pad"]
 
 FORMATS = ("PNG", "JPEG")
 SUFFIXES = (".png", ".jpg", ".jpeg")
+SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 MAX_WIDTH = 1 << 16  # largest width of a text line, in pixels
 RGBA_BYTES = 4  # for each pixel
 GREY = (128, 128, 128)
@@ -50,6 +51,14 @@ def opened(stream: IO[bytes], formats: Sequence[str], *, draft: int = 0) -> Iter
             image.draft("RGB", (draft, draft))  # decode a much larger JPEG at a fraction of its size
         _check_pixels(image, stream)
         yield image
+
+
+def is_image(stream: IO[bytes]) -> bool:
+    """Whether a file starts as PNG and JPEG files do, whatever its name is."""
+    position = stream.tell()
+    start = stream.read(len(max(SIGNATURES, key=len)))
+    stream.seek(position)
+    return start.startswith(SIGNATURES)
 
 
 def file_size(stream: IO[bytes]) -> int:

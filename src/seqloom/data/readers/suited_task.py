@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.readers import audio_files, column_names, conll, long_tables, pixels, tables, text_files
+from seqloom.data.readers import audio_files, column_names, conll, long_tables, pixels, tables, text_files, videos
 from seqloom.data.readers.table_values import is_label, is_numeric, is_prose, recurs
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, Source
@@ -84,10 +84,11 @@ def _suits_table(table: Table) -> SuitedTask | None:
 
 
 def _suits_files(columns: Sequence[Sequence[Any]]) -> SuitedTask | None:
-    """File names of recordings or images, each with a text."""
+    """File names of recordings, images or videos, each with a text."""
     for suffixes, task, noun in (
         (audio_files.SUFFIXES, "transcribe", "a recording"),
         (pixels.SUFFIXES, "caption", "an image"),
+        (videos.SUFFIXES, "caption", "a video"),
     ):
         named = [column for column in columns if column and all(_has_suffix(value, suffixes) for value in column)]
         if named and any(map(is_prose, columns)):

@@ -40,6 +40,11 @@ class GridEncoder(nn.Module):
         self.images, self.layer = images, layer
         self.size = layer.output_size
 
+    @property
+    def last_layer(self) -> Layer:
+        """The layer whose last state summarises the image."""
+        return self.layer
+
     def forward(self, images: Tensor, mask: Tensor) -> Memory:  # (B, S, S, 3), (B, S)
         return self.encode(*self.embed_inputs(images, mask))
 
@@ -63,6 +68,7 @@ def build_signal_encoder(
     prenet: PrenetConfig,
     recurrence: RecurrenceConfig,
     time_reduction: TimeReductionConfig,
+    mean: bool = False,  # of an image, one cell: the mean of all
 ) -> Any:
     """The encoder of sound, images or videos: values and their mask to a memory."""
     if statistics.kind == "sound":
@@ -77,7 +83,7 @@ def build_signal_encoder(
     if statistics.kind == "video":
         frames = FrameImages(ImageEncoder(image_encoder, image_size))
         return Encoder(frames, build_stack(prenet, recurrence, frames.size))
-    images = ImageEncoder(image_encoder, image_size)
+    images = ImageEncoder(image_encoder, image_size, mean=mean)
     if not recurrence.layers and not prenet.layers:
         return images
     return GridEncoder(images, build_stack(prenet, recurrence, images.size))

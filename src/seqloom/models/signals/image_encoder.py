@@ -84,6 +84,10 @@ class ImageEncoder(nn.Module):
     ) -> Memory:
         return self.encode(*self.embed_inputs(images, mask))
 
+    @property
+    def last_layer(self) -> None:
+        """There is no layer with a state."""
+
     def encode(self, vectors: Tensor, mask: Tensor) -> Memory:
         """The cells themselves."""
         return Memory(vectors, mask, ())
@@ -123,7 +127,7 @@ class ConvBlock(nn.Module):
 
 
 class VectorMemory(nn.Module):
-    """A vector as a memory of one cell: W v + b."""
+    """Each vector as a cell of a memory: W v + b."""
 
     def __init__(self, input_size: int, output_size: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -131,10 +135,14 @@ class VectorMemory(nn.Module):
         self.linear = nn.Linear(input_size, output_size)
         self.dropout = Dropout(dropout)
 
+    @property
+    def last_layer(self) -> None:
+        """There is no layer with a state."""
+
     def forward(
         self,
-        vectors: Tensor,  # (B, 1, D)
-        mask: Tensor,  # (B, 1)
+        vectors: Tensor,  # (B, T, D)
+        mask: Tensor,  # (B, T)
     ) -> Memory:
         return Memory(self.dropout(self.linear(vectors)), mask, ())
 

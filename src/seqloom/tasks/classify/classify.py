@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Self, cast
@@ -16,7 +15,7 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers.labelled import LabelledReader, LabelledSequence
-from seqloom.data.readers.media import MediaDecoder, Signal, kind_of
+from seqloom.data.readers.media import Signal, kind_of
 from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.numeric_targets import ANY_NUMBER, detect
 from seqloom.data.readers.text_files import DataError
@@ -37,6 +36,7 @@ from seqloom.models.pooling import POOLINGS
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.signals.encoders import build_signal_encoder
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
+from seqloom.models.signals.inputs import SignalInputs, media_decoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector, describe
 from seqloom.tasks.classify.settings import ClassifySettings, Learned
 from seqloom.tasks.classify.targets import ClassTargets, SequenceNumbers, SequenceTargets
@@ -107,13 +107,7 @@ class Classify(ClassifySettings):
             kind=None if signal is None else signal.kind,
             channel_names=() if signal is None else signal.channel_names,
             media=MediaFiles(
-                MediaDecoder(
-                    sample_rate=self.audio.sample_rate if signal is None else signal.rate,
-                    n_mfcc=self.audio.n_mfcc,
-                    image_size=self.image_size,
-                    resize=self.resize,
-                ),
-                self.folder,
+                media_decoder(signal, audio=self.audio, image_size=self.image_size, resize=self.resize), self.folder
             ),
         )
 
@@ -225,27 +219,18 @@ class Classify(ClassifySettings):
         if learned.text is not None:
             kind = describe(kind_of(content, example.rate), content.shape[-1])
             raise DataError(example.location, f"found {kind}; the model was trained on texts")
-        values = self._values(example)
-        return values if example.rate else require_fitted(learned.signal).scale(values)
+        return self._inputs.scaled(_signal(example))
 
-    def _values(self, example: LabelledSequence) -> NDArray[Any]:
-        """The values of a signal, vectors with their channels in the order of the training data."""
-        statistics, signal = require_fitted(self.fitted.signal), _signal(example)
-        values = statistics.in_order(signal)
-        statistics.check(signal._replace(signal=Signal(values, example.rate)), window=self._window)
-        return values
-
-    @cached_property
-    def _window(self) -> int:
-        """Samples that sound has to have at least; 1 for other signals."""
-        signal = self.fitted.signal
-        return self.audio.spectrum(signal.rate).window if signal is not None and signal.rate else 1
+    @property
+    def _inputs(self) -> SignalInputs:
+        """What is done with signals."""
+        return SignalInputs(require_fitted(self.fitted.signal), self.audio)
 
     def check_inputs(self, examples: Sequence[LabelledSequence]) -> None:
         if self.fitted.text is None:
             for example in examples:
                 if not isinstance(example.content, str):
-                    self._values(example)
+                    self._inputs.values(_signal(example))
 
     def build_model(self) -> Classifier:
         learned = self.fitted
@@ -345,18 +330,9 @@ class Classify(ClassifySettings):
         encoding = self.fitted.text
         if encoding is not None and isinstance(example.content, str):
             return text_tokens(encoding, example.content, notes)
-        steps = self._steps(example)
+        steps = self._inputs.steps(np.asarray(example.content), self.image_encoder, self.image_size)
         steps = reduction.frames(steps) if reduction is not None and example.rate else steps
         return [str(number) for number in range(1, steps + 1)]
-
-    def _steps(self, example: LabelledSequence) -> int:
-        """The number of vectors, of frames, or of the cells of an image."""
-        signal = self.fitted.signal
-        if signal is not None and signal.kind == "image":
-            return int(self.image_encoder.side(self.image_size) ** 2)
-        if signal is not None and signal.kind == "sound":
-            return self.audio.spectrum(signal.rate).length(len(example.content))
-        return len(example.content)
 
     def explain(
         self,
@@ -426,7 +402,7 @@ class Classify(ClassifySettings):
         tokens = self._element_names(example, [])
         signal: NDArray[Any] | None = None
         if statistics is not None and statistics.kind == "vectors":
-            signal = self._values(example)
+            signal = self._inputs.values(_signal(example))
         elif statistics is not None and statistics.kind == "sound":
             signal = vectors[0].detach().double().cpu().numpy()
         return attribute(

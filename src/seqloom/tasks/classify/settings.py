@@ -26,6 +26,7 @@ from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInp
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
+from seqloom.models.signals.inputs import DEPENDS_ON_KIND, ENCODER_DEFAULTS
 from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.tasks.targets.classes import (
     ClassWeights,
@@ -35,16 +36,9 @@ from seqloom.tasks.task import Task, TextEncoding
 
 SIGNAL_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
     "vectors": {"task.noise": 0.1, "task.prenet.layers": 1, "task.prenet.size": 64, "task.prenet.window": 5},
-    "sound": {
-        "task.prenet.layers": 1,
-        "task.prenet.size": 128,
-        "task.prenet.window": 5,
-        "task.time_reduction.factor": 2,
-        "task.augment.freq_masks": 2,
-        "task.augment.time_masks": 2,
-    },
+    "sound": {},
     "image": {"task.encoder.layers": 0, "task.encoder.dropout": 0.3},
-    "video": {"task.encoder.dropout": 0.3, "task.image_size": 32, "task.image_encoder.channels": 16},
+    "video": {"task.encoder.dropout": 0.3},
 }
 
 
@@ -70,7 +64,9 @@ class Learned(ConfigSection):
 class ClassifySettings(Task):
     """The keys of [task]."""
 
-    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+    depends_on_data: ClassVar[Mapping[str, str]] = {
+        **DEPENDS_ON_SIZE,
+        **DEPENDS_ON_KIND,
         "task.text.unit": "characters if the texts are single words such as names, otherwise words",
         "task.text.split": SPLIT_DEFAULT,
         "task.embedding_size": "128, for characters 64",
@@ -80,12 +76,7 @@ class ClassifySettings(Task):
         "task.prenet.layers": "1 for vectors and sound, otherwise 0",
         "task.prenet.size": "64 for vectors, 128 for sound",
         "task.prenet.window": "5 for vectors and sound",
-        "task.time_reduction.factor": "2 for sound",
-        "task.augment.freq_masks": "2 for sound, otherwise 0",
-        "task.augment.time_masks": "2 for sound, otherwise 0",
         "task.encoder.layers": "0 for images, otherwise 1",
-        "task.image_size": "64, for videos 32",
-        "task.image_encoder.channels": "32, for videos 16",
         "task.encoder.dropout": "0.4, for numbers 0.1",
     }
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding", "folder": "folder"}
@@ -217,7 +208,8 @@ class ClassifySettings(Task):
             else:
                 values["task.word_dropout"] = 0.1
         else:
-            values |= SIGNAL_DEFAULTS[kind_of(first.content, first.rate)]
+            kind = kind_of(first.content, first.rate)
+            values |= {**ENCODER_DEFAULTS[kind], **SIGNAL_DEFAULTS[kind]}
         if data and data.head and data.head[0].target is not None:
             values |= {"task.encoder.dropout": 0.1, "task.input_dropout": 0.1, "task.noise": 0.0}
         return values | training_defaults(document, data.examples if data else None)

@@ -10,20 +10,27 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from seqloom.data.readers.captioned_images import CaptionedImage, CaptionedImageReader
+from seqloom.data.readers.captioned_signals import CaptionedSignal, CaptionedSignalReader
+from seqloom.data.readers.media import MediaDecoder
+from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.text_files import DataError
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
-def read(source: Any, **options: Any) -> list[CaptionedImage]:
-    return list(CaptionedImageReader(**{"size": 4, "measure": lambda text: len(text.split()), **options}).read(source))
+def read(source: Any, **options: Any) -> list[CaptionedSignal]:
+    return list(reader(**{"measure": lambda text: len(text.split()), **options}).read(source))
 
 
-def summaries(pictures: list[CaptionedImage]) -> list[tuple[str, tuple[str, ...], str]]:
+def reader(*, images: str = "", **options: Any) -> CaptionedSignalReader:
+    media = MediaFiles(MediaDecoder(image_size=4), images, key="images")
+    return CaptionedSignalReader(media=media, **options)
+
+
+def summaries(pictures: list[CaptionedSignal]) -> list[tuple[str, tuple[str, ...], str]]:
     """Name, captions and colour of each image."""
     names = {colour: name for name, colour in COLOURS.items()}
-    return [(each.name, each.captions, names[tuple(each.image[0, 0].tolist())]) for each in pictures]
+    return [(each.name, each.captions, names[tuple(each.content[0, 0].tolist())]) for each in pictures]
 
 
 def error_message(source: Any, **options: Any) -> str:
@@ -58,7 +65,7 @@ def pack(path: Path, start: str = "", **more: bytes) -> Path:
 def test_a_single_image_needs_no_list(tmp_path: Path) -> None:
     paint(tmp_path)
     assert summaries(read(tmp_path / "green.png")) == [("green.png", (), "green")]
-    assert "no image 'grey.png'" in error_message(tmp_path / "grey.png")
+    assert "no file 'grey.png'" in error_message(tmp_path / "grey.png")
 
 
 def test_captions_of_an_image_are_merged(tmp_path: Path) -> None:
@@ -68,8 +75,8 @@ def test_captions_of_an_image_are_merged(tmp_path: Path) -> None:
     actual = read(file)
     assert summaries(actual) == [("red.png", ("a red wall", "blood"), "red"), ("blue.png", ("the sea",), "blue")]
     assert [(each.location, len(each)) for each in actual] == [((str(file), 1), 4), ((str(file), 2), 2)]
-    assert actual[0].image.dtype == np.uint8
-    assert actual[0].image.shape == (4, 4, 3)
+    assert actual[0].content.dtype == np.uint8
+    assert actual[0].content.shape == (4, 4, 3)
 
 
 def test_other_columns_and_json(tmp_path: Path) -> None:
@@ -109,7 +116,7 @@ def test_captions_in_a_separate_file(tmp_path: Path) -> None:
     assert error_message(names, captions=str(captions), images=str(pack(tmp_path / "more.tar", yellow=png("red")))) == (
         f"{names}:2: no caption for yellow.png in {captions}"
     )
-    inputs = CaptionedImageReader(captions=str(captions), images=str(archive), size=4).read_inputs(names)
+    inputs = reader(captions=str(captions), images=str(archive)).read_inputs(names)
     assert next(inputs).captions == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == [  # nothing is unpacked to the disk
         *("images.tar.gz", "more.tar", "tokens.txt.gz", "train.txt"),
@@ -122,7 +129,7 @@ def test_folder_in_an_archive(tmp_path: Path) -> None:
     archive = pack(tmp_path / "all.tar", start="./a/b/")
     assert summaries(read(file, images=str(archive / "a" / "b"))) == [("green.png", ("grass",), "green")]
     assert error_message(file, images=str(archive)) == (
-        f"{file}:1: image green.png in {archive}: no such file in the archive; did you mean 'a/b/green.png'?"
+        f"{file}:1: file green.png in {archive}: no such file in the archive; did you mean 'a/b/green.png'?"
     )
 
 
@@ -144,13 +151,13 @@ def test_folder_of_images(tmp_path: Path) -> None:
     folder = paint(tmp_path / "images")
     (folder / "notes.txt").write_text("not an image")
     (folder / "UPPER.PNG").write_bytes(png("red"))
-    names = [picture.name for picture in CaptionedImageReader(size=4).read_inputs(folder)]
+    names = [picture.name for picture in reader().read_inputs(folder)]
     assert names == ["UPPER.PNG", "blue.png", "green.png", "red.png"]
     captions = tmp_path / "captions.tsv"
     captions.write_text("".join(f"{name}\ta caption\n" for name in names))
     assert [picture.captions for picture in read(folder, captions=str(captions))] == [("a caption",)] * 4
     (tmp_path / "empty").mkdir()
-    assert error_message(tmp_path / "empty") == f"{tmp_path / 'empty'}: no PNG or JPEG image in the folder"
+    assert error_message(tmp_path / "empty") == f"{tmp_path / 'empty'}: no image, video or sound in the folder"
 
 
 def test_standard_input_is_a_stream_of_image_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +167,7 @@ def test_standard_input_is_a_stream_of_image_names(tmp_path: Path, monkeypatch: 
         buffer = property(lambda self: self)
 
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\n\nblue.png\n"))
-    pictures = CaptionedImageReader(size=4).read_inputs(Path("-"))
+    pictures = reader().read_inputs(Path("-"))
     assert [(each.name, each.location.line) for each in pictures] == [("red.png", 1), ("blue.png", 3)]
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\ta\nred.png\tb\n"))
     assert [each.captions for each in read(Path("-"))] == [("a", "b")]
@@ -170,12 +177,12 @@ def test_vectors(tmp_path: Path) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text('{"vector": [1, 2.5], "caption": "x"}\n{"vector": [1, 2.5], "caption": ["y", "z"]}\n')
     first, second = read(file)  # the same numbers, and yet two examples
-    assert (first.image.tolist(), first.captions, second.captions) == ([1, 2.5], ("x",), ("y", "z"))
+    assert (first.content.tolist(), first.captions, second.captions) == ([[1, 2.5]], ("x",), ("y", "z"))
     table = tmp_path / "vectors.npz"
     np.savez(table, names=np.array(["a", "b"]), vectors=np.array([[1, 2, 3], [4, 5, 6]]))
     names = tmp_path / "names.tsv"
     names.write_text("b\tlater\na\tfirst\n")
-    assert [each.image.tolist() for each in read(names, images=str(table))] == [[4, 5, 6], [1, 2, 3]]
+    assert [each.content.tolist() for each in read(names, images=str(table))] == [[[4, 5, 6]], [[1, 2, 3]]]
     names.write_text("b\tx\nbb\ty\n")
     assert error_message(names, images=str(table)) == f"{names}:2: no vector 'bb' in {table}; did you mean 'b'?"
     np.savez(table, names=np.array(["a", "b"]), vectors=np.zeros(3))
@@ -196,10 +203,10 @@ def test_python_values(tmp_path: Path) -> None:
         (("a", "b"), "green"),
     ]
     (vector,) = read([([0.5, 1.0], "x")])
-    assert vector.image.tolist() == [0.5, 1]
+    assert vector.content.tolist() == [[0.5, 1]]
     assert error_message("red.png") == "input: expected a list of paths or arrays, found a single string"
     assert error_message([np.zeros((3, 3, 3))]).startswith(
-        "input:1: image: expected uint8 (height, width, 3), found float64 (3, 3, 3)"
+        "input:1: image, video or sound: expected numbers (frames, features), found float64 (3, 3, 3)"
     )
     assert error_message([([1, float("nan")], "x")]).startswith("input:1: ")
     assert error_message([([1.0], [3])]) == "input:1: caption: expected a string, found int"
@@ -210,7 +217,7 @@ def test_tables_in_memory(tmp_path: Path) -> None:
     red, blue = (str(tmp_path / f"{name}.png") for name in ("red", "blue"))
     frame = pd.DataFrame({"caption": ["sun", "sea", "fire"], "image": [red, blue, red]})
     assert [(each[1], each[2]) for each in summaries(read(frame))] == [(("sun", "fire"), "red"), (("sea",), "blue")]
-    settings, note = CaptionedImageReader().inspect(frame)
+    settings, note = CaptionedSignalReader().inspect(frame)
     assert settings == {"image_column": "image", "caption_column": "caption"}
     assert note == "image from column 2 'image', caption from column 1 'caption'"
     pixels = np.full((9, 7, 3), COLOURS["green"], np.uint8)
@@ -225,19 +232,17 @@ def test_errors_name_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
     file.write_text("2513260012.jpeg\tx\n")
     assert error_message(file).endswith(
-        f"no image '2513260012.jpeg' in {tmp_path}; if the images are elsewhere, set task.images"
+        f"no file '2513260012.jpeg' in {tmp_path}; if the files are elsewhere, set task.images"
     )
     file.write_text("red.png\tx\nreed.png\ty\n")
-    assert error_message(file) == f"{file}:2: no image 'reed.png' in {tmp_path}; did you mean 'red.png'?"
+    assert error_message(file) == f"{file}:2: no file 'reed.png' in {tmp_path}; did you mean 'red.png'?"
     noise = io.BytesIO()
     Image.fromarray(np.random.default_rng(1).integers(0, 256, size=(50, 50, 3), dtype=np.uint8)).save(noise, "PNG")
     (tmp_path / "reed.png").write_bytes(noise.getvalue()[:1000])
-    assert error_message(file).startswith(f"{file}:2: image {tmp_path / 'reed.png'}: damaged image (")
+    assert error_message(file).startswith(f"{file}:2: file {tmp_path / 'reed.png'}: damaged image (")
     archive = pack(tmp_path / "images.tar.gz", bad=b"no image")
     file.write_text("green.png\tx\nbad.png\ty\n")
-    assert error_message(file, images=str(archive)) == (
-        f"{file}:2: image bad.png in {archive}: not a PNG or JPEG image"
-    )
+    assert error_message(file, images=str(archive)) == (f"{file}:2: file bad.png in {archive}: not a PNG or JPEG image")
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(archive.read_bytes()[:200])
     (tmp_path / "green.png").unlink()

@@ -1,27 +1,29 @@
-"""Images, or vectors, with their captions: columns, JSON lines, folders, .npz files of vectors."""
+"""Images, videos, sound or vectors with their captions: columns, JSON lines, folders, .npz files of vectors."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.preview import HEAD, DataPreview, preview
-from seqloom.data.readers import column_names, file_lists, pixels, tables, text_files
+from seqloom.data.readers import column_names, media_lists, tables, text_files
+from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Columns, Role, find_columns
+from seqloom.data.readers.file_lists import ContentError
+from seqloom.data.readers.media import Kind, Signal
+from seqloom.data.readers.media_lists import MediaFiles, is_media
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.parallel import PairReader
-from seqloom.data.readers.pixels import SUFFIXES, ImageError, Resize
 from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, resolve
 from seqloom.data.readers.vectors import fill_missing
 
 Format = Literal["auto", "columns", "jsonl"]
-Content = NDArray[Any]  # pixels (size, size, 3) of uint8, or a vector (D,) of float32
 IMAGE = Role("image_column", "image", column_names.FILE)
 CAPTION = Role("caption_column", "caption", column_names.CAPTION)
 NUMBERED = re.compile(r"#\d+$")
@@ -29,32 +31,33 @@ NUMBERED = re.compile(r"#\d+$")
 
 
 @dataclass(frozen=True, slots=True)
-class CaptionedImage:
-    """An image or a vector with its captions."""
+class CaptionedSignal:
+    """An image, a video, sound or vectors with captions."""
 
     location: Location
     name: str
-    image: Content
+    content: NDArray[Any]  # the values of a signal; a vector is a sequence of one
     captions: tuple[str, ...]  # empty: unknown
     lengths: tuple[int, ...]  # approximate number of tokens of each caption
+    rate: int = 0  # samples per second of sound
 
     def __len__(self) -> int:
         return sum(self.lengths)
 
 
 @dataclass(frozen=True, slots=True)
-class ImageReference:
-    """An image that has not been loaded yet."""
+class SignalReference:
+    """A signal that has not been loaded yet."""
 
     location: Location
     name: str
     captions: tuple[str, ...] = ()
-    vector: Content | None = None  # instead of an image
+    vector: NDArray[Any] | None = None  # (1, D), instead of a file
 
 
 @dataclass(frozen=True)
-class CaptionedImageReader:
-    """Reads captioned images from files; tasks/caption.py documents the options."""
+class CaptionedSignalReader:
+    """Reads captioned images, videos and sound from files; tasks/caption.py documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"
@@ -62,12 +65,11 @@ class CaptionedImageReader:
     image_column: int | str = ""
     caption_column: int | str = ""
     captions: str = ""  # file of captions for data files that only name images
-    images: str = ""  # folder, tar archive or .npz file of vectors
-    size: int = 64
-    resize: Resize = "crop"
+    media: MediaFiles = field(default_factory=MediaFiles)  # its folder may also be an .npz file of vectors
+    kind: Kind | None = None  # of the trained model's signals; None: before training
     measure: Callable[[str], int] = len  # length of a caption
 
-    def read(self, source: Source) -> Iterator[CaptionedImage]:
+    def read(self, source: Source) -> Iterator[CaptionedSignal]:
         """The captioned images of a list of files, of a folder, or of Python values."""
         captions = self._read_captions() if self.captions and isinstance(source, Path) else {}
         for example in self._examples(source, captions):
@@ -76,11 +78,11 @@ class CaptionedImageReader:
             yield example
 
     def preview(self, source: Source) -> DataPreview:
-        """The first images with their captions and the number of all; no image of a list is opened."""
+        """The first examples with their captions and the number of all; only the first file of a list is opened."""
         if not isinstance(source, Path) or source.is_dir():
             return preview(lambda: self.read(source), source)
         images = _merge_captions(self._rows(source))
-        return DataPreview(tuple(images[:HEAD]), len(images))
+        return DataPreview((*self.load(images[:1], source.parent), *images[1:HEAD]), len(images))
 
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         """The columns of a table in memory, as configuration, and a sentence about them; empty for other sources."""
@@ -106,14 +108,14 @@ class CaptionedImageReader:
         chosen = {IMAGE.key: self.image_column, CAPTION.key: self.caption_column}
         return find_columns(table, (IMAGE, replace(CAPTION, optional=True)), chosen)
 
-    def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
+    def read_inputs(self, source: Source) -> Iterator[CaptionedSignal]:
         """As ``read``, but captions are optional, and standard input is a stream of image names, one per line."""
         if not isinstance(source, Path) or source != STANDARD_INPUT or self.format != "auto":
             yield from self._examples(source, {})
             return
         for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip():
-                yield from self.load([ImageReference(location, line.strip())], Path())
+                yield from self.load([SignalReference(location, line.strip())], Path())
 
     def listed_files(self, source: Source) -> list[Path]:
         """The image files that a list names."""
@@ -121,22 +123,24 @@ class CaptionedImageReader:
             return []
         references, folder = self._references(source)
         names = [(reference.location, reference.name) for reference in references if reference.vector is None]
-        return file_lists.existing_files(file_lists.locate(names, folder=folder, files=self.images))
+        return self.media.locate(names, folder)
 
-    def _references(self, source: Path) -> tuple[list[ImageReference], Path]:
+    def _references(self, source: Path) -> tuple[list[SignalReference], Path]:
         """The listed images, and the folder that their names are relative to."""
-        if source.suffix.lower() in SUFFIXES:
-            images = [ImageReference(Location(str(source), 1), source.name)]
-        elif source.is_dir():
-            names = sorted(path.name for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
-            if not names:
-                raise DataError(str(source), "no PNG or JPEG image in the folder")
-            images = [ImageReference(Location(str(source), number), name) for number, name in enumerate(names, start=1)]
-        else:
-            images = _merge_captions(self._rows(source))
-        return images, source if source.is_dir() else source.parent
+        if source.suffix.lower() in media_lists.SUFFIXES or (self.kind == "video" and is_media(source)):
+            return [SignalReference(Location(str(source), 1), source.name)], source.parent
+        if not source.is_dir():
+            return _merge_captions(self._rows(source)), source.parent
+        files = sorted(path for path in source.iterdir() if path.suffix.lower() in media_lists.SUFFIXES)
+        files = files or [item for item in media_lists.items(source) if is_media(item)]
+        if not files:
+            raise DataError(str(source), "no image, video or sound in the folder")
+        names = (file.relative_to(source).as_posix() for file in files)
+        return [
+            SignalReference(Location(str(source), number), name) for number, name in enumerate(names, start=1)
+        ], source
 
-    def _examples(self, source: Source, captions: Mapping[str, tuple[str, ...]]) -> Iterator[CaptionedImage]:
+    def _examples(self, source: Source, captions: Mapping[str, tuple[str, ...]]) -> Iterator[CaptionedSignal]:
         if not isinstance(source, Path):
             yield from _python_values(source, self)
             return
@@ -145,7 +149,7 @@ class CaptionedImageReader:
             [replace(image, captions=image.captions or captions.get(image.name, ())) for image in images], folder
         )
 
-    def _rows(self, path: Path) -> Iterator[ImageReference]:
+    def _rows(self, path: Path) -> Iterator[SignalReference]:
         rows = PairReader(
             "auto" if self.format == "auto" else self.format,
             encoding=self.encoding,
@@ -160,9 +164,9 @@ class CaptionedImageReader:
         for pair in rows.read(path):
             if pair.source:
                 name = NUMBERED.sub("", pair.source)
-                yield ImageReference(pair.location, name, () if pair.target is None else (pair.target,))
+                yield SignalReference(pair.location, name, () if pair.target is None else (pair.target,))
 
-    def _objects(self, path: Path) -> Iterator[ImageReference]:
+    def _objects(self, path: Path) -> Iterator[SignalReference]:
         image, caption = str(self.image_column or "image"), str(self.caption_column or "caption")
         for location, value in text_files.jsonl(path, encoding=self.encoding):
             texts = value.get(caption)
@@ -176,53 +180,61 @@ class CaptionedImageReader:
                 kind = type(value.get(image)).__name__
                 raise DataError(location, f"{image!r}: expected a file name (or a key 'vector'), found {kind}")
             content = None if vector is None else _vector(location, vector)
-            yield ImageReference(location, name, tuple(text.strip() for text in captions), content)
+            yield SignalReference(location, name, tuple(text.strip() for text in captions), content)
 
     def _read_captions(self) -> dict[str, tuple[str, ...]]:
         """The file of captions, as captions by image name."""
         return {image.name: image.captions for image in _merge_captions(self._rows(resolve(self.captions)))}
 
-    def load(self, references: Sequence[ImageReference], folder: Path) -> Iterator[CaptionedImage]:
-        """Load images from the folder of the list, or else from ``images``."""
+    def load(self, references: Sequence[SignalReference], folder: Path) -> Iterator[CaptionedSignal]:
+        """Load files from the folder of the list, or else from the folder of ``media``."""
         if self._has_vectors:
-            yield from self._look_up(references, dict(_vectors(resolve(self.images))))
+            yield from self._look_up(references, dict(_vectors(resolve(self.media.folder))))
             return
         names = [(reference.location, reference.name) for reference in references if reference.vector is None]
-        images = file_lists.load(names, self._decode, folder=folder, files=self.images, noun="image")
+        signals = self.media.load(names, folder)
         for reference in references:
-            yield self.example(reference, next(images) if reference.vector is None else reference.vector)
+            yield self.example(reference, next(signals) if reference.vector is None else Signal(reference.vector))
 
     @property
     def _has_vectors(self) -> bool:
-        return Path(self.images).suffix == ".npz"
+        return Path(self.media.folder).suffix == ".npz"
 
     def _look_up(
-        self, references: Sequence[ImageReference], vectors: Mapping[str, Content]
-    ) -> Iterator[CaptionedImage]:
+        self, references: Sequence[SignalReference], vectors: Mapping[str, NDArray[Any]]
+    ) -> Iterator[CaptionedSignal]:
         for reference in references:
             name = reference.name
             content = vectors.get(name) if reference.vector is None else reference.vector
             if content is None:
                 similar = "".join(f"; did you mean {other!r}?" for other in get_close_matches(name, vectors, n=1))
-                raise DataError(reference.location, f"no vector {name!r} in {self.images}{similar}")
-            yield self.example(reference, content)
+                raise DataError(reference.location, f"no vector {name!r} in {self.media.folder}{similar}")
+            yield self.example(reference, Signal(content))
 
-    def _decode(self, stream: IO[bytes], name: str) -> Content:  # noqa: ARG002  the content shows the format
-        return pixels.decode(stream, size=self.size, resize=self.resize)
+    def from_value(self, location: Location, value: Any) -> Signal:
+        """A signal in memory: pixels of uint8, audio, vectors (T, D), or a vector (D,)."""
+        decoder = self.media.decoder
+        if not isinstance(value, Audio) and self.kind != "sound" and np.ndim(value) < 2:
+            return Signal(_vector(location, value))
+        try:
+            return decoder.from_audio(value) if isinstance(value, Audio) else decoder.from_array(np.asarray(value))
+        except (ContentError, TypeError, OverflowError) as error:
+            raise DataError(location, f"image, video or sound: {error}") from None
 
-    def example(self, reference: ImageReference, content: Content) -> CaptionedImage:
-        return CaptionedImage(
+    def example(self, reference: SignalReference, signal: Signal) -> CaptionedSignal:
+        return CaptionedSignal(
             reference.location,
             reference.name,
-            content,
+            signal.values,
             reference.captions,
             tuple(map(self.measure, reference.captions)),
+            signal.rate,
         )
 
 
-def _merge_captions(rows: Iterable[ImageReference]) -> list[ImageReference]:
+def _merge_captions(rows: Iterable[SignalReference]) -> list[SignalReference]:
     """One reference per image, with the captions of all its lines; vectors are not merged."""
-    references: dict[Any, ImageReference] = {}
+    references: dict[Any, SignalReference] = {}
     for row in rows:
         key = row.name if row.vector is None else row.location
         first = references.get(key)
@@ -230,7 +242,7 @@ def _merge_captions(rows: Iterable[ImageReference]) -> list[ImageReference]:
     return list(references.values())
 
 
-def _vectors(path: Path) -> Iterator[tuple[str, Content]]:
+def _vectors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """Names and vectors of a .npz file with the arrays ``names`` (N,) and ``vectors`` (N, D)."""
     arrays = read_arrays(path, ("names", "vectors"))
     if len(arrays) < 2:
@@ -243,41 +255,32 @@ def _vectors(path: Path) -> Iterator[tuple[str, Content]]:
         yield str(name), _vector(Location(str(path), number), vector)
 
 
-def _vector(location: Location, values: Any) -> Content:
+def _vector(location: Location, values: Any) -> NDArray[Any]:  # (1, D)
     try:
         vector = np.array(values, dtype=np.float32)
     except (TypeError, ValueError):
         raise DataError(location, f"vector: expected a list of numbers, found {type(values).__name__}") from None
     if vector.ndim != 1 or not len(vector):
         raise DataError(location, f"vector: expected a list of numbers, found shape {vector.shape}")
-    checked: Content = fill_missing(location, vector[np.newaxis], "error")[0]
-    return checked
+    return fill_missing(location, vector[np.newaxis], "error")
 
 
-def _python_values(values: Sequence[Any], reader: CaptionedImageReader) -> Iterator[CaptionedImage]:
-    """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of these with a caption or a list."""
+def _python_values(values: Sequence[Any], reader: CaptionedSignalReader) -> Iterator[CaptionedSignal]:
+    """Python values: paths, pixels, audio or vectors, or tuples of these with a caption or a list."""
     if tables.is_table(values):
         values = reader.pairs(values)
     if isinstance(values, str):
         raise DataError("input", "expected a list of paths or arrays, found a single string")
     for number, value in enumerate(values, start=1):
         location = Location("input", number)
-        content, texts = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
+        paired = isinstance(value, tuple) and not isinstance(value, Audio) and len(value) == 2
+        content, texts = value if paired else (value, ())
         captions = (texts,) if isinstance(texts, str) else tuple(texts)
         for caption in captions:
             if not isinstance(caption, str):
                 raise DataError(location, f"caption: expected a string, found {type(caption).__name__}")
             text_files.check_text(location, caption)
         if isinstance(content, str | Path):
-            yield from reader.load([ImageReference(location, str(content), captions)], Path())
+            yield from reader.load([SignalReference(location, str(content), captions)], Path())
             continue
-        if np.ndim(content) < 2:
-            yield reader.example(ImageReference(location, "", captions), _vector(location, content))
-            continue
-        try:
-            yield reader.example(
-                ImageReference(location, "", captions),
-                pixels.from_array(np.asarray(content), size=reader.size, resize=reader.resize),
-            )
-        except ImageError as error:
-            raise DataError(location, f"image: {error}") from None
+        yield reader.example(SignalReference(location, "", captions), reader.from_value(location, content))

@@ -15,7 +15,7 @@ from seqloom import workflow
 from seqloom.checkpoint import RunError
 from seqloom.config import Document
 from seqloom.data.builtin.shapes import draw, scenes
-from seqloom.data.readers.captioned_images import CaptionedImage
+from seqloom.data.readers.captioned_signals import CaptionedSignal
 from seqloom.data.readers.text_files import DataError
 from seqloom.insight import capture_attention
 from seqloom.model import load
@@ -48,7 +48,7 @@ def task(**fields: Any) -> Caption:
     return Caption.model_validate({"train": "train.tsv", **SMALL, **fields})
 
 
-def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[CaptionedImage]]:
+def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[CaptionedSignal]]:
     fresh = task(**fields)
     images = list(fresh.read(given))
     fitted = fresh.fit(images)
@@ -60,7 +60,7 @@ def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[Cap
 
 
 @torch.no_grad()
-def stepwise_log_probabilities(fitted: Caption, model: Any, picture: CaptionedImage, caption: str) -> list[float]:
+def stepwise_log_probabilities(fitted: Caption, model: Any, picture: CaptionedSignal, caption: str) -> list[float]:
     """The log-probability of each token of a caption, step by step."""
     assert fitted.learned is not None
     state = model.start(*fitted.collate([picture]).inputs)
@@ -77,10 +77,10 @@ def test_collate_scales_images_and_encodes_captions() -> None:
     learned = fitted.learned
     assert learned is not None
     assert learned.text.vocabulary.tokens == ("<pad>", "<unk>", "</s>", "b", "c", "a")
-    everything = np.concatenate([picture.image.reshape(-1, 3) for picture in images]).astype(float)
-    assert learned.mean == pytest.approx(everything.mean(axis=0).tolist())
-    assert learned.deviation == pytest.approx(everything.std(axis=0).tolist())
-    assert (learned.vector_size, learned.length_limit) == (0, 3)
+    everything = np.concatenate([picture.content.reshape(-1, 3) for picture in images]).astype(float)
+    assert learned.signal.mean == pytest.approx(everything.mean(axis=0).tolist())
+    assert learned.signal.deviation == pytest.approx(everything.std(axis=0).tolist())
+    assert (learned.signal.kind, learned.length_limit) == ("image", 3)
     batch = fitted.collate(images)
     values = batch.inputs.values.numpy()
     assert (values.shape, values.dtype, bool(batch.inputs.mask.all())) == ((3, 8, 8, 3), np.float32, True)
@@ -127,7 +127,7 @@ def test_the_loss_follows_the_chain_rule(fields: dict[str, Any], given: list[Any
 def test_captions_of_one_image_count_as_separate_examples(kind: str) -> None:
     """The image is encoded once; its gradient is the sum over all captions."""
     fitted, model, images = fit(attention={"type": kind})
-    apart = [(picture.image, [caption]) for picture in images for caption in picture.captions]
+    apart = [(picture.content, [caption]) for picture in images for caption in picture.captions]
     parameters = list(model.parameters())
     model.train(kind == "hard")  # whose choices are drawn in training, in the order of the rows
     gradients = []
@@ -170,8 +170,8 @@ def test_grid_of_pooled_images_and_vectors() -> None:
     fitted, model, images = fit(VECTORS)
     assert fitted.grid == (1, 1)
     assert fitted.learned is not None
-    assert fitted.learned.vector_size == 3
-    assert fitted.learned.deviation == pytest.approx((2, 1, 1))  # the last number never changes
+    assert (fitted.learned.signal.kind, fitted.learned.signal.size) == ("vectors", 3)
+    assert fitted.learned.signal.deviation == pytest.approx((2, 1, 1))  # the last number never changes
     assert fitted.collate(images).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
     assert model.encoder.size == 6
     with pytest.raises(
@@ -252,13 +252,17 @@ def test_missing_captions_and_wrong_inputs() -> None:
         fitted.score([answer("x")], unlabelled)
     mixed = list(fitted.read([GIVEN[0], VECTORS[0]]))
     with pytest.raises(
-        DataError, match="input:2: expected an image of 8 × 8 pixels as in the first example, found a vector of size 3"
+        DataError, match="input:2: expected an image as in the other examples, found frames of 3 features"
     ):
         task().fit(mixed)
-    with pytest.raises(DataError, match="input:2: expected an image of 8 × 8 pixels, found a vector of size 3"):
+    with pytest.raises(
+        DataError, match="input:2: expected an image as in the other examples, found frames of 3 features"
+    ):
         fitted.collate(mixed)
     vectors = fit(VECTORS)[0]
-    with pytest.raises(DataError, match="input:1: expected a vector of size 3, found an image of 8 × 8 pixels"):
+    with pytest.raises(
+        DataError, match="input:1: expected frames of 3 features as in the other examples, found an image"
+    ):
         vectors.collate(mixed)
 
 
