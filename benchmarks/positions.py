@@ -19,6 +19,8 @@ from seqloom.layers.transformer.positions import KINDS, Kind
 
 LENGTH, MIN_LENGTH, DIGITS, OFFSET = 16, 4, 10, 3
 SIZE, HEADS, LAYERS, BATCH, UPDATES, LEARNING_RATE, WARMUP = 64, 4, 2, 32, 2000, 2e-3, 100
+EVALUATED = 500
+"""Sequences of each length that are scored."""
 TASKS: dict[str, Callable[[Tensor], Tensor]] = {
     "copy": lambda digits: torch.cat([torch.zeros_like(digits[:, :OFFSET]), digits[:, :-OFFSET]], dim=1),
     "reverse": lambda digits: digits.flip(1),
@@ -42,7 +44,7 @@ class Labeller(nn.Module):
 
 def accuracy(model: nn.Module, task: str, length: int) -> float:
     """The share of correct labels of new sequences of one length."""
-    digits = torch.randint(DIGITS, (500, length), generator=torch.Generator().manual_seed(length))
+    digits = torch.randint(DIGITS, (EVALUATED, length), generator=torch.Generator().manual_seed(length))
     with torch.no_grad():
         correct: Tensor = model.eval()(digits).argmax(dim=2) == TASKS[task](digits)
     return correct.double().mean().item()

@@ -30,3 +30,12 @@ def test_a_run_is_described_with_its_best_metrics(tmp_path: Path) -> None:
     assert summary["perplexity"] == Run.open(path).best_metrics()["perplexity"]
     assert summary["best update"] <= 2
     assert summary["parameters"] > 0
+    assert summary["generation"] == "compiled"
+
+
+def test_a_run_says_why_its_steps_are_not_compiled(tmp_path: Path) -> None:
+    case = CASES["translate"]._replace(fields=CASES["translate"].fields | {"attention.score": "single_layer"})
+    config = build(case, tmp_path, updates=1)
+    summary = describe_run(workflow.train(config, output=tmp_path / "run").path)
+    assert summary["generation"] == "layers"
+    assert summary["note"].endswith("the score SingleLayer is no dot product of the query and prepared keys")

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from seqloom.kernels.llvm import jit_cache
 from seqloom.layers.build import cell_classes
 from seqloom.layers.layer_error import LayerError
 from seqloom.layers.recurrent.recurrent import Recurrent
+from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.stored_weights import build_for_weights
 from seqloom.run import Run
@@ -90,7 +92,6 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
     run = Run.open(path)
     config = load_config(run, layer=layer)
     summary = summarize(run, config)
-    layers, note = _layers(run, config)
     dev = summary.dev or (f"{summary.dev_fraction:.0%} of the training data" if summary.dev_fraction else "none")
     return {
         "task": summary.task,
@@ -99,8 +100,7 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
         "dev data": dev,
         "dev examples": summary.examples.get("dev"),
         "parameters": summary.parameters,
-        "recurrent layers": layers,
-        **({"note": note} if note else {}),
+        **_computation(run, config),
         "started": summary.started or None,
         "training time": format_duration(summary.seconds),
         "finished": summary.finished or "no",
@@ -113,17 +113,35 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
     }
 
 
-def _layers(run: Run, config: Config) -> tuple[str, str]:
-    """How the recurrent layers of a model are computed, and a sentence where that needs one."""
+def _computation(run: Run, config: Config) -> dict[str, str]:
+    """How recurrent layers and the steps of generation are computed, and why some are not compiled."""
     task, weights = config.task, run.load_best().model
     try:
-        module = build_for_weights(task.build_model, weights, run.path, trusted=task.runs_own_code)
+        module = build_for_weights(task.build_model, weights, run.path, trusted=task.runs_own_code).eval()
     except LayerError as error:  # a custom layer is code, which a run does not contain
-        return "unknown", str(error)
-    paths = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
-    reasons = [reason.strip() for _, separator, reason in (path.partition(":") for path in paths) if separator]
-    kinds = ", ".join(dict.fromkeys(path.partition(":")[0] for path in paths)) or "none"
-    return kinds, f"recurrent layers that run step by step in Python: {'; '.join(reasons)}" if reasons else ""
+        return {"recurrent layers": "unknown", "note": str(error)}
+    recurrent = _kinds_and_reasons(part.path for part in module.modules() if isinstance(part, Recurrent))
+    steps = _kinds_and_reasons(part.path for part in module.modules() if isinstance(part, Decoder))
+    notes = [
+        f"{what}: {reasons}"
+        for what, (_, reasons) in (
+            ("recurrent layers that run step by step in Python", recurrent),
+            ("steps of generation that run layer by layer", steps),
+        )
+        if reasons
+    ]
+    return {
+        "recurrent layers": recurrent[0] or "none",
+        **({"generation": steps[0]} if steps[0] else {}),
+        **({"note": "; ".join(notes)} if notes else {}),
+    }
+
+
+def _kinds_and_reasons(paths: Iterable[str]) -> tuple[str, str]:
+    """The kinds of computation, and the reasons that follow a colon."""
+    parts = [path.partition(":") for path in sorted(set(paths))]
+    kinds = dict.fromkeys(kind for kind, _, _ in parts)
+    return ", ".join(kinds), "; ".join(reason.strip() for _, separator, reason in parts if separator)
 
 
 def print_run(path: Path, *, layer: LayerFactory | None = None) -> None:
