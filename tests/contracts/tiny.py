@@ -290,6 +290,12 @@ def _caption_signals(suffix: str, write: Callable[[Path], None], questions: Sequ
     return Case("caption", "t.tsv", train, dev, common | sizes | fields, questions, write)
 
 
+def _transcribe_video(**fields: Any) -> Case:
+    train, dev = (_listed(count, "npy").replace("\tfall", "\tf").replace("\trise", "\tr") for count in (18, 11))
+    common = {"encoder": RECURRENCE, "image_size": 8, "video_encoder": {"layers": 1, "channels": 4}}
+    return Case("transcribe", "t.tsv", train, dev, common | fields, [_frames(20), _frames(21)], _write_videos)
+
+
 def _write_bilm(lines: str, **fields: Any) -> Callable[[Path], None]:
     """Writes the run of a bidirectional language model with random weights, and a file of word vectors."""
 
@@ -490,6 +496,7 @@ CASES: dict[str, Case] = {
     "transcribe, joint": _transcribe(
         model="joint", **DECODER, search={"name": "beam", "size": 3, "nbest": 2}, time_reduction={"factor": 2}
     ),
+    "transcribe, video": _transcribe_video(normalize="utterance"),
     "transcribe, audio": _transcribe_sound(augment={"speed_perturb": [0.9, 1.1]}, time_reduction={"factor": 2}),
     "transcribe, mfcc": _transcribe_sound(
         audio={"features": "mfcc", "n_mels": 8, "n_mfcc": 5, "deltas": 1, "fmin": 50.0}, normalize="utterance"

@@ -66,6 +66,8 @@ def frame_probabilities(
     probabilities: Matrix = logits[0][real[0]].double().softmax(dim=-1).cpu().numpy()  # (T, V)
     spectrum: Any = model.encoder.features.spectrum
     frames = values[0] if spectrum is None else spectrum(values, mask)[0][0]
+    if frames.ndim == 4:  # of a video, the brightness of each row of pixels
+        frames = frames.mean(dim=(2, 3))
     seconds = 1.0 if spectrum is None else spectrum.hop / spectrum.sample_rate
     vocabulary = encoding.vocabulary
 

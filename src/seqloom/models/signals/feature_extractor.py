@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class FeatureExtractor(nn.Module):
-    """Samples (B, N), or frames (B, T, D), to normalised frames; without modules, the identity."""
+    """Samples (B, N), frames (B, T, D) or videos (B, T, S, S, 3) to the frames that layers read."""
 
     class State(NamedTuple):
         spectrum: Any = ()
@@ -17,6 +17,7 @@ class FeatureExtractor(nn.Module):
         *,
         spectrum: nn.Module | None = None,  # samples (B, N) → frames (B, T, D); None: the input is frames
         normalise: nn.Module | None = None,
+        images: nn.Module | None = None,  # each frame of a video → a vector
         speed: nn.Module | None = None,  # in training: resample the values
         noise: nn.Module | None = None,  # in training: add noise to samples
         warp: nn.Module | None = None,  # in training: frequency warping factor of each row
@@ -25,7 +26,8 @@ class FeatureExtractor(nn.Module):
     ) -> None:
         super().__init__()
         self.speed, self.noise, self.warp = speed, noise, warp
-        self.spectrum, self.normalise, self.tempo, self.augment = spectrum, normalise, tempo, augment
+        self.spectrum, self.normalise, self.images = spectrum, normalise, images
+        self.tempo, self.augment = tempo, augment
 
     def forward(
         self,
@@ -45,6 +47,8 @@ class FeatureExtractor(nn.Module):
         normalise_state: Any = ()
         if self.normalise is not None:
             values, normalise_state = self.normalise(values, mask, before.normalise or None)
+        if self.images is not None:
+            values = self.images(values)
         if self.tempo is not None and self.training:
             values, mask = self.tempo(values, mask)
         if self.augment is not None and self.training:

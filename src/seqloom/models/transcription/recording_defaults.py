@@ -1,4 +1,4 @@
-"""Default settings for what recordings are: audio, features of audio, pen strokes or images of text lines."""
+"""Default settings for what recordings are: audio, features of audio, pen strokes, images of text lines or videos."""
 
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ DEPENDS_ON_RECORDINGS = {
     "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
     "task.normalize": "utterance; global for pen strokes and images, and for models that can stream",
     "task.image_encoder.layers": "2 for images of text lines",
+    "task.video_encoder.channels": "16 for videos",
     "task.prenet.layers": "1 for audio and its features, otherwise 0",
     "task.prenet.window": "5 for audio and its features",
     "task.time_reduction.factor": "3 for audio and its features, otherwise 1",
@@ -28,6 +29,8 @@ def recording_defaults(document: Document, first: Recording | None) -> dict[str,
     """Reduction, prenet, normalisation and augmentation for recordings like the first one; None: for audio."""
     if first is not None and Path(first.name).suffix.lower() in pixels.SUFFIXES:
         return {"task.image_encoder.layers": 2, "task.normalize": "global"}
+    if first is not None and first.values.ndim == 4:  # a video
+        return {"task.normalize": "global", "task.video_encoder.channels": 16}
     audio = first is None or first.rate > 0
     width = 0 if first is None or audio else first.values.shape[1]
     if not audio and width < NARROW:  # pen strokes

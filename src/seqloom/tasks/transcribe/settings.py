@@ -20,6 +20,7 @@ from seqloom.models.encoder_decoder import AttentionConfig, Bridge
 from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, Normalization
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
+from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.models.signals.line_images import LineImageConfig
 from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.models.transcription.recording_defaults import DEPENDS_ON_RECORDINGS, recording_defaults
@@ -111,6 +112,12 @@ class TranscribeSettings(Task):
     image_encoder: LineImageConfig = Field(
         default_factory=LineImageConfig,
         description="Convolutions, or two-dimensional LSTM layers, over images of text lines.",
+    )
+    image_size: int = Field(
+        32, ge=4, le=4096, description="Height and width to which the frames of videos are resized, in pixels."
+    )
+    video_encoder: ImageEncoderConfig = Field(
+        default_factory=ImageEncoderConfig, description="Convolutions over each frame of a video."
     )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."

@@ -40,7 +40,10 @@ from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
 from seqloom.models.signals.audio_features import (
     build_feature_extractor,
 )
+from seqloom.models.signals.encoders import FrameImages
+from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.frame_encoder import build_frame_encoder
+from seqloom.models.signals.image_encoder import ImageEncoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
 from seqloom.models.transcription.frame_count import FrameCount
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
@@ -117,20 +120,23 @@ class Transcribe(TranscribeSettings):
                 sample_rate=self.learned.statistics.rate if self.learned else self.audio.sample_rate,
                 n_mfcc=self.audio.n_mfcc,
                 line_height=self.image_encoder.height,
+                image_size=self.image_size,
             ),
         )
 
     def fit(self, examples: Iterable[Recording]) -> Self:
-        collector = StatisticsCollector(self.audio.spectrum, needs_moments=self.normalize in ("global", "streaming"))
+        collector: StatisticsCollector | None = None
         texts, lengths = [], []
         for example in examples:
+            moments = self.normalize in ("global", "streaming") or _signal(example).signal.kind == "video"
+            collector = collector or StatisticsCollector(self.audio.spectrum, needs_moments=moments)
             if example.text is None:
                 raise self._missing_target(example, "training")
             collector.add(_signal(example))
             self._spelling.check(example)
             texts.append(self._spelling.spell(example.text))
             lengths.append(len(example))
-        if not texts:
+        if collector is None:
             raise self._no_examples()
         specials = () if self.model == "ctc" else (END,)
         text, statistics = self.text.fit(texts, specials=specials), collector.finish()
@@ -209,7 +215,8 @@ class Transcribe(TranscribeSettings):
         learned, spectrum = self.fitted, self._spectrum
         for example in examples:
             learned.statistics.check(_signal(example), window=spectrum.window if spectrum else 1)
-        inputs = pad([example.values for example in examples])
+        is_video = learned.statistics.kind == "video"  # which is scaled here, other signals in the encoder
+        inputs = pad([learned.statistics.scale(example.values) if is_video else example.values for example in examples])
         if any(example.text is None for example in examples):
             return Batch(inputs, None, 0, examples=tuple(examples))
         targets = [self._target(example) for example in examples]
@@ -221,14 +228,14 @@ class Transcribe(TranscribeSettings):
 
     def build_model(self) -> Transcriber | EncoderDecoder:
         learned = self.fitted
-        size, layers = learned.statistics.size, self.image_encoder.layers
+        features, size, layers = self._build_features()
         encoder = build_frame_encoder(
             [self.image_encoder.build(size)] if layers else [],
             size=size,
             prenet=self.prenet,
             recurrence=self.encoder,
             time_reduction=self.time_reduction,
-            features=build_feature_extractor(self.audio, self.augment, self.normalize, learned.statistics),
+            features=features,
         )
         vocab_size = len(learned.text.vocabulary)
         if self.model == "ctc":
@@ -244,6 +251,17 @@ class Transcribe(TranscribeSettings):
             scheduled_sampling=self.scheduled_sampling,
             assemble=partial(JointTranscriber, end=self._decoder.end) if self.has_ctc else None,
         )
+
+    def _build_features(self) -> tuple[FeatureExtractor, int, int]:
+        """What comes before the layers, the width of its frames, and the number of layers over images of lines."""
+        statistics = self.fitted.statistics
+        if statistics.kind != "video":
+            features = build_feature_extractor(self.audio, self.augment, self.normalize, statistics)
+            return features, statistics.size, self.image_encoder.layers
+        images = FrameImages(ImageEncoder(self.video_encoder, self.image_size))
+        augment = self.augment
+        features = FeatureExtractor(images=images, tempo=augment.build_tempo(), augment=augment.build_spec_augment())
+        return features, images.size, 0
 
     @property
     def _decoder(self) -> TranscriptDecoder:
@@ -342,6 +360,7 @@ class Transcribe(TranscribeSettings):
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
             (self.normalize == "utterance", 'normalize is "utterance"'),
             (statistics.rate and self.audio.top_db, f"audio.top_db is {self.audio.top_db}"),
+            (statistics.kind == "video", "the recordings are videos"),
             (self.image_encoder.layers > 0, f"image_encoder.layers is {self.image_encoder.layers}"),
         )
         check_lag(lag)
