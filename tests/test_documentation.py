@@ -58,6 +58,7 @@ RUNS = {
     "clips": ["--task", "caption", "--data", "moving_shapes/train.tsv", "task.dev=moving_shapes/dev.tsv"],
     "transcribe": ["transcribe.toml"],
     "words": ["--task", "language_model", "--data", "sounds/texts.txt", "task.model=ngram"],
+    "answers": ["--task", "language_model", "--data", "answers.txt", "task.model=ngram", "task.text.unit=characters"],
     "stream": [
         *("--task", "transcribe", "--data", "sounds"),
         *("task.encoder.bidirectional=false", "task.normalize=streaming"),

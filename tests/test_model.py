@@ -222,6 +222,30 @@ def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_p
         load(translators[0], constrain=str(tmp_path / "unknown.txt")).predict(["a"])
 
 
+def test_translations_are_guided_by_a_lexicon_and_a_language_model(translators: list[Path], tmp_path: Path) -> None:
+    config = load_config(Run.open(translators[0])).task
+    words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]
+    lexicon, arpa = tmp_path / "words.txt", tmp_path / "words.arpa"
+    lexicon.write_text(f"{words[0]}\n{words[1]}\nxyz\n")
+    arpa.write_text(
+        f"\\data\\\nngram 1=4\n\n\\1-grams:\n-99 <s>\n-0.1 </s>\n-9 {words[0]}\n-0.1 {words[1]}\n\n\\end\\\n"
+    )
+    sources = ["a cd é", "", "b x"]
+    for search in ("greedy", "beam size=3 nbest=3"):
+        model = load(translators[0], search=search, lexicon=str(lexicon))
+        assert "'xyz'" in model.task.prediction_notes[0]
+        texts = {candidate.text for answer in model.predict(sources) for candidate in answer.nbest}
+        assert {word for text in texts for word in text.split()} <= set(words[:2])
+        assert load(translators[0], search=search).predict(sources) != model.predict(sources)
+    for allowed in (str(lexicon), ""):
+        for answer in load(translators[0], search="beam", lm=f"{arpa} weight=50", lexicon=allowed).predict(sources):
+            assert set(answer.text.split()) <= {words[1]}
+    rescored = load(translators[0], search="beam size=9 nbest=2", lm=f"{arpa} weight=50 method=rescore")
+    assert {len(answer.nbest) for answer in rescored.predict(sources)} == {2}
+    with pytest.raises(ValueError, match="cannot be combined with a lexicon"):
+        load(translators[0], constrain=str(lexicon), lexicon=str(lexicon))
+
+
 def test_an_impossible_search_is_refused(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
     words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]
@@ -233,10 +257,12 @@ def test_an_impossible_search_is_refused(translators: list[Path], tmp_path: Path
 
 
 def test_an_option_that_the_task_does_not_have_is_refused(run: Run, translators: list[Path]) -> None:
-    with pytest.raises(ValueError, match=r"^the task classify has no option 'search' \(available: format, encoding\)$"):
+    with pytest.raises(
+        ValueError, match=r"^the task classify has no option 'search' \(available: format, encoding, folder\)$"
+    ):
         load(run.path, search="greedy")
-    options = "search, constrain, format, encoding"
-    for given in ({"lexicon": "x.txt"}, {"lm": "x.arpa"}, {"folder": "x"}):
+    options = "search, constrain, lexicon, lm, format, encoding"
+    for given in ({"captions": "x.txt"}, {"folder": "x"}):
         with pytest.raises(ValueError, match=rf"^the task translate has no option '\w+' \(available: {options}\)$"):
             load(translators[0], **given)  # type: ignore[arg-type]
 

@@ -307,8 +307,8 @@ def load(
     ensemble: Sequence[str | Path] = (),  # more runs of the same task and vocabulary, whose predictions are averaged
     search: str | Search | FrameSearch = "",  # such as "beam size=5 nbest=3"
     constrain: str = "",  # file with the allowed outputs
-    lexicon: str = "",  # file with the words allowed in a transcript
-    lm: str | LanguageModelConfig = "",  # language model for transcripts, such as "words.arpa weight=0.8 word_score=1"
+    lexicon: str = "",  # file with the words allowed in a transcript or translation
+    lm: str | LanguageModelConfig = "",  # language model of the output, such as "words.arpa weight=0.8"
     folder: str = "",  # folder or archive of the recordings or images that a list names
     captions: str = "",  # file with the captions of the images
     own_files: bool = False,  # open the files that the configuration names; only for a run that you have trained

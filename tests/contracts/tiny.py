@@ -494,7 +494,10 @@ CASES: dict[str, Case] = {
         scheduled_sampling={"schedule": "linear", "offset": 0.5},
     ),
     "transcribe, joint": _transcribe(
-        model="joint", **DECODER, search={"name": "beam", "size": 3, "nbest": 2}, time_reduction={"factor": 2}
+        model="joint",
+        **DECODER,
+        search={"name": "beam", "size": 3, "nbest": 2},
+        time_reduction={"factor": 2},
     ),
     "transcribe, video": _transcribe_video(normalize="utterance"),
     "transcribe, audio": _transcribe_sound(augment={"speed_perturb": [0.9, 1.1]}, time_reduction={"factor": 2}),

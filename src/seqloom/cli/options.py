@@ -39,12 +39,12 @@ Search = Annotated[
     ),
 ]
 Constrain = Annotated[str, typer.Option(help="File with the allowed translations, one per line.")]
-Lexicon = Annotated[str, typer.Option(help="File with the words allowed in a transcript.")]
+Lexicon = Annotated[str, typer.Option(help="File with the words allowed in a transcript or translation.")]
 LanguageModel = Annotated[
     str,
     typer.Option(
         "--lm",
-        help="Language model for transcripts: an ARPA file or a run, such as 'words.arpa weight=0.8 word_score=1'.",
+        help="Language model for transcripts and translations: an ARPA file or a run, such as 'words.arpa weight=0.8'.",
     ),
 ]
 Folder = Annotated[str, typer.Option(help="Folder or archive with the recordings or images that the input file lists.")]

@@ -493,6 +493,9 @@ class Task(ConfigSection, ABC):
                 available = ", ".join(self.option_fields) or "none"
                 raise ValueError(f"the task {self.name} has no option {name!r} (available: {available})")
         changes = {self.option_fields[name]: value for name, value in options.items()}
+        if "lm" in options:  # only the fields that are set change
+            update = {name: getattr(options["lm"], name) for name in options["lm"].model_fields_set}
+            changes["lm"] = getattr(self, self.option_fields["lm"]).model_copy(update=update)
         return with_changes(self, "task", changes) if changes else self
 
     def with_top_words(self, count: int) -> Self:  # noqa: ARG002

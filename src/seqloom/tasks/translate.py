@@ -22,6 +22,7 @@ from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import MANY_TEXTS, SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
+from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
@@ -43,14 +44,16 @@ from seqloom.models.generation import (
     SUPPRESSED,
     Candidate,
     format_nbest,
-    generate,
     nbest_candidates,
     teacher_forced_scores,
     teacher_forcing_loss,
 )
+from seqloom.models.guided_generation import generate_guided
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.scheduled_sampling import ScheduledSampling
+from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
+from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted, with_readable_tokens
 
 BASELINE_EXAMPLES = 1000  # on which the better baseline is chosen
@@ -123,10 +126,12 @@ class Translate(Task):
         }
         | {"task.metric": "exact_match for targets of few recurring words, such as phones or commands, otherwise auto"}
     )
-    prediction_files: ClassVar[Mapping[str, str]] = {"constrain": "constrain"}
+    prediction_files: ClassVar[Mapping[str, str]] = {"constrain": "constrain", "lexicon": "lexicon", "lm": "lm"}
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "constrain": "constrain",
+        "lexicon": "lexicon",
+        "lm": "lm",
         "format": "format",
         "encoding": "encoding",
     }
@@ -189,6 +194,10 @@ class Translate(Task):
     search: TokenSearchConfig = Field(default_factory=Beam, description="Search for the best translation.")
     max_length: MaxLength = Field(default_factory=MaxLength, description="Maximum output length.")
     constrain: str = Field("", description="File with the allowed outputs, one per line (empty: no constraint).")
+    lexicon: str = Field("", description="File with the allowed words of the target, one per line (empty: any words).")
+    lm: LanguageModelConfig = Field(
+        default_factory=LanguageModelConfig, description="External language model of the target."
+    )
     metric: Metric = Field(
         "auto",
         description="Dev metric that selects the best checkpoint; auto: bleu, or exact_match for characters.",
@@ -222,6 +231,9 @@ class Translate(Task):
     def _check(self) -> Self:
         if self.shared_vocab and self.target not in (self.source, TextConfig()):
             raise ValueError("shared_vocab is true, but task.target differs from task.source: remove task.target")
+        self.lm.check(self.search)
+        if self.constrain and (self.lexicon or self.lm.model):
+            raise ValueError("constrain lists whole outputs and cannot be combined with a lexicon or a language model")
         return self
 
     @property
@@ -359,7 +371,18 @@ class Translate(Task):
         tree = None
         if self.constrain:
             tree, lengths = self._constraints
-        nbest = generate(model.decoder, memory, self.search, end=end, lengths=lengths, suppress=SUPPRESSED, tree=tree)
+        guided = generate_guided(
+            model.decoder,
+            memory,
+            self.search,
+            guide=self._guide,
+            vocab_size=len(self._target_tokenizer.vocabulary),
+            end=end,
+            lengths=lengths,
+            suppress=SUPPRESSED,
+            tree=tree,
+        )
+        nbest = [[hypothesis for hypothesis, *_ in row] for row in guided]
         forced: list[tuple[list[float], list[bool]]] = [([], [])] * len(nbest)
         if batch.target is not None:
             forced = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
@@ -374,6 +397,16 @@ class Translate(Task):
 
     def to_json(self, prediction: Translation) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self._target_tokenizer)
+
+    @cached_property
+    def _guide(self) -> Guide:
+        """The lexicon and the language model of the search."""
+        text, load_run = self._target_tokenizer, load_language_model
+        return build_guide(text, self.lexicon, self.lm, file_encoding=self.encoding, load_run=load_run) or Guide()
+
+    @property
+    def prediction_notes(self) -> tuple[str, ...]:
+        return self._guide.notes
 
     @cached_property
     def _constraints(self) -> tuple[PrefixTree, int]:

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ import torch
 
 from seqloom.config.errors import ConfigError
 from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig
+from seqloom.models.transcription.search_guide import parse_language_model
 from seqloom.tasks.transcribe import Transcribe
 
 Strokes = list[tuple[Any, str]]
@@ -122,3 +126,45 @@ def test_explanations_show_the_branch_that_the_search_uses() -> None:
     by_frames = task.with_options(search=Transcribe(train="-").search).explain(network, example)
     assert by_frames.frames is not None
     assert {len(names) for _, names in task.trace_gates(network, example)} > {0}
+
+
+ARPA = """\\data\\
+ngram 1=5
+
+\\1-grams:
+-9 <unk>
+-99 <s>
+-0.1 </s>
+-0.2 {}
+-9 {}
+
+\\end\\
+"""
+
+
+@pytest.mark.parametrize("model", ["attention", "joint"])
+@torch.no_grad()
+def test_a_lexicon_and_a_language_model_guide_the_beam(model: str, tmp_path: Path) -> None:
+    task = fitted(model, normalize="global")
+    network = built(task).float()
+    batch = task.collate(list(task.read(strokes("abba", "b"))))
+    words = tmp_path / "words.txt"
+    words.write_text("ba\nbab\n")
+    (tmp_path / "words.arpa").write_text(ARPA.format("bab", "ba"))
+    (tmp_path / "letters.arpa").write_text(ARPA.format("b", "a"))
+    for answer in task.with_options(lexicon=str(words)).predict(network, batch).answers:
+        assert all(re.fullmatch("(ba|bab)*", candidate.text) for candidate in answer.nbest)
+        assert "".join(answer.words) == answer.text
+        assert len(answer.word_times) == (len(answer.words) if model == "joint" else 0)
+    by_letters = task.with_options(lm=parse_language_model(f"{tmp_path / 'letters.arpa'} weight=9"))
+    rescored = task.with_options(lm=parse_language_model(f"{tmp_path / 'letters.arpa'} weight=9 method=rescore"))
+    by_words = task.with_options(lexicon=str(words), lm=parse_language_model(f"{tmp_path / 'words.arpa'} weight=9"))
+    for guided, allowed in ((by_letters, "b*"), (rescored, "b*"), (by_words, "(bab)*")):
+        for answer in guided.predict(network, batch).answers:
+            assert re.fullmatch(allowed, answer.text)
+            best = answer.nbest[0]
+            assert best.score == pytest.approx(best.acoustic + 9 * best.language, abs=1e-4)
+    with pytest.raises(ConfigError, match=r'lm.word_score is 1.0, which search "beam" does not have'):
+        task.with_options(lm=parse_language_model("x.arpa word_score=1"))
+    with pytest.raises(ConfigError, match=r'lm.method = "rescore" needs'):
+        task.with_options(search=Greedy(), lm=parse_language_model("x.arpa method=rescore"))

@@ -41,6 +41,7 @@ class Guide(NamedTuple):
     weight: float = 1.0  # of the language model's log-probabilities
     word_score: float = 0.0  # added for each word, or for each token without a lexicon
     unk_score: float = 0.0  # added for each word that the language model does not know
+    rescore: bool = False  # the language model reorders the n-best of a search with a decoder
     notes: tuple[str, ...] = ()  # for the user, such as words of the lexicon that cannot be found
 
 

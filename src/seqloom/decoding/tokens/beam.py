@@ -74,6 +74,9 @@ class Beam(Search):
     def needs_coverage(self) -> bool:
         return self.coverage_penalty > 0
 
+    def length_divisor(self, length: int) -> float:
+        return float(self._length_penalty(float(length)))
+
     @torch.no_grad()
     def __call__(
         self,

@@ -39,6 +39,10 @@ class Search(ConfigSection, ABC):
         """Whether ``coverage`` has to be given."""
         return False
 
+    def length_divisor(self, length: int) -> float:  # noqa: ARG002
+        """What the log-probability of a hypothesis of this length, end included, is divided by."""
+        return 1.0
+
     @abstractmethod
     def __call__(
         self,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -38,6 +38,19 @@ class LanguageModelConfig(ConfigSection):
     unk_score: float = Field(
         default=0.0, description="Score added for each word that the language model does not know."
     )
+    method: Literal["fusion", "rescore"] = Field(
+        default="fusion",
+        description="fusion: in the search; rescore: afterwards, to reorder the hypotheses of a beam (search.size).",
+    )
+
+    def check(self, search: ConfigSection) -> None:
+        """ValueError if a search with a decoder cannot use these scores."""
+        name = getattr(search, "name", "")
+        for key in ("word_score", "unk_score"):
+            if value := getattr(self, key):
+                raise ValueError(f'lm.{key} is {value}, which search "{name}" does not have: use its length_penalty')
+        if self.model and self.method == "rescore" and name != "beam":
+            raise ValueError(f'lm.method = "rescore" needs the n-best list of search "beam", found "{name}"')
 
 
 def parse_language_model(text: str) -> LanguageModelConfig:
@@ -83,7 +96,7 @@ def build_guide(
         model = load_run(path) if path.is_dir() else path
         names = lexicon.words if lexicon else tokenizer.vocabulary.tokens
         lm = load_language_model(model, names, unit="words" if lexicon else tokenizer.unit, name=config.model)
-    return Guide(lexicon, lm, config.weight, config.word_score, config.unk_score, notes)
+    return Guide(lexicon, lm, config.weight, config.word_score, config.unk_score, config.method == "rescore", notes)
 
 
 def load_lexicon(entries: Iterable[Entry], tokenizer: Tokenizer, *, name: str) -> Lexicon:

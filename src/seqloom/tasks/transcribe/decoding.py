@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
-from seqloom.decoding.frames.frame_search import Transcript
+from seqloom.decoding.frames.frame_search import Guide, Transcript
 from seqloom.decoding.tokens.ctc_prefix import ctc_prefix_scorer
-from seqloom.decoding.tokens.search import Hypothesis, Search
+from seqloom.decoding.tokens.search import Search
 from seqloom.layers.ctc import align, frames_needed
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.layer import Memory
-from seqloom.models.generation import SUPPRESSED, generate, start_state, teacher_forced_scores, teacher_forcing_loss
+from seqloom.models.generation import SUPPRESSED, start_state, teacher_forced_scores, teacher_forcing_loss
+from seqloom.models.guided_generation import GuidedHypothesis, generate_guided
 
 MARGIN = 1.5  # maximum length relative to what 99.9 % of the training transcripts need
 OFFSET = 10  # tokens that are allowed in addition
@@ -53,17 +54,21 @@ class TranscriptDecoder:
         search: Search,
         *,
         logits: Tensor | None,  # (B, T', V), of CTC; None: the model has none
-    ) -> list[list[Hypothesis]]:
+        guide: Guide,
+    ) -> list[list[GuidedHypothesis]]:
+        """The n-best hypotheses of each row."""
         frames = memory.mask.sum(dim=1)
         lengths = (MARGIN * self.tokens_per_frame * frames).ceil().long() + OFFSET
         scorers = []
         if logits is not None:
             log_probs = logits.log_softmax(dim=-1)
             scorers = [ctc_prefix_scorer(log_probs, frames, blank=BLANK, end=self.end, weight=self.ctc_weight)]
-        return generate(
+        return generate_guided(
             model.decoder,
             memory,
             search,
+            guide=guide,
+            vocab_size=model.decoder.embed.num_embeddings,
             end=self.end,
             lengths=lengths,
             suppress=SUPPRESSED,
@@ -73,15 +78,27 @@ class TranscriptDecoder:
 
 
 def to_transcripts(
-    hypotheses: Sequence[Hypothesis],
+    nbest: Sequence[GuidedHypothesis],
     frames: Tensor | None,  # (T, V), log-probabilities of CTC; None: the model has none
+    guide: Guide,
 ) -> list[Transcript]:
     """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
     table = None if frames is None else frames.float().cpu().numpy()
     transcripts = []
-    for hypothesis in hypotheses:
-        fits = table is not None and frames_needed(hypothesis.tokens) <= len(table)
-        places = align(table, hypothesis.tokens, blank=BLANK) if table is not None and fits else []
-        log_probability = hypothesis.log_probability
-        transcripts.append(Transcript(hypothesis.tokens, [], hypothesis.score, log_probability, 0.0, places, []))
+    for hypothesis, words, spans, language in nbest:
+        places: list[tuple[int, int]] = []
+        if table is not None and frames_needed(hypothesis.tokens) <= len(table):
+            places = align(table, hypothesis.tokens, blank=BLANK)
+        in_search = 0.0 if guide.rescore else guide.weight * language
+        transcripts.append(
+            Transcript(
+                hypothesis.tokens,
+                words,
+                hypothesis.score,
+                acoustic=hypothesis.log_probability - in_search,
+                language=language,
+                frames=places,
+                spans=[(places[first][0], places[last][1]) for first, last in spans] if places else [],
+            )
+        )
     return transcripts

@@ -12,7 +12,6 @@ from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.decoding.frames.best_path import BestPath
-from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import TranscriptSearchConfig
 from seqloom.decoding.tokens.search import Search
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, PrenetConfig
@@ -166,7 +165,8 @@ class TranscribeSettings(Task):
         "any words).",
     )
     lm: LanguageModelConfig = Field(
-        default_factory=LanguageModelConfig, description="External language model of the prefix_beam search."
+        default_factory=LanguageModelConfig,
+        description="External language model of the search: prefix_beam, greedy or beam.",
     )
     metric: Metric = Field(
         "auto",
@@ -208,8 +208,6 @@ class TranscribeSettings(Task):
             raise ValueError(f'spelling = "{self.spelling}" needs text.unit = "words", but it is "{self.text.unit}"')
         if self.spelling == "lexicon" and not self.lexicon:
             raise ValueError('spelling = "lexicon" needs a lexicon file: set task.lexicon')
-        if self.spelling == "lexicon" and self.model == "attention":
-            raise ValueError('spelling = "lexicon" needs the frames of CTC: set model to "ctc" or "joint"')
         decodes = isinstance(self.search, Search)
         if decodes and self.model == "ctc":
             raise ValueError(
@@ -219,9 +217,10 @@ class TranscribeSettings(Task):
             raise ValueError(
                 f'search "{self.search.name}" needs the frames of CTC, but model is "attention": use "greedy" or "beam"'
             )
-        if decodes and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
-            unused = "language model" if self.lm.model else "lexicon"
-            raise ValueError(f'search "{self.search.name}" cannot use a {unused}: use "prefix_beam"')
+        if decodes:
+            self.lm.check(self.search)
+        elif self.lm.model and self.lm.method == "rescore":
+            raise ValueError(f'lm.method = "rescore" needs search "beam", found "{self.search.name}"')
         if isinstance(self.search, BestPath) and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
             unused = "language model" if self.lm.model else "lexicon"
             raise ValueError(f'search "best_path" cannot use a {unused}: use "prefix_beam"')
@@ -241,7 +240,7 @@ class TranscribeSettings(Task):
     def error_rates(self) -> tuple[str, ...]:
         """The error rates that can be computed; the first is the default metric."""
         if self.spelling == "lexicon":
-            return ("wer", "per") if isinstance(self.search, PrefixBeam) else ("per",)
+            return ("per",) if isinstance(self.search, BestPath) else ("wer", "per")
         if self.spelling == "phones":
             return ("wer", "per") if self.lexicon else ("per",)
         return {"characters": ("cer", "wer"), "words": ("wer",), "subwords": ("wer", "cer")}[self.text.unit]

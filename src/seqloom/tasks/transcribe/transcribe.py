@@ -305,12 +305,13 @@ class Transcribe(TranscribeSettings):
             nbest = self.search(logits.log_softmax(dim=-1), lengths, blank=BLANK, guide=self._guide)
             rows = zip(nbest, examples, references, strict=True)
             return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
-        hypotheses = self._decoder.search(model, memory, cast(Search, self.search), logits=logits)
+        hypotheses = self._decoder.search(model, memory, cast(Search, self.search), logits=logits, guide=self._guide)
         answers = []
         for row, (best, example, loss) in enumerate(zip(hypotheses, examples, references, strict=True)):
             frames = None if logits is None else logits[row, : lengths[row]].log_softmax(dim=-1)
-            answer = self._answer(to_transcripts(best, frames), example.name, loss)
-            answers.append(replace(answer, nbest=decoded_candidates(answer.nbest, best, self.fitted.text)))
+            answer = self._answer(to_transcripts(best, frames, self._guide), example.name, loss)
+            decoded = [guided.hypothesis for guided in best]
+            answers.append(replace(answer, nbest=decoded_candidates(answer.nbest, decoded, self.fitted.text)))
         return Predictions(answers)
 
     def _reference_losses(
@@ -346,7 +347,7 @@ class Transcribe(TranscribeSettings):
     @cached_property
     def _guide(self) -> Guide:
         """The lexicon and the language model of the search."""
-        if not isinstance(self.search, PrefixBeam):
+        if isinstance(self.search, BestPath):
             return Guide()
         text, load_run = self.fitted.text, load_language_model
         return build_guide(text, self.lexicon, self.lm, file_encoding=self.encoding, load_run=load_run) or Guide()
@@ -378,9 +379,6 @@ class Transcribe(TranscribeSettings):
         return "encoder"
 
     def with_options(self, **options: Unpack[PredictionOptions]) -> Self:
-        if "lm" in options:
-            changes = {name: getattr(options["lm"], name) for name in options["lm"].model_fields_set}
-            options["lm"] = self.lm.model_copy(update=changes)
         if {"lexicon", "lm"} & options.keys() and isinstance(self.search, BestPath):
             options.setdefault("search", PrefixBeam())  # the only search with a lexicon and a language model
         return super().with_options(**options)
