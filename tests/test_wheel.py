@@ -127,6 +127,6 @@ def test_it_works_from_an_empty_folder(environment: Path, tmp_path: Path) -> Non
     assert installed.is_relative_to(environment.parent)
     assert run(ours, "--version", cwd=tmp_path) == f"seqloom {seqloom.__version__}\n"
     assert 'name = "tag"' in run(ours, "init", "tag", "--example", cwd=tmp_path)
-    printed = run(ours, "demo", "--quick", cwd=tmp_path)
+    printed = run(ours, "demo", "forecast", "--quick", cwd=tmp_path)
     assert "Results on the test data" in printed
-    assert (tmp_path / "runs" / "demo-translate" / "run" / "best").is_dir()
+    assert (tmp_path / "runs" / "demo-forecast" / "run" / "best").is_dir()

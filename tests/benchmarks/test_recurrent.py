@@ -1,6 +1,7 @@
 """The benchmark of recurrent layers with tiny shapes: what it compares and what it prints."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,11 +17,24 @@ from seqloom.layers.recurrent.recurrent import Recurrent
 KEYS = {"case", "unit", "threads", "ours", "peer", "peer_name", "ratio", "goal", "limit"}
 
 
+@pytest.fixture(scope="module")
+def measured() -> list[Result]:
+    """The results of all comparisons, with tiny shapes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recurrent, "QUICK_SHAPES", (Shape(3, 2, 4, 5), Shape(2, 1, 4, 5)))
+        patch.setattr(recurrent, "peak", lambda threads: 1e9 * threads)
+        patch.setattr(child_process, "run", lambda *_, **__: 0.25)
+        return list(recurrent.measure(quick=True))
+
+
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "QUICK_SHAPES", (Shape(3, 2, 4, 5), Shape(2, 1, 4, 5)))
-    monkeypatch.setattr(recurrent, "peak", lambda threads: 1e9 * threads)
-    monkeypatch.setattr(child_process, "run", lambda *_, **__: 0.25)
+def small(measured: list[Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(*, quick: bool) -> Iterator[Result]:
+        assert quick
+        torch.set_num_threads(1)
+        yield from measured
+
+    monkeypatch.setattr(recurrent, "measure", measure)
 
 
 @pytest.mark.usefixtures("small")

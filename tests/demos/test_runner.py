@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,26 @@ def call(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["demo", *map(str, arguments), "--quick"])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_data() -> Iterator[None]:
+    """A third of the generated examples."""
+    with pytest.MonkeyPatch.context() as patch:
+        for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES):
+            for split, size in sizes.items():
+                patch.setitem(sizes, split, size // 3)
+        yield
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON output of each demo."""
     folder = tmp_path_factory.mktemp("demo")
     outputs = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES):
-            for split, size in sizes.items():
-                patch.setitem(sizes, split, size // 3)
-        for task in tasks.names():
-            result = call(task, "--json", "--output", folder)
-            assert (result.exit_code, result.stderr) == (0, ""), result.output
-            outputs[task] = json.loads(result.stdout)
-            assert outputs[task]["run"] == str(folder / f"demo-{task}" / "run")
+    for task in tasks.names():
+        result = call(task, "--json", "--output", folder)
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+        outputs[task] = json.loads(result.stdout)
+        assert outputs[task]["run"] == str(folder / f"demo-{task}" / "run")
     return outputs
 
 
@@ -114,7 +121,7 @@ def test_shapes(results: dict[str, Any]) -> None:
     (always,) = result["baseline"].values()
     assert always == 0  # no caption of the test data is one of the training data
     assert result["test"]["forced_accuracy"] > 0.25  # after eighty updates
-    assert result["test"]["captions"] == 2 * result["test"]["images"] == 2 * (datasets.IMAGES["test"] // 3)
+    assert result["test"]["captions"] == 2 * result["test"]["images"] == 2 * datasets.IMAGES["test"]
     for example in result["examples"]:
         assert example["answer"].split() == example["words"][:-1]
         assert len(example["attention"]) == len(example["words"])

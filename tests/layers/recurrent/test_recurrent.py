@@ -193,11 +193,10 @@ def compiler() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_compiled_model_gives_the_same_numbers(backend: str) -> None:
+def test_a_compiled_model_gives_the_same_numbers() -> None:
     model = Model()
     randomize(model)
-    compiled = torch.compile(model, backend=backend)
+    compiled = torch.compile(model, backend="aot_eager")
     for time in (5, 7):
         x = noise(3, time, 4)
         actual, expected = compiled(x), model(x)
