@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "insight",
     },
     "loggers": {"files", "run", "training"},
-    "run_document": {"config", "data", "tasks"},
+    "run_document": {"config", "data", "training", "tasks"},
     "run_config": {"config", "run", "run_document", "data", "layers", "training", "models", "tasks"},
     "training_data": {"checkpoint", "run", "data", "run_config"},
     "evaluation": {"data", "metrics", "training", "tasks", "run_config"},

@@ -8,9 +8,10 @@ import pytest
 from tests.contracts.tiny import CASES, write
 
 from seqloom.config import ConfigError, Document
+from seqloom.config.hints import SYNONYMS
 from seqloom.data.readers.text_files import DataError
 from seqloom.run_config import Config, config_template
-from seqloom.run_document import check_files, find_data_files, read_document
+from seqloom.run_document import check_files, check_training_table, find_data_files, read_document
 from seqloom.training_data import data_readers, with_detected
 
 
@@ -55,6 +56,32 @@ def test_a_folder_of_labels_is_training_data(tmp_path: Path) -> None:
     assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
     (tmp_path / "train").mkdir()
     assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path / "train")}
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "forecast"])
+def test_what_is_said_of_the_training_table_does_not_depend_on_the_task(task: str) -> None:
+    """Synonyms of keys and typos get the same message with and without the keys of a task; the others wait for it."""
+    early: dict[str, str] = {}
+    documents: dict[str, Document] = {}
+    for word in (*SYNONYMS, "learnig_rate", "optimzer", "words", "min_length", "token", "nothing"):
+        documents[word] = Document.empty(values={"task.name": task, "task.train": "x", f"train.{word}": 1})
+        try:
+            check_training_table(documents[word])
+        except ConfigError as error:
+            early[word] = str(error)
+    for word, message in early.items():
+        with pytest.raises(ConfigError) as expected:
+            Config.build(documents[word], defaults=False)
+        assert str(expected.value) == message
+    assert {"lr", "max_epochs", "optim", "learnig_rate", "optimzer"} <= early.keys()
+    assert {"words", "min_length", "token", "nothing", "dev_file", "vocab_size"}.isdisjoint(early)
+
+
+def test_wrong_values_of_the_training_table() -> None:
+    values = {"task.name": "tag", "task.train": "x", "train.epochs": 0}
+    check_training_table(Document.empty(values=values))  # a task may have a default for another limit
+    with pytest.raises(ConfigError, match=r'^command line: train\.epochs: expected an integer, got "x"$'):
+        check_training_table(Document.empty(["train.epochs=x"], values=values))
 
 
 @pytest.mark.parametrize("task", ["classify", "forecast"])

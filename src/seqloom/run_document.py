@@ -9,6 +9,7 @@ from seqloom.config import ConfigError, Document
 from seqloom.config.toml import one_of
 from seqloom.data.readers import audio_files
 from seqloom.data.readers.text_files import DataError, refuse_stream, resolve
+from seqloom.training.config import TrainConfig
 
 
 def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
@@ -38,6 +39,11 @@ def check_task(document: Document) -> None:
         tasks.check_name(name)
     except ValueError as error:
         raise ConfigError(f"{location('task.name')}: task.name: {error}") from None
+
+
+def check_training_table(document: Document) -> None:
+    """ConfigError for wrong values and keys of [train]; those of [task] need the task, and so torch."""
+    document.check_table("train", TrainConfig)
 
 
 def check_files(document: Document) -> None:

@@ -92,9 +92,8 @@ def length_limit(config: Config) -> LengthLimit:
 def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config, tuple[str, ...]]:
     """The configuration with the settings that the training data show, such as their columns, and notes about them."""
     source = _readable_again(sources.training_source(config))
-    suited = _suited_task(config, source)
-    misread = suited is not None and suited.misread_by(config.name) and not config.task.says_how_to_read
-    advice = suited.advice(source) if suited is not None and misread else ""
+    suited = None if config.task.says_how_to_read else _suited_task(config, source)
+    advice = suited.advice(source) if suited is not None and suited.misread_by(config.name) else ""
     if advice and config.task.has_formats:
         raise DataError(
             str(source) if isinstance(source, Path) else "input",

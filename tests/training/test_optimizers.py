@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.training.optimizers import OptimizerName, build, total_norm
+from seqloom.training.config import OptimizerName
+from seqloom.training.optimizers import build, total_norm
 
 RATE, DECAY, MOMENTUM = 0.1, 0.3, 0.9
 BETAS, EPSILON = (0.9, 0.999), 1e-8

@@ -76,10 +76,11 @@ def check(
 ) -> None:
     """Look for problems in data and configuration. Reports sizes, lengths, unknown tokens, duplicates and errors."""
     from seqloom import terminal
-    from seqloom.run_document import read_document
+    from seqloom.run_document import check_training_table, read_document
 
     with errors():
         document = read_document(config, overrides or [], task=task, data=data)
+        check_training_table(document)
 
         from seqloom.check import check_data, print_report
         from seqloom.learning_rate_finder import find_learning_rate, print_test
@@ -136,12 +137,13 @@ def train(
 
     Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
-    from seqloom.run_document import check_files, check_task, read_document
+    from seqloom.run_document import check_files, check_task, check_training_table, read_document
 
     with errors():  # what can be found before torch is imported, which takes seconds
         if resume is None:
             document = read_document(config, overrides or [], task=task, data=data)
             check_task(document)
+            check_training_table(document)
             check_files(document)
         elif ("=" not in config and config) or task or data or output or start_from:
             raise ValueError(

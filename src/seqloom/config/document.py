@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from seqloom.config.errors import ConfigError, find_problems
+from seqloom.config.errors import ConfigError, Problem, find_problems, problems_of_table
 from seqloom.config.hints import nearest_file
 from seqloom.config.schema import ConfigSection, fields
 from seqloom.config.toml import KeyPath, TOMLSyntaxError, dotted, literal, load
@@ -93,12 +93,19 @@ class Document:
 
     def build(self, **sections: type[ConfigSection]) -> dict[str, ConfigSection]:
         """Each table as its section; ConfigError with everything that is wrong, in the order of the lines."""
-        problems = find_problems(sections, self.values)
+        self._refuse(find_problems(sections, self.values))
+        tables = {name: json.dumps(self.values.get(name, {})) for name in sections}
+        return {name: section.model_validate_json(tables[name]) for name, section in sections.items()}
+
+    def check_table(self, name: str, section: type[ConfigSection]) -> None:
+        """ConfigError with what is wrong in a table, as far as that does not depend on the others."""
+        table = self.values.get(name, {})
+        self._refuse(problems_of_table(name, section, table) if isinstance(table, dict) else [])
+
+    def _refuse(self, problems: list[Problem]) -> None:
         if problems:
             problems.sort(key=lambda problem: self._line(problem.path) or sys.maxsize)
             raise ConfigError(*(f"{self._location(path)}: {message}" for path, message in problems))
-        tables = {name: json.dumps(self.values.get(name, {})) for name in sections}
-        return {name: section.model_validate_json(tables[name]) for name, section in sections.items()}
 
     def _line(self, path: KeyPath) -> int:
         while path not in self.lines:

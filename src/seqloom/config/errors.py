@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from seqloom.config.hints import nearest, suggestions
+from seqloom.config.hints import belongs_to_its_table, nearest, suggestions
 from seqloom.config.schema import (
     Sections,
     all_keys,
@@ -101,6 +101,16 @@ def find_problems(sections: Sections, values: Mapping[str, Any]) -> list[Problem
             ]
             problems += (problem for problem in _describe(errors, keys=keys) if problem.path not in reported)
     return problems
+
+
+def problems_of_table(name: str, section: type[BaseModel], values: Mapping[str, Any]) -> list[Problem]:
+    """The problems of a table that do not depend on others: wrong values, typos and synonyms of its keys."""
+    keys = all_keys({name: section})
+    return [
+        problem
+        for problem in find_problems({name: section}, {name: values})
+        if len(problem.path) > 1 and (problem.path in keys or belongs_to_its_table(problem.path, keys))
+    ]
 
 
 def _clean(annotation: Any, value: Any, path: KeyPath, *, keys: Keys, problems: list[Problem]) -> Any:

@@ -115,6 +115,7 @@ for _names, _words in _SYNONYM_TABLE.items():
         SYNONYMS.setdefault(_word, []).extend(_names.split())
 
 MAX_SUGGESTIONS = 3  # suggestions in a message
+CLEAR = 0.85  # similarity of a key that can only be a typo
 _FIRST_TABLES = {"encoder", "decoder"}  # tables whose keys come first
 
 
@@ -174,3 +175,12 @@ def suggestions(path: KeyPath, keys: Mapping[KeyPath, bool], *, table: bool = Fa
         if close := get_close_matches(normalize(str(path[-1])), spelled, n=1, cutoff=cutoff):
             return [spelled[close[0]]]
     return []
+
+
+def belongs_to_its_table(path: KeyPath, keys: Mapping[KeyPath, bool]) -> bool:
+    """Whether an unknown key is surely meant as one of its own table, whatever keys other tables have."""
+    here = {key: table for key, table in keys.items() if key[:-1] == path[:-1]}
+    if synonym_keys(path, here):
+        return True
+    word = normalize(str(path[-1]))
+    return word not in SYNONYMS and bool(get_close_matches(word, [str(key[-1]) for key in here], cutoff=CLEAR))

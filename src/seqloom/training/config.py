@@ -6,8 +6,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from seqloom.config import ConfigSection
 from seqloom.data.length_limit import TooLong
-from seqloom.training import optimizers
 
+OptimizerName = Literal["adam", "adamw", "sgd"]
 PlotFormat = Literal["png", "svg", "pdf"]
 LoggerName = Literal["tensorboard", "mlflow", "wandb"]
 DECAY = {"linear": 0.0, "step": 0.5, "plateau": 0.5}
@@ -55,7 +55,7 @@ class TrainConfig(ConfigSection):
     accumulate: int = Field(
         1, ge=1, description="Split each batch into this many parts to save memory; the gradient is the same."
     )
-    optimizer: optimizers.OptimizerName = Field("adam", description="Optimizer.")
+    optimizer: OptimizerName = Field("adam", description="Optimizer.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")
     schedule: Literal["constant", "cosine", "linear", "inverse_root", "step", "plateau"] = Field(
         "cosine", description="Learning rate schedule."

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-OptimizerName = Literal["adam", "adamw", "sgd"]
+from seqloom.training.config import OptimizerName
 
 
 def _without_compiler(optimizer: type[Optimizer]) -> Any:
