@@ -155,6 +155,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "info": {"formats", "terminal", "run_summary", "run", "kernels", "layers", "models", "run_config", "seqloom"},
     "cli": {
         *(
+            "files",
             "cache",
             "config",
             "formats",

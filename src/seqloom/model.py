@@ -126,6 +126,29 @@ class Model:
             inputs.append(shorten(self.task.input_text(example), INPUT_LENGTH))
             yield example
 
+    def align(
+        self,
+        source: Any,  # a recording, or recordings with their texts: the path of a list, or pairs
+        text: str = "",  # of the recording; empty: the source has texts
+        *,
+        batch_size: int = 16,
+    ) -> list[Any]:
+        """Forced alignment of known texts: for each recording the times of its tokens and words; for transcribers."""
+        return list(chain.from_iterable(self.align_batches(self.read_aligned(source, text), batch_size=batch_size)))
+
+    def read_aligned(self, source: Any, text: str = "") -> Iterator[Any]:
+        """Recordings with their texts, as for ``align``."""
+        if not text:
+            return self.task.read(resolve(source) if isinstance(source, str) else as_source(source))
+        return self.task.read([(resolve(source) if isinstance(source, str) else source, text)])
+
+    def align_batches(self, examples: Iterable[Any], *, batch_size: int = 16) -> Iterator[list[Any]]:
+        """The alignments of recordings with their texts, batch by batch."""
+        for batch in self._batches(examples, batch_size):
+            with torch.no_grad():
+                answers = self.task.align(self.module, batch)
+            yield answers
+
     def predict_batches(self, examples: Iterable[Any], *, batch_size: int = 64) -> Iterator[list[Any]]:
         """The predictions for examples, batch by batch and read lazily."""
         for batch in self._batches(examples, batch_size):

@@ -19,7 +19,7 @@ from seqloom.config.toml import one_of
 from seqloom.run_config import Config
 
 NAMES = (
-    *("init", "check", "train", "evaluate", "predict", "explain", "generate", "compare", "sweep"),
+    *("init", "check", "train", "evaluate", "predict", "align", "explain", "generate", "compare", "sweep"),
     *("demo", "data", "info", "export"),
 )
 COMMANDS = (["--help"], *([name, "--help"] for name in NAMES))

@@ -19,6 +19,7 @@ from seqloom.checkpoint import Snapshot
 from seqloom.cli.main import app
 from seqloom.comparison import compare
 from seqloom.demos import runner
+from seqloom.model import Model
 from seqloom.run import Run
 from seqloom.tasks.task import Task
 from seqloom.tuning import sweep
@@ -73,6 +74,7 @@ DATA = ["--task", "classify", "--data", tiny.CASES["classify"].file]
 COMMANDS: dict[str, tuple[list[str], Patch]] = {
     "evaluate": (["run", tiny.CASES["classify"].file], make_outputs_nan),
     "predict": (["run", "it goes up"], make_outputs_nan),
+    "align": (["run", tiny.CASES["classify"].file], returning(Model, "align_batches", lambda _: [[Report()]])),
     "explain": (["run", "it goes up", "--output", "explained", "--method", "none"], make_outputs_nan),
     "info": (["run"], no_patch),
     "check": (DATA, returning(check, "check_data", lambda _: Report())),

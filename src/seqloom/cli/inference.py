@@ -1,7 +1,8 @@
 """Commands that use a trained model. Slow imports are inside the command that needs them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,8 @@ from seqloom.cli.options import (
     RunFolders,
     Search,
     Stream,
+    Timings,
+    TimingsFolder,
     errors,
 )
 from seqloom.formats import visible
@@ -153,6 +156,8 @@ def predict(
     stream: Stream = False,
     lag: Lag = 2.0,
     rate: Rate = 0,
+    timings: Timings = "",
+    output: TimingsFolder = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="Print contextual word vectors.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
@@ -172,6 +177,16 @@ def predict(
         model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
         if rate and not stream:
             raise ValueError("--rate is the sample rate of raw audio for --stream; files say theirs")
+        if output is not None and not timings:
+            raise ValueError("--output is the folder for --timings")
+        if timings:
+            if stream or vectors or as_json:
+                raise ValueError("--timings excludes --stream, --vectors and --json")
+            read = (model.read(name, file_format=file_format, encoding=encoding) for name in files)
+            _write_timings(
+                model, chain.from_iterable(read), model.predict_batches, timings, output, batch_size=batch_size
+            )
+            return
         if stream:
             if files != ["-"]:
                 raise ValueError(f"--stream reads from standard input: give - instead of {files[0]}")
@@ -195,6 +210,50 @@ def predict(
         for predictions in batches:
             printer.print(predictions)
         printer.finish()
+
+
+def _write_timings(
+    model: "Model",
+    examples: Iterable[Any],
+    answer: Callable[..., Iterator[list[Any]]],  # predict_batches or align_batches
+    timings: str,
+    folder: Path | None,
+    *,
+    batch_size: int,
+) -> None:
+    from seqloom.cli.timings import TimingWriter
+
+    writer = TimingWriter(model.task, timings, folder)
+    for answers in answer(writer.watch(examples), batch_size=batch_size):
+        writer.write(answers)
+    writer.finish()
+
+
+def align(
+    run: RunFolder,
+    recording: Annotated[str, typer.Argument(help="Recording, or a list of recordings with their texts.")],
+    text: Annotated[str, typer.Argument(help="Text of the recording; not with a list.")] = "",
+    *,
+    timings: Timings = "tsv",
+    output: TimingsFolder = None,
+    layer: Layer = "",
+    lexicon: Lexicon = "",
+    folder: Folder = "",
+    batch_size: Annotated[int, typer.Option(min=1, help="Recordings per batch.")] = 16,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per recording.")] = False,
+) -> None:
+    """Find when each word and token of a known text is spoken (forced alignment by CTC)."""
+    from seqloom.cli.predictions import PredictionPrinter
+
+    with errors():
+        model = _load(run, layer, lexicon=lexicon, folder=folder)
+        examples = model.read_aligned(recording, text)
+        if not as_json:
+            _write_timings(model, examples, model.align_batches, timings, output, batch_size=batch_size)
+            return
+        printer = PredictionPrinter(model.task, as_json=True, names=False, interactive=False)
+        for answers in model.align_batches(examples, batch_size=batch_size):
+            printer.print(answers)
 
 
 def explain(

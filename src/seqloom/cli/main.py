@@ -52,6 +52,7 @@ app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml"
 app.command(cls=ConfigurableCommand, epilog="Example: seqloom train tagger.toml train.epochs=5")(training.train)
 app.command(epilog="Example: seqloom evaluate runs/tag test.conllu")(inference.evaluate)
 app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")(inference.predict)
+app.command(epilog="Example: seqloom align runs/transcribe hello.wav 'hello world' --timings srt")(inference.align)
 app.command(epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")(inference.explain)
 app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")(
     inference.generate

@@ -49,6 +49,13 @@ LanguageModel = Annotated[
 ]
 Folder = Annotated[str, typer.Option(help="Folder or archive with the recordings or images that the input file lists.")]
 Captions = Annotated[str, typer.Option(help="File with the captions of the images.")]
+Timings = Annotated[
+    str,
+    typer.Option(metavar="FORMAT", help="Times of words and tokens of a transcript: tsv, textgrid, ctm, srt or vtt."),
+]
+TimingsFolder = Annotated[
+    Path | None, typer.Option("--output", help="With --timings: folder that gets a file for each recording.")
+]
 Stream = Annotated[
     bool,
     typer.Option("--stream", help="Transcribe WAV or raw 16-bit audio from standard input while it is recorded."),

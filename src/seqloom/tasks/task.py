@@ -21,6 +21,7 @@ from seqloom.data.preview import DataPreview, preview
 from seqloom.data.readers.text_files import DataError, encoding_problem, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.timed_text import TimedText
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
@@ -518,6 +519,18 @@ class Task(ConfigSection, ABC):
         """Continue the prompt; yield the text piece by piece."""
         self._refuse("generate", "generate text")
 
+    def align(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
+        """Place the given text of each recording in time: the answers that ``predict`` would give for this text."""
+        self._refuse("align", "align a text with a recording")
+
+    def require_timings(self) -> None:
+        """Raise unless predictions have times in seconds, so that ``timed_text`` works."""
+        self._refuse("timed_text", "give the times of words")
+
+    def timed_text(self, prediction: Any, *, name: str = "", duration: float = 0.0) -> TimedText:  # noqa: ARG002
+        """The words and tokens of a prediction with their times in seconds, for subtitles and other programs."""
+        self._refuse("timed_text", "give the times of words")
+
     def open_stream(self, model: nn.Module, *, lag: float = 0.0) -> StreamingSession[Any]:  # noqa: ARG002
         """Open a session that predicts while its input is still arriving."""
         self._refuse("open_stream", "stream")
@@ -526,7 +539,7 @@ class Task(ConfigSection, ABC):
         """Write the model to a file for other programs; the suffix chooses the format."""
         self._refuse("export", "be exported")
 
-    def _missing_target(self, example: Any, purpose: Literal["training", "evaluation"]) -> DataError:
+    def _missing_target(self, example: Any, purpose: Literal["training", "evaluation", "alignment"]) -> DataError:
         name = self.target_name
         return DataError(example.location, f"no {name}; {purpose} needs a {name} for each {self.input_name}")
 

@@ -35,6 +35,10 @@ class Spelling:
             return text
         return " ".join(token for word in text.split() for token in self._spellings.get(word, (UNKNOWN,)))
 
+    def counts(self, text: str) -> list[tuple[str, int]]:
+        """The words of a text with the numbers of their tokens; empty if transcripts are spelled as they are."""
+        return [(word, len(self._spellings[word])) for word in text.split()] if self.lexicon else []
+
     @cached_property
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         return first_spellings(resolve(self.lexicon), encoding=self.encoding)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 from seqloom.data.text.tokenizers import Tokenizer
@@ -140,6 +141,18 @@ def decoded_candidates(
         )
         for candidate, hypothesis in zip(candidates, hypotheses, strict=True)
     ]
+
+
+def with_spelled_words(answer: Transcription, counts: Sequence[tuple[str, int]]) -> Transcription:
+    """The same tokens as words, given with their numbers of tokens."""
+    ends = list(accumulate(count for _, count in counts))
+    spans = [
+        (answer.times[end - count][0], answer.times[end - 1][1]) for end, (_, count) in zip(ends, counts, strict=True)
+    ]
+    words = [word for word, _ in counts]
+    text = " ".join(words)
+    nbest = [replace(candidate, text=text) for candidate in answer.nbest]
+    return replace(answer, text=text, words=words, word_times=spans, nbest=nbest)
 
 
 class IncrementalTranscript:

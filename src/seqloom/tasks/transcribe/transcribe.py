@@ -20,15 +20,23 @@ from seqloom.data.readers.media import MediaDecoder, Signal
 from seqloom.data.readers.recordings import Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.vocabulary import END
+from seqloom.data.timed_text import Timed, TimedText
 from seqloom.decoding.frames.best_path import BestPath
-from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript, check_lag
+from seqloom.decoding.frames.frame_search import (
+    Frames,
+    FrameSearch,
+    Guide,
+    Transcript,
+    check_lag,
+    unpad_frames,
+)
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.search import Search
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.search_report import DecoderSource, explain_generation, explain_transcript, trace_generation
 from seqloom.layers.audio.spectrum import Spectrum
-from seqloom.layers.ctc import CTCLosses, ctc_loss
+from seqloom.layers.ctc import CTCLosses, align, ctc_loss
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
@@ -56,6 +64,7 @@ from seqloom.models.transcription.transcripts import (
     Transcription,
     decoded_candidates,
     to_transcription,
+    with_spelled_words,
 )
 from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import (
@@ -330,9 +339,66 @@ class Transcribe(TranscribeSettings):
         pairs = zip(total.tolist(), feasible.tolist(), strict=True)
         return [loss if fits else None for loss, fits in pairs]
 
-    def _answer(self, nbest: list[Transcript], name: str = "", loss: float | None = None) -> Transcription:
-        return to_transcription(
-            nbest, self.fitted.text, self._guide.lexicon, frame_duration=self.frames.duration, name=name, loss=loss
+    def _answer(
+        self,
+        nbest: list[Transcript],
+        name: str = "",
+        loss: float | None = None,
+        *,
+        words: bool = True,  # the transcripts have words of the lexicon, if there is one
+    ) -> Transcription:
+        lexicon = self._guide.lexicon if words else None
+        duration = self.frames.duration
+        return to_transcription(nbest, self.fitted.text, lexicon, frame_duration=duration, name=name, loss=loss)
+
+    def align(self, model: Any, batch: Batch) -> list[Transcription]:
+        """The most probable CTC path of each text; the score is its log-probability, summed over all paths."""
+        if not self.has_ctc:
+            raise ValueError(
+                f'this model has no CTC (task.model = "{self.model}"), which forced alignment needs: train one with '
+                'task.model = "ctc" or "joint"'
+            )
+        targets = [self._alignable(example) for example in batch.examples]
+        memory = model.encoder(*batch.inputs)
+        logits = model.frame_logits(memory)
+        losses = self._ctc_losses(logits, memory.mask, batch).losses.tolist()
+        frames = unpad_frames(logits.log_softmax(dim=-1), memory.mask.sum(dim=1), blank=BLANK)
+        rows = zip(batch.examples, targets, frames, losses, strict=True)
+        return [self._aligned(example, target, table, loss) for example, target, table, loss in rows]
+
+    def _alignable(self, example: Recording) -> list[int]:
+        """The tokens of the text of an example; DataError if it cannot be aligned."""
+        if not (example.text or "").strip():
+            raise self._missing_target(example, "alignment")
+        self._spelling.check(example)
+        spelled = self._spelling.spell(example.text or "")
+        if unknown := self.fitted.text.unknown_tokens(spelled):
+            shown = ", ".join(map(repr, unknown[:5]))
+            raise DataError(example.location, f"the text contains tokens that the model does not know: {shown}")
+        target = self._target(example)
+        if reason := self.too_short(len(example), target):
+            raise DataError(example.location, f"the recording is too short for its text: {reason}")
+        return target
+
+    def _aligned(self, example: Recording, target: list[int], frames: Frames, loss: float) -> Transcription:
+        spans = align(frames, target, blank=BLANK)
+        answer = self._answer([Transcript(target, [], -loss, -loss, 0.0, spans, [])], example.name, loss, words=False)
+        counts = self._spelling.counts(example.text or "")
+        return with_spelled_words(answer, counts) if counts else answer
+
+    def require_timings(self) -> None:
+        if not self.has_ctc:
+            raise ValueError(f'this model has no CTC (task.model = "{self.model}"): its transcripts have no times')
+        if not self.fitted.statistics.rate:
+            raise ValueError("the model reads images or features, not sound: there are no times in seconds; see --json")
+
+    def timed_text(self, prediction: Transcription, *, name: str = "", duration: float = 0.0) -> TimedText:
+        tokens = [self.fitted.text.readable(token) for token in prediction.tokens]
+        return TimedText(
+            name=name or prediction.name,
+            duration=duration,
+            words=[Timed(word, *span) for word, span in zip(prediction.words, prediction.word_times, strict=True)],
+            tokens=[Timed(token, *span) for token, span in zip(tokens, prediction.times, strict=True)],
         )
 
     def for_prediction(self) -> Self:
