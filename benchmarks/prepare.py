@@ -229,6 +229,7 @@ PREPARE: dict[str, Callable[[], None]] = {
     "names": names,
     "jsb": music,
     "an4": speech,
+    "an4_joint": speech,
     "yesno": yes_and_no,
     "fsdd": digit_strings,
     "fsdd_digits": spoken_digits,
