@@ -319,6 +319,8 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
     assert other.sides["caption"].unknown == 1 / 3  # beside x and the end
     train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
     assert result.warnings == [
+        "train: 3 examples with pixels of a single colour, first a.png, b.png, c.png",
+        "dev: 1 example with pixels of a single colour, first again.png",
         "dev: 33.33% of the caption tokens do not occur in train: the model cannot produce them",
     ]
     assert result.problems == [
@@ -333,7 +335,7 @@ def test_problems_of_images(tmp_path: Path) -> None:
     write_images(tmp_path, a=0, b=50)
     result = check_data(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
     assert result.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
-    assert result.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: no image 'bb.png'")
+    assert result.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: no file 'bb.png'")
 
 
 def test_what_was_detected_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,7 +141,7 @@ def test_length_outlier() -> None:
 def test_constant_columns() -> None:
     values = np.array([[1.0, 2.0, 3.0], [1.0, 5.0, 3.0]])
     vectors = [VectorSequence(Location("file", 1), values), VectorSequence(Location("file", 2), values * [1, 1, 2])]
-    assert summarize(TAG, *vectors).constant == ["1"]
+    assert summarize(TAG, *vectors).values.constant == ["1"]
     series = Series(Location("file", 1), values, ("a", "b", "c"), 0, 2)
     actual = summarize(Forecast(train="x"), Window(series, 0, 1, known=True), Window(series, 1, 2, known=False))
     assert list(actual.warnings()) == ["2 of 3 columns never change: a, c"]
@@ -203,7 +203,7 @@ def test_transcripts_are_a_side_and_frames_have_columns() -> None:
     actual = summarize(Transcribe(train="x"), *examples)
     assert actual.unlabelled.first == [Location("file", 2)]
     assert actual.sides["text"].lengths == {4: 1}
-    assert actual.constant == ["1"]
+    assert actual.values.constant == ["1"]
     assert "1 of them with different texts" in actual.contents.describe()
 
 

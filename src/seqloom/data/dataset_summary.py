@@ -19,6 +19,7 @@ from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.tagged import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
 from seqloom.data.target_ranges import TargetRange, TargetRanges
+from seqloom.data.value_ranges import ValueRanges, has_single_colour
 
 SHOWN = 3  # items listed in a message
 CHUNK_ELEMENTS = 1 << 18  # elements collated together, padding included
@@ -251,9 +252,8 @@ class DatasetSummary:
         self.unknown: int | None = None  # unknown tokens; None: not counted, or vectors
         self._longest: list[tuple[int, int, Any]] = []  # heap of (length, -index, example)
         self._sampled_bytes = 0
-        self._values: NDArray[Any] | None = None  # counted last
-        self._low = self._high = np.zeros(0)
-        self._columns: Sequence[str] = ()
+        self.values = ValueRanges()
+        self.single_colour = Findings()  # names or locations of images and videos
         self.targets = TargetRanges(target_column)
 
     def watch(self, examples: Iterable[Any]) -> Iterator[Any]:
@@ -272,7 +272,9 @@ class DatasetSummary:
         self._add_labels(example.location, summary)
         if summary.content and length:
             self.contents.add(summary.content, summary.target.encode(), example.location)
-        self._add_columns(summary)
+        self.values.add(summary.values, summary.columns)
+        if has_single_colour(summary.values):
+            self.single_colour.add(getattr(example, "name", "") or example.location)
         self.targets.add(summary.targets)
         if self.examples < SAMPLE:
             self._sampled_bytes += sys.getsizeof(example) if summary.is_view else _size(example)
@@ -290,17 +292,6 @@ class DatasetSummary:
                 self.first[label] = location._replace(line=lines[index]) if lines else location
         for finding in summary.invalid_labels:
             self.invalid_labels.add(finding)
-
-    def _add_columns(self, summary: ExampleSummary) -> None:
-        """Update the range of each column of numbers; an array that several examples share counts once."""
-        values = summary.values
-        if values is None or values.ndim < 2 or not len(values) or values is self._values:
-            return
-        low, high = values.min(axis=0), values.max(axis=0)
-        if len(low) == len(self._low):
-            low, high = np.minimum(low, self._low), np.maximum(high, self._high)
-        self._values, self._low, self._high = values, low, high
-        self._columns = summary.columns
 
     def count_tokens(
         self,
@@ -350,12 +341,6 @@ class DatasetSummary:
     def longest(self) -> list[Any]:
         """The longest examples, in order of decreasing length."""
         return [example for _, _, example in sorted(self._longest, reverse=True)]
-
-    @property
-    def constant(self) -> list[str]:
-        """Columns of numbers that never change."""
-        columns = np.flatnonzero(self._low == self._high).tolist()
-        return [self._columns[column] if self._columns else str(column + 1) for column in columns]
 
     def size(self, limit: int) -> int:
         """Estimated memory of the examples, or of the first ``limit``, in bytes."""
@@ -410,8 +395,7 @@ class DatasetSummary:
         if self.invalid_labels and are_spans(self.labels):
             location, reason = self.invalid_labels.first[0]
             yield f"{pluralize(self.invalid_labels.total, 'label')} out of order, first {location}: {reason}"
-        if constant := self.constant:
-            yield f"{len(constant)} of {pluralize(len(self._low), 'column')} never change: {join_names(constant)}"
+        yield from self._value_warnings(train)
         known = {} if train is None else dict.fromkeys(map(_folded, train.labels))
         if groups := [group for group in self.similar_labels() if _folded(group[0]) not in known]:
             shown = [" and ".join(f"{label!r} ({self.labels[label]:,})" for label in group) for group in groups]
@@ -420,6 +404,17 @@ class DatasetSummary:
             fraction = count / self.labels.total()
             if fraction > UNBALANCED and len(self.labels) > 1:
                 yield f"{fraction:.1%} of all labels are {label!r}: always predicting it gives that accuracy"
+
+    def _value_warnings(self, train: "DatasetSummary | None") -> Iterator[str]:
+        """What may be wrong with numbers and pixels."""
+        if constant := self.values.constant:
+            yield f"{len(constant)} of {pluralize(len(self.values.low), 'column')} never change: {join_names(constant)}"
+        if self.single_colour:
+            count = pluralize(self.single_colour.total, "example")
+            yield f"{count} with pixels of a single colour, first {self.single_colour}"
+        far = self.values.far_outside()
+        if far and (train is None or far != train.values.far_outside()):
+            yield join_names(far)
 
     def similar_labels(self) -> list[list[str]]:
         """Labels that are probably the same one, written differently."""

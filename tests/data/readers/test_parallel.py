@@ -51,6 +51,18 @@ def test_named_columns(tmp_path: Path) -> None:
     assert "no column 'fr'" in error_message(file, source_column="fr", target_column="de")
 
 
+def test_a_first_column_that_numbers_the_rows_is_no_source(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("4\tone dog\t71\tein Hund\n5\ttwo dogs\t12\tzwei Hunde\n9\tyes\t33\tja\n")
+    assert pairs(file)[0] == ("one dog", "ein Hund")
+    assert PairReader().inspect(file)[0] == {"source_column": 1, "target_column": 3}
+    assert pairs(file, source_column=0, target_column=1)[0] == ("4", "one dog")
+    file.write_text("1\tone\n2\ttwo\n3\tthree\n")  # there is no other source
+    assert pairs(file)[0] == ("1", "one")
+    file.write_text("1\tone\teins\n3\tthree\tdrei\n2\ttwo\tzwei\n")
+    assert pairs(file)[0] == ("1", "one")
+
+
 def test_parallel_files(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("one\ntwo\n")
     with gzip.open(tmp_path / "train.de", "wt") as stream:

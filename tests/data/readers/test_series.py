@@ -154,7 +154,7 @@ def test_gzipped_file_with_a_range(tmp_path: Path) -> None:
 
 def test_missing_values_are_errors_or_filled() -> None:
     lines = ["a,b", "1,2", ",NaN", "3,?"]
-    with pytest.raises(DataError, match=r"^input:3: column a: missing value; fill_missing = true"):
+    with pytest.raises(DataError, match=r"^input:3: column a: missing value; task.fill_missing=true"):
         table(lines)
     assert table(lines, fill=True).values.tolist() == [[1, 2], [1, 2], [3, 2]]
     with pytest.raises(DataError, match=r"^input:2: column b: missing value without a previous one to repeat"):
@@ -298,3 +298,22 @@ def test_the_index_of_a_frame_is_the_time_axis() -> None:
     assert table(unnamed, columns=("sales",)).names == ("sales",)
     by_year = pandas.DataFrame({"x": [3, 1, 2, 5]}, index=pandas.Index([1990, 1991, 1992, 1993], name="year"))
     assert last_window(table(by_year), 4).time_stamps(1) == ["1994"]
+
+
+@pytest.mark.parametrize("last", ["Total,27", ",27", "04/01/2022,27"])
+def test_a_row_without_a_date_after_dates_is_an_error(tmp_path: Path, last: str) -> None:
+    path = tmp_path / "x.csv"
+    rows = "".join(f"2022-01-{day:02},{day}\n" for day in range(1, 10))
+    path.write_text(f"date,sales\n{rows}{last}\n")
+    found = last.partition(",")[0]
+    with pytest.raises(DataError) as error:
+        table(path)
+    assert f"x.csv:11: column 'date': expected a date as in the 9 rows before, found {found!r}; " in str(error.value)
+    values = table(path, columns=("sales",), date=()).values
+    assert values[-1] == 27
+
+
+def test_names_of_rows_are_no_dates(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("week,sales\nfirst,1\nsecond,2\nthird,3\nTotal,6\n")
+    assert table(path).names == ("sales",)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
@@ -321,6 +321,7 @@ class _Search:
         required = [role for role in roles if not role.optional]
         free = [index for index in self.free() if not self._is_identifier(index)]
         if {role.holds for role in roles} == {"any"}:  # in the order of the columns
+            free = self._without_numbers(free, len(roles))
             if not self.table.names or len(free) == len(roles):
                 self.indices.update(zip((role.key for role in roles), free, strict=False))
             elif len(free) == len(required):
@@ -337,6 +338,13 @@ class _Search:
                     self.indices[role.key] = longest
             elif len(free) == 1 and not fitting and self.columns[free[0]].may_be(role):
                 self.indices[role.key] = free[0]
+
+    def _without_numbers(self, free: list[int], count: int) -> list[int]:
+        """Without a header, if the first column numbers the rows: the columns that are not numeric, if enough are."""
+        if self.table.names or 0 not in free or not self.columns[0].counts_up:
+            return free
+        others = [index for index in free if not self.columns[index].numeric]
+        return others if len(others) >= count else free
 
     def _text_and_label(self, roles: Sequence[Role]) -> None:
         """Without a header: the label, then the text, unless the content says otherwise."""
@@ -374,6 +382,11 @@ class _Content:
         self.count = len(values)
         self.distinct = len({str(value) for value in values})
         self.numeric = bool(values) and all(as_number(value) is not None for value in values)
+        numbers = [as_number(value) for value in values] if self.numeric else []
+        self.counts_up = len(numbers) > 2 and all(
+            one is not None and other is not None and one.is_integer() and one < other
+            for one, other in pairwise(numbers)
+        )
         self.plain = all(isinstance(value, str | int | float | bool) for value in values)
         self.words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
         self.length = sum(map(len, texts)) / max(len(texts), 1)

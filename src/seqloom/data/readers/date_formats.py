@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.readers.table_values import is_missing
+
 Dates = NDArray[np.datetime64]  # (T,), in microseconds
 DateOrder = Literal["", "day_first", "month_first"]
 
@@ -56,6 +58,20 @@ def parse_dates(values: Sequence[Any]) -> list[ParsedDates]:
         for format_ in _fitting_formats(texts)
         if (dates := with_format(texts, format_)) is not None
     ]
+
+
+def count_leading_dates(values: Sequence[Any]) -> int:
+    """How many values at the beginning are dates of one format; 0 if the first three are not."""
+    low, high = 3, len(values)
+    if high < low or any(map(is_missing, values[:low])) or not parse_dates(values[:low]):
+        return 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        if any(map(is_missing, values[low:middle])) or not parse_dates(values[:middle]):
+            high = middle - 1
+        else:
+            low = middle
+    return low
 
 
 def _order(format_: str) -> DateOrder:

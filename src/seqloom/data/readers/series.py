@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import decimal_marks, tables, text_files, vectors
-from seqloom.data.readers.date_formats import DateOrder
+from seqloom.data.readers.date_formats import DateOrder, count_leading_dates
 from seqloom.data.readers.decimal_marks import DecimalMark, NumberMarks
 from seqloom.data.readers.panels import refuse_names, refuse_numbered_series
 from seqloom.data.readers.table_values import MISSING, is_missing, is_numeric
@@ -230,6 +230,8 @@ def table(
         whole = [kept.get(column, []) for column in range(len(names))]
         free = [name for column, name in enumerate(names) if column not in kept]
         axis, others = find_time_axis(names, whole, chosen=date or (), taken=(*free, *taken), order=date_order)
+        if axis is None or not axis.has_dates:
+            _refuse_row_without_date(names, kept, location, lines)
         axis = _checked_axis(axis, location, index=index, is_fitted=is_fitted)
     if not numbers and not kept.keys() - {*(axis.columns if axis else ()), *others}:
         others = [column for column in others if not is_numeric(kept[column])]  # the only ones to forecast
@@ -289,6 +291,21 @@ def with_index(frame: Any, name: str) -> Any:
     frame.index = range(len(frame))
     frame.insert(0, name, index)
     return frame
+
+
+def _refuse_row_without_date(
+    names: Sequence[str], columns: Mapping[int, Sequence[Any]], location: Location, lines: Sequence[int]
+) -> None:
+    """DataError for a column that holds dates and then something else, such as the total in the last row."""
+    for column, values in columns.items():
+        count = count_leading_dates(values)
+        if 0 < count < len(values):
+            raise DataError(
+                location._replace(line=lines[count]),
+                f"column {names[column]!r}: expected a date as in the {count:,} rows before, found "
+                f"{str(values[count])[:40]!r}; remove or correct the row, or read the numbers only: set "
+                "task.columns and task.date=''",
+            )
 
 
 def _checked_axis(axis: TimeAxis | None, location: Location, *, index: str, is_fitted: bool) -> TimeAxis | None:
@@ -451,7 +468,7 @@ def _row(
         if value is None and not _is_missing(fields[column]):
             raise DataError(location, f"column {name}: expected a number, found {str(fields[column])[:40]!r}")
         if value is None and not fill:
-            raise DataError(location, f"column {name}: missing value; fill_missing = true repeats the previous one")
+            raise DataError(location, f"column {name}: missing value; task.fill_missing=true repeats the previous one")
         if value is None and not previous:
             raise DataError(location, f"column {name}: missing value without a previous one to repeat")
         row.append(previous[index] if value is None else value)

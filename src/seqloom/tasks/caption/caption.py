@@ -161,6 +161,7 @@ class Caption(CaptionSettings):
             target="\t".join(example.captions),
             labelled=bool(example.captions),
             lengths=[("caption", length) for length in example.lengths],
+            values=example.content,
             padded_size=example.content.size,
         )
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
+from seqloom.data.readers import pixels
 from seqloom.data.readers.media import MediaDecoder, Signal
 from seqloom.data.readers.recordings import Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
@@ -177,7 +178,7 @@ class Transcribe(TranscribeSettings):
             target=example.text or "",
             labelled=example.text is not None,
             lengths=() if example.text is None else (("text", len(example.text)),),
-            values=example.values,
+            values=None if example.name.lower().endswith(pixels.SUFFIXES) else example.values,
         )
 
     @property
