@@ -8,7 +8,7 @@ from seqloom.data.value_ranges import ValueRanges, has_single_colour
 USUAL = np.linspace(38, 72, 100)
 
 
-def far_outside(*extra: float, usual: np.ndarray = USUAL) -> list[str]:  # type: ignore[type-arg]
+def far_outside(*extra: float, usual: np.ndarray = USUAL) -> list[str]:
     ranges = ValueRanges()
     ranges.add(np.concatenate([usual, extra])[:, None], ["sales"])
     return ranges.far_outside()
@@ -28,7 +28,7 @@ def test_a_single_value_hundreds_of_deviations_away() -> None:
 
 
 @pytest.mark.parametrize("usual", [np.zeros(50), np.arange(50) % 3, np.full(50, np.nan)])
-def test_few_different_values_may_be_codes_themselves(usual: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_few_different_values_may_be_codes_themselves(usual: np.ndarray) -> None:
     assert not far_outside(999, 999, usual=usual)
 
 
