@@ -95,6 +95,28 @@ def coloured_words(
     return f'<span style="line-height:1.9">{" ".join(spans)}</span>'
 
 
+def pictures(
+    addresses: Sequence[str],  # of images
+    values: Sequence[float] = (),  # a coloured line below each; empty: none
+    *,
+    names: Sequence[str] = (),  # below each
+    width: int = PICTURE,  # pixels
+) -> str:
+    """Images in a row, with a line below each: blue if its value is positive, orange if negative."""
+    bound = max((abs(value) for value in values), default=0.0) or 1.0
+    parts = []
+    for index, address in enumerate(addresses):
+        value = values[index] if values else 0.0
+        line = f"6px solid rgba({BLUE if value >= 0 else ORANGE},{abs(value) / bound:.3f})"
+        name = f'<br><span style="font-size:10px;opacity:.65">{escape(names[index])}</span>' if names else ""
+        parts.append(
+            f'<span title="{value:+.4g}" style="display:inline-block;text-align:center;margin:0 3px 4px 0">'
+            f'<img src="{address}" width="{width}" alt="" style="image-rendering:pixelated;border-bottom:{line}">'
+            f"{name}</span>"
+        )
+    return f"<div>{''.join(parts)}</div>"
+
+
 def colour_scale(bound: float, *, negative: str, positive: str, strongest: float = STRONGEST) -> str:
     """The colours from ``-bound`` to ``bound``, with the numbers and what they mean."""
     colours = f"rgba({ORANGE},{strongest}), rgba({ORANGE},0) 50%, rgba({BLUE},0) 50%, rgba({BLUE},{strongest})"

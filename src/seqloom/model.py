@@ -211,7 +211,7 @@ class Model:
             attribution, notes = None, list[str]()
             is_default = not method and target == "" and word == ""
             if method != "none" and (self.task.can_attribute or not is_default):
-                method, notes = (method, []) if method else default_method(len(example))
+                method, notes = (method, []) if method else default_method(self.task.steps(example))
                 check_memory(self.module, example, steps=self.task.steps(example), training=True)
                 attribution = self.task.attribute(
                     self.module,

@@ -52,6 +52,9 @@ class Attribution:
     channel_values: list[list[float]] = field(default_factory=list)  # (T, channels); of texts empty
     channels: list[str] = field(default_factory=list)  # names of the channels; empty: unknown
     signal: NDArray[Any] | None = field(default=None, repr=False)  # (T, channels), the values read; not in JSON
+    pictures: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3), or a video (T, H, W, 3); not in JSON
+    grid: tuple[int, int] | None = None  # the tokens are these rows and columns of the image
+    step_seconds: float = 0.0  # duration of a time step of sound; 0: no sound
 
     @property
     def relative_gap(self) -> float:

@@ -12,6 +12,7 @@ from seqloom import html
 from seqloom.formats import format_number, format_percent, format_signed, shorten
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.heatmap_text import draw_heatmap_text, signed_heatmap_lines
+from seqloom.insight.picture_attribution import draw_picture_attribution, picture_html, picture_lines
 from seqloom.insight.plotting import BLACK, SLATE, diverging_colours, escape_dollars, save_figure
 from seqloom.insight.token_names import show_whitespace
 
@@ -29,7 +30,9 @@ MAX_SIGNALS = 24  # channels whose values are drawn above their colours
 def attribution_lines(attribution: Attribution, *, width: int = 100) -> Iterator[str]:
     """The words with bars above those that raise the score, and below those that lower it."""
     yield f"{_question(attribution)} ({_method(attribution)}):"
-    if attribution.channel_values:
+    if attribution.pictures is not None:
+        yield from picture_lines(attribution, width=width)
+    elif attribution.channel_values:
         yield from _channel_lines(attribution, width=width)
     else:
         words = [show_whitespace(word) for word in attribution.words]
@@ -43,7 +46,10 @@ def attribution_html(attribution: Attribution) -> Iterator[str]:
     yield html.heading(_question(attribution), f"({_method(attribution)})")
     more, less = ("raises", "lowers") if attribution.is_number else ("for", "against")
     negative, positive = f"{less} {attribution.target}", f"{more} {attribution.target}"
-    if attribution.channel_values:
+    if attribution.pictures is not None:
+        yield picture_html(attribution)
+        yield html.colour_scale(_bound(attribution.values), negative=negative, positive=positive, strongest=1.0)
+    elif attribution.channel_values:
         values, shown = _channels(attribution)
         binned = _binned(values[shown], MAX_COLUMNS)
         yield _channel_html(attribution, binned, shown)
@@ -65,7 +71,9 @@ def draw_attribution(attribution: Attribution, path: str | Path, *, title: str =
     about = f" of {attribution.word}" if attribution.word else ""
     subject = f"{attribution.target}{about}" if about else ""
     heading = ", ".join(part for part in (": ".join(filter(None, (title, subject))), _method(attribution)) if part)
-    if attribution.channel_values:
+    if attribution.pictures is not None:
+        draw_picture_attribution(attribution, path, title=heading, label=label)
+    elif attribution.channel_values:
         _draw_channels(attribution, path, title=heading, label=label + about)
     else:
         draw_heatmap_text(attribution.tokens, attribution.values, path, title=heading, label=label + about, signed=True)
@@ -74,6 +82,10 @@ def draw_attribution(attribution: Attribution, path: str | Path, *, title: str =
 def _question(attribution: Attribution) -> str:
     units = "words" if any(len(word) > 1 for word in attribution.words) else "characters"
     inputs = "channels and time steps" if attribution.channel_values else units
+    if attribution.pictures is not None:
+        inputs = "frames" if attribution.grid is None else "cells of the image"
+    elif attribution.step_seconds:
+        inputs = "features of the sound and times"
     if not attribution.word:
         return f"Which {inputs} mattered for {attribution.target}"
     element = "time step" if attribution.channel_values else f"{attribution.word!r}, word"
@@ -133,15 +145,24 @@ def _channel_lines(attribution: Attribution, *, width: int) -> Iterator[str]:
     for channel in shown:
         step = int(np.abs(values[channel]).argmax())
         total = format_signed(values[channel][:: attribution.window or 1].sum())
-        rows.append((_name(attribution, channel), total, f"step {step + 1}: {format_signed(values[channel][step])}"))
+        rows.append(
+            (_name(attribution, channel), total, f"{_time(attribution, step)}: {format_signed(values[channel][step])}")
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         yield "  ".join(f"{cell:{cell_width}}" for cell, cell_width in zip(cells, widths, strict=True)).rstrip()
     if len(values) > len(shown):
         yield f"… {len(values) - len(shown)} more channels"
     (steps,) = _binned(np.array([attribution.values]), min(width, MAX_COLUMNS))
-    yield from ("", f"All channels over time, steps 1 to {values.shape[1]}:")
+    end = values.shape[1]
+    whole = f"0 to {end * attribution.step_seconds:.2f} s" if attribution.step_seconds else f"steps 1 to {end}"
+    yield from ("", f"All channels over time, {whole}:")
     yield from signed_heatmap_lines(["─"] * len(steps), steps.tolist(), width=width, numbers=False)
+
+
+def _time(attribution: Attribution, step: int) -> str:
+    """A time step counted from 0, or its start in seconds."""
+    return f"{step * attribution.step_seconds:.2f} s" if attribution.step_seconds else f"step {step + 1}"
 
 
 def _binned(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:  # (rows, T) → (rows, ≤ columns)
@@ -176,18 +197,26 @@ def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, la
     values = np.array(attribution.channel_values).T  # (channels, T)
     channels, length = values.shape
     bound = _bound(values)
-    height = min(max(0.45 * channels, 1.2), 9.0) + 1.4
-    figure = Figure(figsize=(9.0, height), layout="constrained")
-    axes = figure.add_subplot()
+    spectrum = attribution.signal if attribution.step_seconds else None
+    height = 2.6 if spectrum is not None else min(max(0.45 * channels, 1.2), 9.0)
+    figure = Figure(figsize=(9.0, height * (1 if spectrum is None else 2) + 1.4), layout="constrained")
+    if spectrum is not None:
+        above, axes = figure.subplots(2, 1)
+        _draw_spectrum(above, np.asarray(spectrum).T, seconds=length * attribution.step_seconds)
+    else:
+        axes = figure.add_subplot()
+    unit = attribution.step_seconds or 1.0
+    ends = (0.0, length * unit) if attribution.step_seconds else (0.5, length + 0.5)
     colours = axes.imshow(
         values,
         aspect="auto",
         cmap=diverging_colours(),
         norm=Normalize(-bound, bound),
         interpolation="nearest",
-        extent=(0.5, length + 0.5, channels + 0.5, 0.5),
+        extent=(*ends, channels + 0.5, 0.5) if spectrum is None else (*ends, 0.5, channels + 0.5),
+        origin="upper" if spectrum is None else "lower",
     )
-    if attribution.signal is not None and channels <= MAX_SIGNALS:
+    if spectrum is None and attribution.signal is not None and channels <= MAX_SIGNALS:
         for channel, line in enumerate(np.asarray(attribution.signal, dtype=float).T, start=1):
             spread = float(np.ptp(line)) or 1.0
             heights = channel + 0.4 - 0.8 * (line - line.min()) / spread
@@ -200,13 +229,21 @@ def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, la
         )
     else:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("time step", fontsize=9)
-    axes.set_ylabel("channel", fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=spectrum is None))
+    axes.set_xlabel("time step" if spectrum is None else "time (s)", fontsize=9)
+    axes.set_ylabel("channel" if spectrum is None else "feature", fontsize=9)
     axes.tick_params(labelsize=8)
-    for border in range(1, channels):
+    for border in range(1, channels if spectrum is None else 1):
         axes.axhline(border + 0.5, color="white", linewidth=0.8)
     bar: Any = figure.colorbar(colours, ax=axes, pad=0.01, fraction=0.03)
     bar.set_label(label, fontsize=8, color=SLATE)
     bar.ax.tick_params(labelsize=7.5, colors=SLATE)
     save_figure(figure, path, title=title)
+
+
+def _draw_spectrum(axes: Any, features: NDArray[Any], *, seconds: float) -> None:  # (features, T)
+    """The sound as the model reads it."""
+    extent = (0.0, seconds, 0.5, len(features) + 0.5)
+    axes.imshow(features, aspect="auto", origin="lower", cmap="Greys", interpolation="nearest", extent=extent)
+    axes.set_ylabel("feature", fontsize=9)
+    axes.tick_params(labelsize=8)

@@ -98,7 +98,7 @@ class Explanation:
         for name in ("image", "headline", "title", "run", "origin"):
             del values[name]
         if self.attribution is not None:
-            del values["attribution"]["signal"]
+            del values["attribution"]["signal"], values["attribution"]["pictures"]
         return values
 
     def to_json(self) -> str:

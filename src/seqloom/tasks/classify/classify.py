@@ -320,6 +320,11 @@ class Classify(ClassifySettings):
     def inputs_are_files(self) -> bool:
         return self.fitted.text is None
 
+    def steps(self, example: LabelledSequence) -> int:
+        if isinstance(example.content, str) or self.fitted.signal is None:
+            return len(example)
+        return self._inputs.steps(example.content, self.image_encoder, self.image_size)
+
     def input_tokens(self, example: LabelledSequence) -> list[str]:
         return [] if self.inputs_are_files else self._element_names(example, [])
 
@@ -330,7 +335,7 @@ class Classify(ClassifySettings):
         encoding = self.fitted.text
         if encoding is not None and isinstance(example.content, str):
             return text_tokens(encoding, example.content, notes)
-        steps = self._inputs.steps(np.asarray(example.content), self.image_encoder, self.image_size)
+        steps = self.steps(example)
         steps = reduction.frames(steps) if reduction is not None and example.rate else steps
         return [str(number) for number in range(1, steps + 1)]
 
@@ -405,7 +410,7 @@ class Classify(ClassifySettings):
             signal = self._inputs.values(_signal(example))
         elif statistics is not None and statistics.kind == "sound":
             signal = vectors[0].detach().double().cpu().numpy()
-        return attribute(
+        attribution = attribute(
             score,
             vectors[0],
             method=method,
@@ -416,6 +421,17 @@ class Classify(ClassifySettings):
             channels=() if statistics is None else statistics.channel_names,
             is_number=self.fitted.scale is not None,
         )
+        return replace(attribution, **self._shown_with(example))
+
+    def _shown_with(self, example: LabelledSequence) -> dict[str, Any]:
+        """What the attribution of an image, a video or sound is drawn on."""
+        statistics = self.fitted.signal
+        if statistics is None or statistics.kind == "vectors":
+            return {}
+        if statistics.kind == "sound":
+            return {"step_seconds": self.audio.hop}
+        side = self.image_encoder.side(self.image_size)
+        return {"pictures": example.content, "grid": (side, side) if statistics.kind == "image" else None}
 
 
 def _signal(example: LabelledSequence) -> LocatedSignal:
