@@ -56,8 +56,8 @@ def generate_guided(
     rows = []
     for hypotheses in generate(decoder, memory, search, end=end, scorers=parts, **options):
         row = []
-        for found in hypotheses:
-            hypothesis = found if reader is None else _without_partial_word(found, reader)
+        for candidate in hypotheses:
+            hypothesis = candidate if reader is None else _without_partial_word(candidate, reader)
             language, words, spans = 0.0, list[int](), list[tuple[int, int]]()
             if reader is not None:
                 reading = reader.read(hypothesis.tokens)
