@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "decoding",
         "training",
     },
-    "insight": {"files", "formats", "terminal", "html", "data", "layers", "models", "decoding"},
+    "insight": {"files", "formats", "terminal", "html", "kernels", "data", "layers", "models", "decoding"},
     "tasks": {
         *("config", "formats", "html", "checkpoint", "run", "state", "data", "metrics", "layers", "models"),
         "decoding",

@@ -20,11 +20,12 @@ def explain_all(
     inputs: Sequence[str],  # as for read_inputs
     folder: Path,
     *,
-    method: str = "",  # of Model.explain, as the next four
+    method: str = "",  # of Model.explain, as the next five
     target: str = "",
     word: str = "",
     beam: bool = False,
     heads: bool = False,
+    paths: bool = False,
     gates: bool = False,
     suffix: str = "",  # of the plots: .png, .svg or .pdf; empty: as the run says (train.plot_format)
     as_json: bool = False,
@@ -36,7 +37,7 @@ def explain_all(
     suffix = suffix or f".{model.config.train.plot_format}"
     if suffix not in SUFFIXES:
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
-    options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads}
+    options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads, "paths": paths}
     with named_plots(model.name):
         _explain_examples(model, examples, folder, options=options, gates=gates, suffix=suffix, as_json=as_json)
 

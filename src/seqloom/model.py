@@ -201,6 +201,7 @@ class Model:
         | int = "",  # taggers: word whose label is explained, or its position from 1; empty: the least certain
         beam: bool = False,  # keep what became of every hypothesis of the search
         heads: bool = False,  # keep the attention of every layer and head
+        paths: bool = False,  # CTC: list the alignments of the predicted text, or of ``target``
     ) -> Explanation:
         """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
         if beam and not self.task.uses_search:
@@ -209,6 +210,12 @@ class Model:
         with torch.no_grad():
             explanation = self.task.explain(self.module, example, beam=beam, heads=heads)
             attribution, notes = None, list[str]()
+            listed = None
+            if paths:
+                label = str(target) or getattr(explanation.prediction, "text", "")
+                if not label and self.task.uses_search:
+                    raise ValueError("the predicted text is empty: give the text whose paths are listed as target")
+                listed, target = self.task.label_paths(self.module, example, label=label), ""
             is_default = not method and target == "" and word == ""
             if method != "none" and (self.task.can_attribute or not is_default):
                 method, notes = (method, []) if method else default_method(self.task.steps(example))
@@ -226,6 +233,7 @@ class Model:
                 run=self.name,
                 origin=_origin(example),
                 attribution=attribution,
+                paths=listed,
                 layer_weights=layer_weights(self.module),
                 notes=[*explanation.notes, *notes, *remarks],
             )

@@ -288,6 +288,10 @@ def explain(
         bool, typer.Option("--beam", help="Show the beam search as a tree, and why each branch ended.")
     ] = False,
     heads: Annotated[bool, typer.Option("--heads", help="Plot every layer and head of the attention.")] = False,
+    paths: Annotated[
+        bool,
+        typer.Option("--paths", help="transcribe: list the CTC paths of the predicted text, or of that of --target."),
+    ] = False,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
     plots: Annotated[
         str, typer.Option(help="Format of the plots: png, svg or pdf (default: train.plot_format of the run).")
@@ -313,6 +317,7 @@ def explain(
             word=word,
             beam=beam,
             heads=heads,
+            paths=paths,
             gates=gates,
             suffix=f".{plots.lower().lstrip('.')}" if plots else "",
             as_json=as_json,

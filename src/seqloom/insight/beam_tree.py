@@ -37,6 +37,8 @@ ENDED = {
     "duplicate": "finished, duplicate of another group",
     "truncated": "stopped: maximum length reached",
     "in_nbest": "in the n-best",
+    "left_beam": "pruned: outside the beam",
+    "left_threshold": "pruned: below the score threshold",
 }
 """What became of a hypothesis that was kept."""
 
@@ -49,8 +51,8 @@ class BeamNode:
     parent: int  # number of the parent; -1: none
     token: str
     length: int  # tokens so far
-    log_probability: float  # of the token
-    score: float  # the sum of log-probabilities; with penalties once it is finished
+    log_probability: float  # of the token; of a CTC prefix: when it entered the beam
+    score: float  # the sum of log-probabilities; with penalties once it is finished; of a CTC prefix: when last kept
     status: str  # whether it was kept, and why not: a name of NodeStatus in lowercase
 
 

@@ -12,6 +12,8 @@ from seqloom.insight.attribution import Attribution
 from seqloom.insight.beam_tree import BeamNode
 from seqloom.insight.ctc_plot import FrameProbabilities
 from seqloom.insight.embedding_map import EmbeddingMap
+from seqloom.insight.label_paths import LabelPaths
+from seqloom.insight.prefix_tree import PrefixChoice
 from seqloom.insight.word_contexts import ContextPair, layer_names
 from seqloom.layers.scalar_mix import ScalarMix
 
@@ -75,6 +77,8 @@ class Explanation:
     label_choices: list[LabelChoice] = field(default_factory=list)  # of taggers
     label_probabilities: dict[str, float] = field(default_factory=dict)  # of classifiers, the most probable first
     beam: list[BeamNode] = field(default_factory=list)  # if requested, parents before their children
+    prefixes: list[PrefixChoice] = field(default_factory=list)  # CTC, if requested: the beam in each frame
+    paths: LabelPaths | None = None  # CTC, if requested: alignments of a text
     layer_weights: LayerWeights | None = None
     contexts: list[ContextPair] = field(default_factory=list)  # of words that occur more than once
     frames: FrameProbabilities | None = None  # of transcripts

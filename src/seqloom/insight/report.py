@@ -22,7 +22,9 @@ from seqloom.insight.frame_strip import draw_frame_attention
 from seqloom.insight.gates import LabelledTrace, draw_gates
 from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_columns
 from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
+from seqloom.insight.label_paths import path_lines
 from seqloom.insight.plotting import escape_dollars, titled
+from seqloom.insight.prefix_tree import prefix_rows
 from seqloom.insight.token_names import show_whitespace
 from seqloom.insight.word_contexts import draw_contexts, print_contexts
 
@@ -101,6 +103,13 @@ def print_explanation(explanation: Explanation) -> None:
     if explanation.beam:
         terminal.print_lines("", "Beam search tree (the best path continues straight down), with scores and outcomes:")
         terminal.print_lines(*beam_lines(explanation.beam))
+    if explanation.prefixes:
+        choices_by_frame, others = prefix_rows(explanation.prefixes)
+        terminal.print_lines("", f"Beam in the frames where its best text changes ({others:,} more: see --json):")
+        terminal.table(("frame", "history", "prefix", "log-probability", "fate"), choices_by_frame)
+    if explanation.paths is not None:
+        terminal.print_lines("", f"CTC paths of {explanation.paths.label!r} (· = blank), with probability and share:")
+        terminal.print_lines(*path_lines(explanation.paths))
     terminal.print_lines(*(["", *(f"Note: {note}" for note in explanation.notes)] if explanation.notes else []))
 
 

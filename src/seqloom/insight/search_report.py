@@ -19,6 +19,7 @@ from seqloom.insight.beam_tree import beam_nodes
 from seqloom.insight.ctc_plot import frame_probabilities
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
+from seqloom.insight.prefix_tree import prefix_choices, prefix_nodes, record_prefixes
 from seqloom.insight.token_names import output_tokens
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.ensemble import Ensemble
@@ -145,7 +146,8 @@ def explain_transcript(
     encoding: Tokenizer,
     reduction: int,  # input frames per output frame
     file_name: str,
-    beam: bool,  # list alternatives even if the model's search returns one transcript
+    beam: bool,  # show the search, and list alternatives even if the model's search returns one transcript
+    guided: bool = False,  # the search has a lexicon or a language model
 ) -> Explanation:
     """The token probabilities at each frame of a recording, and its best transcripts."""
     notes = []
@@ -171,6 +173,13 @@ def explain_transcript(
         likelihood = "too few frames" if prediction.loss is None else f"log-probability {-prediction.loss:.4f}"
         notes.append(f"reference: {example.text!r} ({likelihood})")
     source = example.name or str(example.location)
+    nodes, choices = [], []
+    if beam:
+        logits = model.frame_logits(model.encoder(*batch.inputs))
+        steps, final = record_prefixes(logits[0].double().log_softmax(dim=-1).cpu().numpy(), search)
+        nodes, choices = prefix_nodes(steps, final, encoding, nbest=search.nbest), prefix_choices(steps, encoding)
+        if guided:
+            notes.append("the tree shows the search without lexicon and language model")
     return Explanation(
         task=task.name,
         source=source,
@@ -178,6 +187,8 @@ def explain_transcript(
         headline=f"{source} → {prediction.text}",
         title=f"{source} → {prediction.text}",
         frames=frames,
+        beam=nodes,
+        prefixes=choices,
         image=inputs,
         notes=notes,
     )

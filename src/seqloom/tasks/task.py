@@ -28,6 +28,7 @@ from seqloom.decoding.tokens.search import Search
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
+from seqloom.insight.label_paths import LabelPaths
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
@@ -428,6 +429,10 @@ class Task(ConfigSection, ABC):
     def can_attribute(self) -> bool:
         """Whether ``attribute`` works for this model."""
         return False
+
+    def label_paths(self, model: nn.Module, example: Any, *, label: str) -> LabelPaths:  # noqa: ARG002
+        """The alignments of a text, of CTC models."""
+        self._refuse("label_paths", "list CTC paths")
 
     def explain_together(self, model: nn.Module, examples: Sequence[Any]) -> Explanation | None:  # noqa: ARG002
         """What several examples show together, such as one word in several contexts; None if nothing."""

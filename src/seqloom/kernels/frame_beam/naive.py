@@ -5,7 +5,7 @@ Hypotheses are tuples in dictionaries; every extension is computed and the whole
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,16 @@ def total(paths: Paths) -> float:
     return float(np.logaddexp(*paths))
 
 
+class PrefixStep(NamedTuple):
+    """What became of a prefix in a frame."""
+
+    frame: int
+    prefix: Tokens
+    log_prob: float  # of its paths up to this frame
+    merged: bool  # paths that stay at the prefix and paths that arrive from its parent were summed
+    fate: str  # kept, per_node, outside_beam or below_threshold
+
+
 def prefix_beam(
     frames: npt.NDArray[Any],  # (T, V) log-probabilities; token 0 is the blank
     *,
@@ -33,14 +43,19 @@ def prefix_beam(
     threshold: float = math.inf,
     bonus: float = 0.0,
     lag: int = 0,
+    floor: float = IMPOSSIBLE,  # log-probability below which a token extends no prefix, unless it is the best one
+    record: list[PrefixStep] | None = None,  # gets every candidate of every frame
 ) -> dict[Tokens, float]:
     """The prefixes in the beam after the last frame, and the log-probability of each."""
     beam: dict[Tokens, Paths] = {(): (0.0, IMPOSSIBLE)}
     # The prefix that the most probable path of each hypothesis had reached after each frame, the start included.
     traces: dict[Tokens, list[Tokens]] = {(): [()]}
-    for frame in frames:
+    for number, frame in enumerate(frames):
         following: dict[Tokens, Paths] = {}
         origins: dict[Tokens, Tokens] = {}
+        tried = [token for token in range(1, len(frame)) if frame[token] >= min(floor, max(frame))]
+        refused: dict[Tokens, float] = {}  # by the limit of extensions
+        merged = set()
         for prefix, paths in beam.items():
             blank, repeated, arrived = total(paths) + float(frame[0]), IMPOSSIBLE, IMPOSSIBLE
             if prefix:
@@ -48,13 +63,22 @@ def prefix_beam(
                 arrived = _extended(beam, prefix, frame)
             following[prefix] = (blank, float(np.logaddexp(repeated, arrived)))
             origins[prefix] = prefix[:-1] if arrived > max(blank, repeated) else prefix
-            new = [(*prefix, token) for token in range(1, len(frame)) if (*prefix, token) not in beam]
+            merged |= {prefix} if arrived > IMPOSSIBLE else set()
+            new = [(*prefix, token) for token in tried if (*prefix, token) not in beam]
             new.sort(key=lambda longer: -_extended(beam, longer, frame))
             following |= {longer: (IMPOSSIBLE, _extended(beam, longer, frame)) for longer in new[: per_node or None]}
+            refused |= {longer: _extended(beam, longer, frame) for longer in new[per_node or len(new) :]}
         scores = {prefix: total(paths) + bonus * len(prefix) for prefix, paths in following.items()}
         possible = [prefix for prefix, score in scores.items() if score > IMPOSSIBLE]
         kept = sorted(possible, key=lambda prefix: -scores[prefix])[:size]
         beam = {prefix: following[prefix] for prefix in kept if scores[prefix] >= scores[kept[0]] - threshold}
+        if record is not None:
+            for prefix in possible:
+                fate = "kept" if prefix in beam else "below_threshold" if prefix in kept else "outside_beam"
+                record.append(PrefixStep(number, prefix, total(following[prefix]), prefix in merged, fate))
+            record += [
+                PrefixStep(number, prefix, value, merged=False, fate="per_node") for prefix, value in refused.items()
+            ]
         traces = {prefix: [*traces[origins.get(prefix, prefix[:-1])], prefix] for prefix in beam}
         if 0 < lag < len(traces[kept[0]]):
             fixed = traces[kept[0]][-lag - 1]

@@ -35,6 +35,7 @@ from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.search import Search
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
+from seqloom.insight.label_paths import LabelPaths, label_paths
 from seqloom.insight.search_report import DecoderSource, explain_generation, explain_transcript, trace_generation
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTCLosses, align, ctc_loss
@@ -527,12 +528,21 @@ class Transcribe(TranscribeSettings):
                 reduction=self.time_reduction.total_factor,
                 file_name="line.png" if self.image_encoder.layers else example.name,  # it reads images only
                 beam=beam,
+                guided=self._guide.lexicon is not None or self._guide.lm is not None,
             )
         duration, count = self.frames.duration, self.steps(example)
         places = [f"{index * duration:.2f} s" if example.rate else f"{index * duration:g}" for index in range(count)]
         source = DecoderSource(example.name or str(example.location), places, [], [])
         text = self.fitted.text
         return explain_generation(self, model, example, source=source, encoding=text, beam=beam, heads=heads)
+
+    def label_paths(self, model: Any, example: Recording, *, label: str) -> LabelPaths:
+        if not self.has_ctc:
+            raise ValueError(f'this model has no CTC (task.model = "{self.model}"): a text has no paths')
+        target = self._alignable(replace(example, text=label))
+        logits = model.frame_logits(model.encoder(*self.collate([example]).inputs))
+        frames = logits[0].double().log_softmax(dim=-1).cpu().numpy()
+        return label_paths(frames, target, self.fitted.text, label=label)
 
 
 def _signal(example: Recording) -> LocatedSignal:

@@ -1,0 +1,74 @@
+"""The tree of a CTC prefix beam search agrees with the search, and every prefix has a fate."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.tasks.transcribe.test_transcribe import Echo, emissions, fitted
+
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.insight.beam_tree import beam_lines, build_tree, draw_beam
+from seqloom.insight.prefix_tree import prefix_choices, prefix_nodes, prefix_rows, record_prefixes
+from seqloom.kernels.ctc.naive import collapse
+
+
+@pytest.mark.parametrize(("size", "per_node", "threshold"), [(3, 0, 0.0), (4, 1, 0.0), (6, 0, 1.5)])
+def test_the_tree_has_what_the_search_finds(size: int, per_node: int, threshold: float) -> None:
+    task = fitted(["ab"])
+    assert task.learned
+    text = task.learned.text
+    logits = np.random.default_rng(size).normal(size=(7, len(text.vocabulary)))
+    log_probs = torch.from_numpy(logits).log_softmax(dim=-1)
+    search = PrefixBeam(size=size, per_node=per_node, threshold=threshold, nbest=3)
+    (expected,) = search(log_probs.unsqueeze(0), torch.tensor([7]))
+    steps, final = record_prefixes(log_probs.numpy(), search)
+    nodes = prefix_nodes(steps, final, text, nbest=3)
+    names = {node.number: node for node in nodes}
+    finished = sorted((node for node in nodes if node.status == "in_nbest"), key=lambda node: -node.score)
+    assert [node.score for node in finished] == pytest.approx([each.score for each in expected], abs=1e-6)
+    for node, transcript in zip(finished, expected, strict=True):
+        tokens, at = [], node.parent
+        while names[at].parent >= 0:
+            tokens.append(names[at].token)
+            at = names[at].parent
+        assert tokens[::-1] == text.vocabulary.decode(transcript.tokens)
+    root, removed = build_tree(nodes)
+    assert removed == 0
+    assert any("n-best #1" in line for line in beam_lines(nodes))
+    assert root.leaves == sum(1 for node in nodes if not any(other.parent == node.number for other in nodes))
+    fates = {choice.fate for choice in prefix_choices(steps, text)}
+    assert {"kept", "merged"} < fates
+    assert any(fate.startswith("pruned: ") for fate in fates)
+
+
+def test_the_probability_of_a_prefix_is_that_of_its_paths() -> None:
+    log_probs = np.log(np.random.default_rng(1).dirichlet(np.ones(3), size=4))
+    steps, _ = record_prefixes(log_probs, PrefixBeam(size=1000))
+    for step in steps:
+        paths = [path for path in product(range(3), repeat=step.frame + 1) if collapse(path, 0) == step.prefix]
+        totals = [sum(log_probs[at, token] for at, token in enumerate(path)) for path in paths]
+        assert step.log_prob == pytest.approx(float(np.logaddexp.reduce(totals)), abs=1e-9)
+        assert step.fate == "kept"
+
+
+def test_an_explanation_shows_tree_steps_and_paths(tmp_path: Path) -> None:
+    task = fitted(["ab c"])
+    assert task.learned
+    values = emissions(task, "a|b|.| |c|c")
+    log_probs = torch.from_numpy(values).double().log_softmax(dim=-1).numpy()
+    steps, final = record_prefixes(log_probs, PrefixBeam(size=8))
+    rows, others = prefix_rows(prefix_choices(steps, task.learned.text))
+    assert [row[2] for row in rows if row[0]] == ["a", "ab", "(nothing)", "c"]  # the history of the last ones is "ab "
+    assert [row[0] for row in rows if row[0]] == ["0", "1", "3", "4"]
+    assert others == 2
+    draw_beam(prefix_nodes(steps, final, task.learned.text, nbest=2), tmp_path / "beam.svg")
+    assert (tmp_path / "beam.svg").stat().st_size > 1000
+    (example,) = task.read([values])
+    paths = task.label_paths(Echo(), example, label="ab c")
+    batch = task.collate(list(task.read([(values, "ab c")])))
+    (loss,) = (answer.loss for answer in task.predict(Echo(), batch).answers)
+    assert paths.log_probability == pytest.approx(-loss, abs=1e-6)  # single precision
+    assert paths.paths[0].tokens == ["a", "b", "", " ", "c", "c"]
+    assert paths.count > len({tuple(path.tokens) for path in paths.paths}) == 20
