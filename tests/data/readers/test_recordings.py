@@ -432,3 +432,13 @@ def test_damaged_archives_and_missing_folders(tmp_path: Path) -> None:
     assert error_message(table, files=str(tmp_path / "b.tar.gz")).startswith(
         f"{tmp_path / 'b.tar.gz'}: no such file; did you mean {archive}?"
     )
+
+
+def test_file_names_in_the_second_column_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "list.tsv"
+    path.write_text("zero\ta.wav\none\tb.wav\n")
+    settings, note = RecordingReader().inspect(path)
+    assert settings == {"file_column": 1, "text_column": 0}
+    assert note.startswith("file name from column 2 (task.file_column = 1), text from column 1 ")
+    path.write_text("a.wav\tzero\n")
+    assert RecordingReader().inspect(path)[0] == {"file_column": 0, "text_column": 1}

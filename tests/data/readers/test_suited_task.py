@@ -72,3 +72,14 @@ def test_a_data_frame(tmp_path: Path) -> None:
     assert suited is not None
     assert suited.advice(frame).endswith('task classify: seqloom.train(task="classify", data=…)')
     assert find_suited_task(tmp_path) is None
+
+
+def test_a_folder_for_each_label(tmp_path: Path) -> None:
+    for name in ("yes/1.wav", "yes/2.wav", "yes/3.wav", "no/4.wav", "no/5.wav", "no/6.wav"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    suited = find_suited_task(tmp_path)
+    assert suited is not None
+    assert (suited.task, suited.misread_by("transcribe")) == ("classify", True)
+    (tmp_path / "yes/1.txt").touch()  # a transcript
+    assert find_suited_task(tmp_path) is None

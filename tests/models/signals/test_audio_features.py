@@ -90,3 +90,16 @@ def test_mismatching_recordings_are_reported(example: LocatedSignal, message: st
 def test_vtlp_needs_two_factors(factors: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=r"expected two numbers between 0.5 and 2 in ascending order or none, found"):
         AugmentConfig(vtlp=factors)
+
+
+def test_the_most_frequent_sampling_rate_of_the_first_recordings() -> None:
+    audio, note = AudioFeatures().with_rate([44100, 16000, 16000])
+    assert audio.sample_rate == 16000
+    assert note == (
+        "recordings have sampling rates of 16000 and 44100 Hz, all are resampled to 16000 Hz (task.audio.sample_rate)"
+    )
+    same, note = AudioFeatures().with_rate([8000, 8000])
+    assert (same.sample_rate, note) == (8000, "")
+    chosen = AudioFeatures(sample_rate=4000)
+    assert chosen.with_rate([8000, 16000]) == (chosen, "")
+    assert AudioFeatures().with_rate([0, 0]) == (AudioFeatures(), "")  # no sound

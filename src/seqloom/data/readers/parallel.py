@@ -61,8 +61,8 @@ class PairReader:
                 return {}, ""
         elif not tables.is_table(source):
             return {}, ""
-        table, columns = self._find(source, optional_target=False)
-        return columns.settings(), columns.describe() if table.names or table.width > len(columns.indices) else ""
+        _, columns = self._find(source, optional_target=False)
+        return columns.settings(), columns.describe()
 
     def read_inputs(self, source: Source) -> Iterator[Pair]:
         """As ``read``, but a line with several targets occurs once, and standard input holds sources only."""

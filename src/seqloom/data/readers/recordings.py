@@ -3,7 +3,7 @@
 import os.path
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,6 +17,7 @@ from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.media import SUFFIXES, MediaDecoder, Signal
+from seqloom.data.readers.media_lists import file_column
 from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
@@ -112,7 +113,12 @@ class RecordingReader:
                 return {}, ""
         elif not tables.is_table(source):
             return {}, ""
-        return self._rows(source).inspect(source)
+        rows = self._rows(source)
+        if isinstance(source, Path) and self.file_column == "":
+            table = tables.read_table(source, separator=rows.separator, encoding=self.encoding)
+            if not table.names and (column := file_column(table, source.parent)):  # not the first
+                rows = replace(rows, source_column=column)
+        return rows.inspect(source)
 
     def _references(self, source: Path) -> tuple[list[RecordingReference], Path]:
         """The listed recordings, and the folder that their names are relative to."""
@@ -251,9 +257,9 @@ class RecordingReader:
         names, texts = file_lists.list_folder(path, SUFFIXES, text_suffix=".txt", encoding=self.encoding)
         if not names:
             raise DataError(str(path), f"no recording in the folder; expected files that end in {', '.join(SUFFIXES)}")
-        for number, name in enumerate(names, start=1):
+        for name in names:
             text = texts.get(file_lists.without_suffix(name, SUFFIXES))
-            yield RecordingReference(Location(str(path), number), name, text)
+            yield RecordingReference(Location(str(path / name), 1), name, text)
 
     def _npz(self, path: Path) -> Iterator[Recording]:
         """The recordings of ``write_npz``, or the frames of a single one."""

@@ -48,6 +48,8 @@ def find_suited_task(source: Source, *, encoding: str = "utf-8") -> SuitedTask |
     with suppress(*FAILURES):
         if not isinstance(source, Path):
             return _suits_table(tables.read_table(source)) if tables.is_table(source) else None
+        if source.is_dir():
+            return _suits_folder(source)
         if source == STANDARD_INPUT or not source.is_file() or tables.suffix(source) in (".ts", ".npz"):
             return None
         if tables.is_binary(source):
@@ -60,6 +62,19 @@ def find_suited_task(source: Source, *, encoding: str = "utf-8") -> SuitedTask |
             return _suits_table(tables.read_table(source, encoding=encoding))
         return _suits_lines(filled)
     return None
+
+
+def _suits_folder(folder: Path) -> SuitedTask | None:
+    """A folder for each label, with nothing but recordings, images or videos in it."""
+    folders = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    files = [path for each in folders if each.is_dir() for path in each.iterdir() if not path.name.startswith(".")]
+    if len(folders) < 2 or len(files) < MIN_ROWS or not all(each.is_dir() and any(each.iterdir()) for each in folders):
+        return None
+    if not all(path.suffix.lower() in (*audio_files.SUFFIXES, *videos.SUFFIXES, *pixels.SUFFIXES) for path in files):
+        return None
+    return SuitedTask(
+        "classify", f"{len(folders)} folders of recordings, images or videos, as for labels", ("caption",)
+    )
 
 
 def _are_tagged_words(lines: Sequence[str]) -> bool:

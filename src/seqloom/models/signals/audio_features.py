@@ -1,7 +1,10 @@
 """Configuration of audio features: spectrum, normalisation, and augmentation in training."""
 
+from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Literal
+from itertools import islice, takewhile
+from typing import Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -19,6 +22,7 @@ from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.statistics import HIGHEST_RATE, SignalStatistics
 
 Normalization = Literal["none", "global", "utterance", "streaming"]
+HEAD = 10  # recordings that show the sampling rate
 
 
 class AudioFeatures(ConfigSection):
@@ -31,7 +35,7 @@ class AudioFeatures(ConfigSection):
         default=0,
         ge=0,
         le=HIGHEST_RATE,
-        description="Sampling rate in Hz to which all audio is resampled (0: that of the first file).",
+        description="Sampling rate in Hz to which all audio is resampled (0: the most frequent one of the first ten).",
     )
     window: float = Field(default=0.025, gt=0, le=1, description="Window length of a frame, in seconds.")
     hop: float = Field(default=0.01, gt=0, le=1, description="Step between frames, in seconds.")
@@ -58,6 +62,20 @@ class AudioFeatures(ConfigSection):
         description="Clip energies at this many dB below the loudest of the recording (0: no clipping; streaming "
         "needs 0).",
     )
+
+    def with_rate(self, rates: Iterable[int]) -> tuple[Self, str]:
+        """With the most frequent sampling rate of the first recordings, and a note if they have several."""
+        if self.sample_rate:
+            return self, ""
+        counts = Counter(takewhile(bool, islice(rates, HEAD)))  # 0: no sound
+        if not counts:
+            return self, ""
+        ((rate, _),) = counts.most_common(1)
+        several = " and ".join(str(each) for each in sorted(counts))
+        note = (
+            f"recordings have sampling rates of {several} Hz, all are resampled to {rate} Hz (task.audio.sample_rate)"
+        )
+        return self.model_copy(update={"sample_rate": rate}), note if len(counts) > 1 else ""
 
     def spectrum(self, rate: int) -> Spectrum:
         return Spectrum(

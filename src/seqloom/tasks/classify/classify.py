@@ -80,6 +80,8 @@ class Classify(ClassifySettings):
             head = islice(task.read(source), HEAD)
             kind, note = detect(example.label if example.target is None else example.target for example in head)
             task, notes = task.model_copy(update={"target_type": kind}), [*notes, note]
+        audio, note = task.audio.with_rate(example.rate for example in task.read(source))
+        task, notes = task.model_copy(update={"audio": audio}), [*notes, note]
         return task, tuple(filter(None, notes))
 
     def as_given(self, answer: Classification | Regression) -> Classification | Regression:

@@ -114,7 +114,9 @@ class Transcribe(TranscribeSettings):
 
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
         settings, note = self._reader().inspect(source)
-        return self.model_copy(update=settings), (note,) if note else ()
+        task = self.model_copy(update=settings)
+        audio, rates = task.audio.with_rate(example.rate for example in task.read(source))
+        return task.model_copy(update={"audio": audio}), tuple(filter(None, (note, rates)))
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         return self._reader().read_inputs(source)
