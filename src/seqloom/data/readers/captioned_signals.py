@@ -57,7 +57,7 @@ class SignalReference:
 
 @dataclass(frozen=True)
 class CaptionedSignalReader:
-    """Reads captioned images, videos and sound from files; tasks/caption.py documents the options."""
+    """Reads captioned images, videos and sound from files; tasks/caption documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"
