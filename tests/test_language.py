@@ -74,7 +74,7 @@ OPTIONS = "--also --allowed --restrict --language --all"
 
 COMMON_WORDS = """
     task, name, model, type, method, algorithm, function, options
-    text, word, character, vector, image, audio, source, target, class
+    text, word, character, vector, image, audio, video, source, target, class
     file, folder, format, encoding, column, separator, parallel, date, missing, fill, resize, lines
     json, npz, arpa
     input, output, encoder, decoder, context, spelling, neighbours, negative

@@ -109,7 +109,7 @@ def _split(tokens: Tokens, encoding: Tokenizer) -> tuple[str, str]:
 
 
 def prefix_rows(choices: Sequence[PrefixChoice]) -> tuple[list[list[str]], int]:
-    """Rows of a table, of the frames in which the best prefix changes, and how many frames are left out."""
+    """Rows of a table, of the frames in which the best prefix changes, and how many frames are skipped."""
     frames = [list(group) for _, group in groupby(choices, key=lambda choice: choice.frame)]
     changes = [
         group
