@@ -41,8 +41,9 @@ def test_a_file_in_another_format(models: dict[str, Path], tmp_path: Path) -> No
     expected = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
     assert output(model, path, file_format="lines") == expected
     assert output(model, path, file_format="lines", encoding="cp1252") == expected
+    assert output(model, path) == expected  # its last words are no labels
     with pytest.raises(DataError, match="expected 2 columns as in the rows above, found 1"):
-        output(model, path)
+        output(model, path, file_format="conll")
     assert model.task.model_dump()["format"] == "auto"  # the model stays as it was
 
 

@@ -94,10 +94,18 @@ class Model:
     ) -> Iterator[Any]:
         """The examples to predict; standard input, ``-``, has one on each line, in UTF-8, unless options are given."""
         source = resolve(source) if isinstance(source, str) else as_source(source)
+        return self._input_task(source, file_format, encoding).read_inputs(source)
+
+    def input_note(self, source: Any, *, file_format: str = "", encoding: str = "") -> str:
+        """What ``read`` takes a file for, where that is not evident; empty: nothing to say."""
+        source = resolve(source) if isinstance(source, str) else as_source(source)
+        return self._input_task(source, file_format, encoding).input_note(source)
+
+    def _input_task(self, source: Any, file_format: str, encoding: str) -> Task:
         defaults = STANDARD_INPUT if isinstance(source, Path) and source == Path("-") else {}
         options = {name: value for name, value in defaults.items() if name in self.task.option_fields}
         options |= _non_empty(format=file_format, encoding=encoding)
-        return self.task.with_options(**cast(PredictionOptions, options)).read_inputs(source)
+        return self.task.with_options(**cast(PredictionOptions, options))
 
     def predict(self, source: Any, *, batch_size: int = 64) -> Answers:
         """The predictions in order for texts, arrays or a table, for one text, or for a file by its path."""
@@ -262,7 +270,8 @@ class Model:
             is_only = False
         identity = getattr(first, "identity", "")
         which = f"the first of several examples is explained{f' (id {identity})' if identity else ''}"
-        return first, [] if is_only else [f"{source}: only {which}"]
+        notes = [f"{source}: {note}"] if (note := self.input_note(source)) else []
+        return first, notes if is_only else [*notes, f"{source}: only {which}"]
 
     def evaluate(
         self,

@@ -198,10 +198,14 @@ def predict(
             return
         interactive = files == ["-"] and sys.stdin.isatty()
         printer = PredictionPrinter(model.task, as_json=as_json, names=len(files) > 1, interactive=interactive)
-        examples = printer.watch(
-            (name, model.read(model.source(name, again=AGAIN), file_format=file_format, encoding=encoding))
-            for name in files
-        )
+
+        def read_source(name: str) -> Iterator[Any]:
+            source = model.source(name, again=AGAIN)
+            if note := model.input_note(source, file_format=file_format, encoding=encoding):
+                terminal.print_note(f"{name}: {note}")
+            return model.read(source, file_format=file_format, encoding=encoding)
+
+        examples = printer.watch((name, read_source(name)) for name in files)
         size = 1 if interactive else batch_size
         if files == ["-"] and not file_format and model.task.answers_each_line:
             batches = model.predict_lines(examples, batch_size=size, vectors=vectors)

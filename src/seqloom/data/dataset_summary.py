@@ -16,6 +16,7 @@ from torch import Tensor
 
 from seqloom.data.batch import Batch
 from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.conll import LONG_SENTENCE
 from seqloom.data.readers.tagged import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
 from seqloom.data.target_ranges import TargetRange, TargetRanges
@@ -26,7 +27,6 @@ CHUNK_ELEMENTS = 1 << 18  # elements collated together, padding included
 SAMPLE = 1000  # examples from which the memory of all is estimated
 UNBALANCED = 0.9  # fraction of the most frequent label
 OUTLIER = 10  # times the 95th percentile of lengths
-LONG_SENTENCE = 1000  # labels in a single example from which on it is reported
 RARE = 5  # labels that occur less often than this are reported
 MANY_REPEATED = 0.01  # fraction of dev examples in the training data from which on training says so
 FEW_EXAMPLES = 20  # below, labels with a single example are to be expected

@@ -256,6 +256,10 @@ class Task(ConfigSection, ABC):
         """Yield examples to predict; they need no labels."""
         return self.read(source)
 
+    def input_note(self, source: Path | Sequence[Any]) -> str:  # noqa: ARG002
+        """What ``read_inputs`` takes a file for, where that is not evident; empty: nothing to say."""
+        return ""
+
     @abstractmethod
     def fit(self, examples: Iterable[Any]) -> Self:
         """A copy that has learned vocabularies and scales from the training examples."""

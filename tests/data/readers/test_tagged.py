@@ -119,6 +119,72 @@ def test_format_is_detected_by_name() -> None:
     assert detect(Path("a"), frames=True) == "vectors"
 
 
+@pytest.mark.parametrize("comments", ["", "# sent_id = 1\n"])
+def test_conllu_is_detected_by_its_columns(comments: str, tmp_path: Path) -> None:
+    rows = UD[UD.index("\n") + 1 :]
+    path = write(tmp_path, "x.txt", f"{comments}{rows}{comments}{rows}")
+    reader = TaggedReader()
+    assert [one.labels for one in reader.read(path)] == [("X", "Y")] * 2
+    assert reader.inspect(path) == ({}, "CoNLL-U: word from column 2 'form', label from column 4 'upos'")
+    assert reader.detect(write(tmp_path, "y.txt", rows.replace("\n2\t", "\n7\t"))) == "conll"
+    assert reader.detect(write(tmp_path, "z.txt", rows.replace("\t_\n", "\n"))) == "conll"
+
+
+def test_columns_of_conll_are_named(tmp_path: Path) -> None:
+    text = "EU NNP B-NP ORG\nrejects VBZ O O\n"
+    path = write(tmp_path, "a.conll", text)
+    taken = (
+        "word from column 1 (task.word_column = 0), label from column {} (task.label_column = {}); not read: columns {}"
+    )
+    assert TaggedReader().inspect(path) == ({}, taken.format(4, 3, "2, 3"))
+    assert TaggedReader(labels=1).inspect(path) == ({}, taken.format(2, 1, "3, 4"))
+    headed = write(tmp_path, "b.conll", f"word pos chunk ner\n{text}")
+    assert TaggedReader().inspect(headed)[1] == taken.format(4, 3, "2, 3") + "; line 1 is a header"
+    assert TaggedReader().inspect(write(tmp_path, "c.conll", "a\nb\n")) == ({}, "")
+
+
+def test_comments_before_sentences_are_no_rows(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.conll", "# sent_id = 1\n# text = a b\na X\n# Y\n\n# newpar\nc X\n")
+    assert [(one.words, one.location.line) for one in read_conll(path)] == [(("a", "#"), 3), (("c",), 7)]
+
+
+def test_columns_that_number_the_words_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.conll", "1 a X\n2 b Y\n3 c X\n\n" * 2)
+    with pytest.raises(DataError, match=r"a.conll:1: column 1 counts 1, 2, 3, … within each sentence: set task.word_c"):
+        TaggedReader().inspect(path)
+    assert TaggedReader(words=1).inspect(path)[1].startswith("word from column 2")
+    assert TaggedReader(words=0).inspect(path)[1].startswith("word from column 1")
+
+
+def test_missing_empty_lines_are_reported(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.conll", "a X\n" * 1001)
+    with pytest.raises(DataError, match=r"a.conll:1: found a single sentence of 1,001 words: separate .* empty lines"):
+        TaggedReader().inspect(path)
+    assert TaggedReader(format="conll").inspect(path)[1].startswith("word from column 1")
+    TaggedReader().inspect(write(tmp_path, "b.conll", "a X\n" * 1001 + "\nb Y\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "note"),
+    [
+        ("He is here\nShe was there\n", ["He is here", "She was there"], "each line is read as a sentence"),
+        ("He is\n\nShe was there .\n", ["He is", "", "She was there ."], "each line is read as a sentence"),
+        ("It rains .\nIt snows .\n", ["It rains .", "It snows ."], "each line is read as a sentence"),
+        ("He NOUN\nis VERB\n", ["He is"], ""),
+        ("He _\nis _\n", ["He is"], ""),
+        ("He\nis\n\nhere\n", ["He is", "here"], ""),
+        ("He x\nis y\n\nhere z\n", ["He is", "here"], "word from column 1 of 2, though column 2 holds no labels"),
+        ("He\tx\nis\ty\n", ["He is"], "word from column 1 of 2, though column 2 holds no labels"),
+    ],
+)
+def test_files_to_predict_may_hold_plain_sentences(text: str, words: list[str], note: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "x.txt", text)
+    reader, actual = TaggedReader().for_inputs(path, {"NOUN", "VERB", "."}.__contains__)
+    assert [" ".join(one.words) for one in reader.read(path) if isinstance(one, Sentence)] == words
+    assert actual.startswith(note)
+    assert bool(actual) == bool(note)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -344,6 +344,30 @@ def test_labels_that_are_no_classes_are_refused() -> None:
     assert fitted(data, check_labels=False).fitted.labels.names == ("X",)
 
 
+def test_swapped_words_and_labels_are_refused() -> None:
+    data = [sentence("X Y", f"a{number} b{number}") for number in range(60)] * 2
+    with pytest.raises(
+        DataError, match=r"found 120 different labels, but only 2 different words \('X', 'Y'\): .* swapped"
+    ):
+        fitted(data)
+    assert len(fitted(data, check_labels=False).fitted.labels) == 120
+
+
+def test_plain_sentences_are_predicted_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("Anna met Carl\nCarl met Orff\n")
+    tagger = fitted()
+    assert list(map(tagger.input_tokens, tagger.read_inputs(path))) == [
+        ["Anna", "met", "Carl"],
+        ["Carl", "met", "Orff"],
+    ]
+    assert tagger.input_note(path) == "each line is read as a sentence; --format conll reads columns"
+    assert tagger.with_options(format="conll").input_note(path).startswith("word from column 1 of 3, though")
+    path.write_text("Anna B-p\nmet O\n")
+    assert list(map(tagger.input_tokens, tagger.read_inputs(path))) == [["Anna", "met"]]
+    assert tagger.input_note(path) == ""
+
+
 def test_columns_of_a_table_become_explicit(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("sentence_id,token,ner\n1,EU,ORG\n1,rejects,O\n2,Peter,PER\n")

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, pluralize
 
+LONG_SENTENCE = 1000  # words from which on a file of a single sentence is reported
 LONGEST_SENTENCE = 100_000  # rows; a file without empty lines would be a single sentence
+COMMENT = re.compile(r"# ?[A-Za-z][\w.:-]* = |# new(doc|par)\b")
+"""The start of a line before a sentence that describes it, as in CoNLL-U."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +26,16 @@ class Block:
 
 
 def conll(source: Source, *, separator: str | None = None, encoding: str = "utf-8") -> Iterator[Block]:
-    """Sentences separated by empty lines; columns separated by tabs, or by spaces in lines without a tab."""
+    """Sentences separated by empty lines; columns separated by tabs, or by spaces in lines without a tab.
+
+    Comments such as ``# sent_id = 7`` before a sentence are skipped.
+    """
     rows: list[list[str]] = []
     start = Location("", 0)
     width = 0
     for location, line in lines(source, encoding=encoding):
+        if not rows and COMMENT.match(line):
+            continue
         fields = split(line, separator)
         if not fields or fields[0] == "-DOCSTART-":
             if rows:

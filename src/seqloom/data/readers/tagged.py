@@ -1,10 +1,10 @@
 """Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files, tables or plain lines, and vectors."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice, pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,17 @@ from seqloom.data.feature_statistics import compact
 from seqloom.data.readers import column_names, long_tables, tables
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
+from seqloom.data.readers.conll_columns import (
+    CONLLU,
+    Column,
+    are_sentences,
+    describe_columns,
+    describe_conllu,
+    describe_missing_labels,
+    find_column,
+    is_conllu,
+    without_header,
+)
 from seqloom.data.readers.numeric_targets import Numbers, TargetType, as_target, finite, label_columns, to_number
 from seqloom.data.readers.parallel_labels import describe_parallel_files
 from seqloom.data.readers.table_values import as_label, as_text
@@ -24,19 +35,13 @@ from seqloom.data.readers.text_files import (
     Location,
     Source,
     lines,
-    no_such_column,
     parallel,
     pluralize,
 )
 from seqloom.data.readers.vectors import VectorSequence
 
-CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-Column = int | str
-"""The index of a column from 0 (negative: from the end), or its name in a header or in CoNLL-U."""
 WORD = Role("word_column", "word", (*column_names.WORD, *column_names.VALUES))
 LABEL = Role("label_column", "label", column_names.WORD_LABEL, optional=True)
-HEADER = (set(column_names.WORD), set(column_names.WORD_LABEL))
-"""First and last name in the header of a CoNLL file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +113,24 @@ class TaggedReader:
             return read_lines(source, encoding=self.encoding)
         if kind == "conllu":
             return read_conllu(source, words=self.words, labels=self.labels, encoding=self.encoding)
-        separator = _separator(source, self.encoding) if tables.suffix(source) == ".csv" else None
+        separator = self._separator(source)
         return read_conll(source, words=self.words, labels=self.labels, separator=separator, encoding=self.encoding)
+
+    def _separator(self, source: Path) -> str | None:
+        """The separator of columns in CoNLL; None: tabs, or else spaces."""
+        is_csv = tables.suffix(source) == ".csv"
+        return tables.sniff_separator(_first_lines(source, self.encoding)) if is_csv else None
+
+    def for_inputs(self, source: Source, is_label: Callable[[str], bool]) -> tuple[Self, str]:
+        """The reader of a file to predict, which may hold plain sentences, and a note about what it takes."""
+        if not isinstance(source, Path) or source == STANDARD_INPUT or source.is_dir() or isinstance(self.words, int):
+            return self, ""
+        if (self.parallel is not None and self.format == "auto") or self.detect(source) != "conll":
+            return self, ""
+        first = _first_lines(source, self.encoding)
+        if self.format == "auto" and tables.suffix(source) != ".conll" and are_sentences(first, is_label):
+            return replace(self, format="lines"), "each line is read as a sentence; --format conll reads columns"
+        return self, describe_missing_labels(first, is_label) if self.labels is None else ""
 
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
@@ -124,6 +145,19 @@ class TaggedReader:
                 return {}, f"{pluralize(len(files), 'recording')}, one per file: {layout.describe()}"
             layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
+        if not isinstance(source, Path) or self.parallel is not None:
+            return {}, ""
+        if kind == "conllu":
+            return {}, describe_conllu(self.words, self.labels)
+        if kind == "conll":
+            return {}, describe_columns(
+                source,
+                words=self.words,
+                labels=self.labels,
+                separator=self._separator(source),
+                encoding=self.encoding,
+                check=self.format == "auto",
+            )
         return {}, ""
 
     def detect(self, source: Source) -> Format:
@@ -138,7 +172,9 @@ class TaggedReader:
                 return named
             if named in ("conllu", "lines") or tables.suffix(source) in (".npz", ".ts"):
                 return named
-            return _table_format(source, self._chosen, encoding=self.encoding) or named
+            if table := _table_format(source, self._chosen, encoding=self.encoding):
+                return table
+            return "conllu" if named == "conll" and is_conllu(_first_lines(source, self.encoding)) else named
         return (
             (_table_format(source, self._chosen, encoding=self.encoding) or "table")
             if tables.is_table(source)
@@ -185,7 +221,7 @@ def detect(path: Path, *, frames: bool) -> Format:
 def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | None:
     """``table`` for words or lists of words in named columns, ``long`` for vectors of several sequences."""
     if isinstance(source, Path) and not tables.is_binary(source):
-        first = [line for _, line in islice(lines(source, encoding=encoding), DETECTION_LINES)]
+        first = _first_lines(source, encoding)
         separated = any(separator in (first[0] if first else "") for separator in tables.SEPARATORS)
         if not first or not (separated or first[0].startswith(("{", "["))) or not first[0][:1].strip():
             return None
@@ -211,9 +247,8 @@ def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | 
     return "long" if long_tables.is_long(layout) and grouped else None
 
 
-def _separator(source: Path, encoding: str) -> str:
-    first = [line for _, line in islice(lines(source, encoding=encoding), DETECTION_LINES)]
-    return tables.sniff_separator(first)
+def _first_lines(source: Path, encoding: str) -> list[str]:
+    return [line for _, line in islice(lines(source, encoding=encoding), DETECTION_LINES)]
 
 
 def _cells(line: str) -> list[str]:
@@ -229,11 +264,11 @@ def read_conll(
     encoding: str = "utf-8",
 ) -> Iterator[Sentence]:
     """CoNLL: by default the first column is the word and the last the label; a single column has no labels."""
-    for block in _without_header(conll(source, separator=separator, encoding=encoding)):
+    for block in without_header(conll(source, separator=separator, encoding=encoding)):
         width = len(block.rows[0])
-        first = _column(block.location, 0 if words is None else words, width, key="word_column")
+        first = find_column(block.location, 0 if words is None else words, width, key="word_column")
         columns = label_columns(labels) or (-1,)
-        second = [_column(block.location, column, width, key="label_column") for column in columns if width > 1]
+        second = [find_column(block.location, column, width, key="label_column") for column in columns if width > 1]
         yield _sentence(block, first, second)
 
 
@@ -243,27 +278,13 @@ def read_conllu(
     """CoNLL-U; a sentence whose labels are all ``_`` has none."""
     for block in conllu(source, encoding=encoding):
         word_column = "form" if words is None else words
-        first = _column(block.location, word_column, len(CONLLU), key="word_column", names=CONLLU)
+        first = find_column(block.location, word_column, len(CONLLU), key="word_column", names=CONLLU)
         second = [
-            _column(block.location, column, len(CONLLU), key="label_column", names=CONLLU)
+            find_column(block.location, column, len(CONLLU), key="label_column", names=CONLLU)
             for column in label_columns(labels) or ("upos",)
         ]
         known = any(row[column] != "_" for row in block.rows for column in second)
         yield _sentence(block, first, second if known else [])
-
-
-def _is_header(row: Sequence[str]) -> bool:
-    """Whether the first row of a CoNLL file names its columns."""
-    names = [column_names.normalize(name) for name in row]
-    return len(names) > 1 and all(name in known for name, known in zip((names[0], names[-1]), HEADER, strict=True))
-
-
-def _without_header(blocks: Iterator[Block]) -> Iterator[Block]:
-    for number, block in enumerate(blocks):
-        if number or not _is_header(block.rows[0]):
-            yield block
-        elif len(block.rows) > 1:
-            yield Block(block.at(1), block.rows[1:])
 
 
 def _find_sentences(source: Source, chosen: Chosen, *, encoding: str) -> tuple[Table, Columns]:
@@ -431,17 +452,6 @@ def _array(location: Location, item: Any) -> NDArray[np.floating[Any]]:
     if values.ndim != 2 or not np.isfinite(values).all():
         raise DataError(location, f"expected finite numbers (T, D), found an array {values.shape}")
     return compact(values)
-
-
-def _column(location: Location, column: Column, width: int, *, key: str, names: Sequence[str] = ()) -> int:
-    if isinstance(column, str):
-        if column.lower() not in names:
-            expected = f"one of {', '.join(names)}" if names else "an index, since only CoNLL-U names its columns"
-            raise DataError(location, f"no column {column!r}; expected {expected}")
-        return names.index(column.lower())
-    if not -width <= column < width:
-        raise no_such_column(location, column, width, key=key)
-    return column % width
 
 
 def _sentence(block: Block, words: int, labels: Sequence[int]) -> Sentence:

@@ -11,7 +11,7 @@ from torch import nn
 from seqloom.data.batch import Padded, pad
 from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
-from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.text_files import DataError, pluralize
 from seqloom.data.readers.vectors import Values
 from seqloom.data.text.vocabulary import build_vocabulary, vocabulary_from_counts
 from seqloom.models.character_encoder import (
@@ -24,6 +24,20 @@ from seqloom.models.hmm import RARE, HMMInput, suffixes
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.tagger import FrameEmbedding, WordEmbedding
 from seqloom.tasks.tag.settings import Learned, TagSettings
+
+MANY_LABELS = 100
+LABELS_PER_WORD = 5  # different labels for each different word: a letter has fewer
+
+
+def swap_problem(labels: Counter[str], words: Counter[str]) -> str:
+    """Why labels and words seem to be swapped; empty if they do not."""
+    if not words or len(labels) < max(MANY_LABELS, LABELS_PER_WORD * len(words)):
+        return ""
+    shown = ", ".join(repr(word[:30]) for word, _ in words.most_common(3))
+    return (
+        f"found {len(labels):,} different labels, but only {pluralize(len(words), 'different word')} ({shown}): words "
+        "and labels seem to be swapped (task.word_column, task.label_column)"
+    )
 
 
 def lookup_form(settings: TagSettings, word: str) -> str:

@@ -11,8 +11,8 @@ from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers import tagged
 from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.conll_columns import Column
 from seqloom.data.readers.numeric_targets import TargetType
-from seqloom.data.readers.tagged import Column
 from seqloom.data.readers.vectors import VectorSequence
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.target_scale import TargetScale
@@ -117,7 +117,8 @@ class TagSettings(Task):
     )
     check_labels: bool = Field(
         default=True,
-        description="Refuse training data with a single label, or in which most labels occur only once.",
+        description="Refuse training data with a single label, in which most labels occur only once, or which have "
+        "many more labels than different words.",
     )
     parallel: tuple[str, str] | None = Field(
         None,

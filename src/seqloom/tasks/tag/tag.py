@@ -16,7 +16,6 @@ from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers import tagged
 from seqloom.data.readers.channel_names import match_channels
-from seqloom.data.readers.numeric_targets import detect
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.data.readers.tagged_parts import cut_sequence
 from seqloom.data.readers.text_files import DataError
@@ -43,14 +42,15 @@ from seqloom.tasks.tag.inputs import (
     frame_values,
     input_words,
     lookup_form,
+    swap_problem,
 )
+from seqloom.tasks.tag.reading import build_input_reader, build_reader, detect_settings
 from seqloom.tasks.tag.settings import Learned, TagSettings
 from seqloom.tasks.targets import numbers
 from seqloom.tasks.targets.numbers import NumberTargets, StepRegression
 from seqloom.tasks.targets.tags import TagPrediction, known_and_unknown, score_tags, tag_baseline
 from seqloom.tasks.task import Loss, Predictions, require_fitted
 
-HEAD = 1000  # examples whose labels show whether they are classes or numbers
 PLOTTED = 100  # development examples of which the longest is plotted
 NO_LABEL = -1  # padding, and sequences without a loss
 
@@ -87,34 +87,17 @@ class Tag(TagSettings):
         return tagged.are_spans(self.fitted.labels.names)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[TaggedSequence]:
-        return self._reader().read(source)
+        return build_reader(self).read(source)
+
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[TaggedSequence]:
+        return build_input_reader(self, source)[0].read(source)
+
+    def input_note(self, source: Path | Sequence[Any]) -> str:
+        return build_input_reader(self, source)[1]
 
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
-        settings, note = self._reader().inspect(source)
-        task, notes = self.model_copy(update=settings), [note]
-        if task.target_type == "auto":
-            targets = (
-                target
-                for example in islice(task.read(source), HEAD)
-                for target in (example.labels or () if example.target is None else [example.target])
-            )
-            kind, note = detect(targets)
-            task, notes = task.model_copy(update={"target_type": kind}), [*notes, note]
-        return task, tuple(filter(None, notes))
-
-    def _reader(self) -> tagged.TaggedReader:
-        return tagged.TaggedReader(
-            format=self.format,
-            encoding=self.encoding,
-            words=self.word_column,
-            labels=self.label_column,
-            target_type=self.target_type,
-            group=self.group_column,
-            time=self.time_column,
-            parallel=self.parallel,
-            frames=self.learned.size if self.learned is not None and self.learned.words is None else 0,
-            channel_names=() if self.learned is None else self.learned.channel_names,
-        )
+        settings, notes = detect_settings(self, source)
+        return self.model_copy(update=settings), notes
 
     def fit(self, examples: Iterable[TaggedSequence]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
@@ -148,7 +131,8 @@ class Tag(TagSettings):
         if not labels.names and not targets.moments.count:
             raise self._no_examples()
         counts = Counter({label: sum(pairs[pair] for pair in pairs if pair[1] == label) for label in labels.names})
-        if self.check_labels and (problem := labels_problem(counts, noun="word" if words else "frame")):
+        problem = labels_problem(counts, noun="word" if words else "frame") or swap_problem(counts, words)
+        if self.check_labels and problem:
             raise DataError(
                 self.train,
                 f"{problem}; is task.label_column right? task.check_labels = false trains nevertheless",

@@ -1,0 +1,59 @@
+"""How a tagger reads its files: to train, to predict, and with the settings that the training data show."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.readers.numeric_targets import detect
+from seqloom.data.readers.table_values import is_numeric
+from seqloom.data.readers.tagged import TaggedReader
+from seqloom.tasks.tag.settings import TagSettings
+
+HEAD = 1000  # examples whose labels show whether they are classes or numbers
+
+
+def build_reader(settings: TagSettings) -> TaggedReader:
+    """The reader of labelled data."""
+    learned = settings.learned
+    return TaggedReader(
+        format=settings.format,
+        encoding=settings.encoding,
+        words=settings.word_column,
+        labels=settings.label_column,
+        target_type=settings.target_type,
+        group=settings.group_column,
+        time=settings.time_column,
+        parallel=settings.parallel,
+        frames=learned.size if learned is not None and learned.words is None else 0,
+        channel_names=() if learned is None else learned.channel_names,
+    )
+
+
+def build_input_reader(settings: TagSettings, source: Path | Sequence[Any]) -> tuple[TaggedReader, str]:
+    """The reader of data to predict, and a note about what it takes, where that is not evident."""
+    reader, learned = build_reader(settings), settings.learned
+    if learned is None or learned.words is None:
+        return reader, ""
+    known = learned.labels
+
+    def is_label(text: str) -> bool:
+        return is_numeric([text]) if learned.scale is not None else text in known
+
+    return reader.for_inputs(source, is_label)
+
+
+def detect_settings(settings: TagSettings, source: Path | Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Settings that the training data show, and notes about them."""
+    shown, note = build_reader(settings).inspect(source)
+    notes = [note]
+    if settings.target_type == "auto":
+        examples = build_reader(settings.model_copy(update=shown)).read(source)
+        targets = (
+            target
+            for example in islice(examples, HEAD)
+            for target in (example.labels or () if example.target is None else [example.target])
+        )
+        kind, note = detect(targets)
+        shown, notes = {**shown, "target_type": kind}, [*notes, note]
+    return shown, tuple(filter(None, notes))
