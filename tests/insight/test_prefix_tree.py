@@ -1,4 +1,4 @@
-"""The tree of a CTC prefix beam search agrees with the search, and every prefix has a fate."""
+"""The tree of a CTC prefix beam search agrees with the search, and every prefix has an outcome."""
 
 from itertools import product
 from pathlib import Path
@@ -38,9 +38,9 @@ def test_the_tree_has_what_the_search_finds(size: int, per_node: int, threshold:
     assert removed == 0
     assert any("n-best #1" in line for line in beam_lines(nodes))
     assert root.leaves == sum(1 for node in nodes if not any(other.parent == node.number for other in nodes))
-    fates = {choice.fate for choice in prefix_choices(steps, text)}
-    assert {"kept", "merged"} < fates
-    assert any(fate.startswith("pruned: ") for fate in fates)
+    outcomes = {choice.outcome for choice in prefix_choices(steps, text)}
+    assert {"kept", "merged"} < outcomes
+    assert any(each.startswith("pruned: ") for each in outcomes)
 
 
 def test_the_probability_of_a_prefix_is_that_of_its_paths() -> None:
@@ -50,7 +50,7 @@ def test_the_probability_of_a_prefix_is_that_of_its_paths() -> None:
         paths = [path for path in product(range(3), repeat=step.frame + 1) if collapse(path, 0) == step.prefix]
         totals = [sum(log_probs[at, token] for at, token in enumerate(path)) for path in paths]
         assert step.log_prob == pytest.approx(float(np.logaddexp.reduce(totals)), abs=1e-9)
-        assert step.fate == "kept"
+        assert step.status == "kept"
 
 
 def test_an_explanation_shows_tree_steps_and_paths(tmp_path: Path) -> None:

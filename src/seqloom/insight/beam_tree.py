@@ -37,10 +37,14 @@ ENDED = {
     "duplicate": "finished, duplicate of another group",
     "truncated": "stopped: maximum length reached",
     "in_nbest": "in the n-best",
+}
+"""What became of a hypothesis that was kept."""
+LEFT = {
     "left_beam": "pruned: outside the beam",
     "left_threshold": "pruned: below the score threshold",
 }
-"""What became of a hypothesis that was kept."""
+"""Why a CTC prefix that was kept for some frames left the beam."""
+KEPT = ENDED | LEFT
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
     best_pruned: dict[int, BeamNode] = {}  # of each parent the pruned child with the best score
     branches: dict[int, Branch] = {}
     for node in nodes:
-        if node.status in ENDED:
+        if node.status in KEPT:
             branches[node.number] = Branch(node)
         elif node.parent not in best_pruned or node.score > best_pruned[node.parent].score:
             best_pruned[node.parent] = node
@@ -96,7 +100,7 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
     for branch in reversed(branches.values()):  # children before their parents
         if not branch.children:
             pruned = best_pruned.get(branch.node.number) if branch.node.status == "extended" else None
-            reason = PRUNED[pruned.status] if pruned else ENDED[branch.node.status]
+            reason = PRUNED[pruned.status] if pruned else KEPT[branch.node.status]
             cut_off = "" if branch.node.token == END else ", maximum length reached"
             branch.outcome = f"n-best #{branch.rank}{cut_off}" if branch.rank else reason
             branch.best = (branch.rank > 0, -branch.rank if branch.rank else branch.node.score)

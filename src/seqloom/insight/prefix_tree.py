@@ -21,7 +21,7 @@ FLOOR = 1e-4
 SHOWN_KEPT, SHOWN_PRUNED = 5, 2  # prefixes of a frame
 MAX_FRAMES = 25  # frames that are printed
 LEFT = {"outside_beam": "left_beam", "below_threshold": "left_threshold"}
-FATES = {
+OUTCOMES = {
     "kept": "kept",
     "per_node": "pruned: per-node limit",
     "outside_beam": "pruned: outside the beam",
@@ -37,7 +37,7 @@ class PrefixChoice:
     history: str  # the words before the last one
     prefix: str  # the last word so far
     log_probability: float  # of all paths of this text up to the frame
-    fate: str  # kept, merged (also reached from a shorter prefix), or pruned and why
+    outcome: str  # kept, merged (also reached from a shorter prefix), or pruned and why
 
 
 def record_prefixes(
@@ -52,6 +52,7 @@ def record_prefixes(
         per_node=search.per_node,
         threshold=search.threshold or math.inf,
         floor=math.log(max(search.token_threshold, FLOOR)),
+        merge=max if search.merge == "max" else np.logaddexp,
         record=steps,
     )
     return steps, final
@@ -64,11 +65,11 @@ def prefix_nodes(
     kept: dict[Tokens, tuple[float, float]] = {(): (0.0, 0.0)}  # log-probability in the first and in the last frame
     left: dict[Tokens, str] = {}
     for step in steps:
-        if step.fate == "kept":
+        if step.status == "kept":
             kept[step.prefix] = (kept.get(step.prefix, (step.log_prob,))[0], step.log_prob)
             left.pop(step.prefix, None)
-        elif step.prefix in kept and step.fate in LEFT:
-            left.setdefault(step.prefix, LEFT[step.fate])
+        elif step.prefix in kept and step.status in LEFT:
+            left.setdefault(step.prefix, LEFT[step.status])
     parents = {prefix[:-1] for prefix in kept if prefix}
     numbers = {prefix: number for number, prefix in enumerate(sorted(kept, key=len))}
     nodes = []
@@ -90,12 +91,12 @@ def prefix_choices(steps: Sequence[PrefixStep], encoding: Tokenizer) -> list[Pre
     choices = []
     for frame, group in groupby(steps, key=lambda step: step.frame):
         ranked = sorted(group, key=lambda step: -step.log_prob)
-        kept = [step for step in ranked if step.fate == "kept"][:SHOWN_KEPT]
-        pruned = [step for step in ranked if step.fate != "kept"][:SHOWN_PRUNED]
+        kept = [step for step in ranked if step.status == "kept"][:SHOWN_KEPT]
+        pruned = [step for step in ranked if step.status != "kept"][:SHOWN_PRUNED]
         for step in (*kept, *pruned):
             history, prefix = _split(step.prefix, encoding)
-            fate = "merged" if step.merged and step.fate == "kept" else FATES[step.fate]
-            choices.append(PrefixChoice(frame, history, prefix, step.log_prob, fate))
+            outcome = "merged" if step.merged and step.status == "kept" else OUTCOMES[step.status]
+            choices.append(PrefixChoice(frame, history, prefix, step.log_prob, outcome))
     return choices
 
 
@@ -109,7 +110,7 @@ def _split(tokens: Tokens, encoding: Tokenizer) -> tuple[str, str]:
 
 
 def prefix_rows(choices: Sequence[PrefixChoice]) -> tuple[list[list[str]], int]:
-    """Rows of a table, of the frames in which the best prefix changes, and how many frames are skipped."""
+    """Rows of a table, of the frames in which the best prefix changes, and the number of other frames."""
     frames = [list(group) for _, group in groupby(choices, key=lambda choice: choice.frame)]
     changes = [
         group
@@ -123,7 +124,7 @@ def prefix_rows(choices: Sequence[PrefixChoice]) -> tuple[list[list[str]], int]:
             show_whitespace(choice.history),
             show_whitespace(choice.prefix) or "(nothing)",
             f"{choice.log_probability:z.3f}",
-            choice.fate,
+            choice.outcome,
         ]
         for group in changes[:MAX_FRAMES]
         for rank, choice in enumerate(group)

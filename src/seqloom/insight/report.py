@@ -106,7 +106,7 @@ def print_explanation(explanation: Explanation) -> None:
     if explanation.prefixes:
         choices_by_frame, others = prefix_rows(explanation.prefixes)
         terminal.print_lines("", f"Beam in the frames where its best text changes ({others:,} more: see --json):")
-        terminal.table(("frame", "history", "prefix", "log-probability", "fate"), choices_by_frame)
+        terminal.table(("frame", "history", "prefix", "log-probability", "outcome"), choices_by_frame)
     if explanation.paths is not None:
         terminal.print_lines("", f"CTC paths of {explanation.paths.label!r} (· = blank), with probability and share:")
         terminal.print_lines(*path_lines(explanation.paths))

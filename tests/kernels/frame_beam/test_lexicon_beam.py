@@ -1,5 +1,7 @@
 """Lexicon beam search at any beam size against the naive one."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -32,8 +34,12 @@ NGRAM = estimate(TEXTS, order=2, start=4, end=5, vocabulary=6)
     size=st.integers(1, 25),
     scale=st.sampled_from([0.5, 1.5, 3.0]),
     weight=st.sampled_from([0.3, 0.8]),  # not 0: homophones would have equal scores
+    histories=st.sampled_from([0, 0, 1, 2]),
+    merge=st.sampled_from(["sum", "max"]),
 )
-def test_the_beam_equals_the_naive_one(name: str, seed: int, size: int, scale: float, weight: float) -> None:
+def test_the_beam_equals_the_naive_one(
+    name: str, seed: int, size: int, scale: float, weight: float, histories: int, merge: Literal["sum", "max"]
+) -> None:
     spelling, separator = LEXICONS[name]
     frames, words = emit(seed, 9, 4, scale), lexicon(spelling, separator)
     ids, ngram = VOCABULARY_IDS[: len(words)], NGRAM
@@ -47,10 +53,17 @@ def test_the_beam_equals_the_naive_one(name: str, seed: int, size: int, scale: f
         return 0.4 + weight * float(ngram.log_probabilities[0][ids[word]])
 
     expected, margin = naive.lexicon_beam(
-        frames.numpy(), spelling, separator, size=size, score_words=score_words, lookahead=lookahead
+        frames.numpy(),
+        spelling,
+        separator,
+        size=size,
+        score_words=score_words,
+        lookahead=lookahead,
+        merge=max if merge == "max" else np.logaddexp,
+        histories=histories,
     )
     assume(margin > 2 * TOLERANCE)  # where two scores are equal, either hypothesis may survive
-    beam = PrefixBeam(size=size, nbest=100)
+    beam = PrefixBeam(size=size, nbest=100, histories=histories, merge=merge)
     end = {sequence: float(ngram.score([[ids[word] for word in sequence]])[0][-1]) for sequence in expected}
     actual = {tuple(transcript.words): transcript.score for transcript in search(beam, frames, guide=guide)}
     assert actual == pytest.approx(

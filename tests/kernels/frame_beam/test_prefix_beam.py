@@ -1,7 +1,9 @@
 """Prefix beam search at any beam size, with all of its limits, against the naive one."""
 
 import math
+from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from tests.decoding.frames.test_prefix_beam import emit, search
 
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.kernels.ctc.naive import path_log_probs
 from seqloom.kernels.frame_beam import naive
 
 
@@ -22,18 +25,40 @@ from seqloom.kernels.frame_beam import naive
     threshold=st.sampled_from([math.inf, 5.0, 2.0, 0.5]),
     bonus=st.sampled_from([0.0, 0.7]),
     lag=st.sampled_from([0, 1, 2, 4, 8]),
+    merge=st.sampled_from(["sum", "max"]),
 )
 def test_the_beam_equals_the_naive_one(
-    seed: int, tokens: int, scale: float, size: int, per_node: int, threshold: float, bonus: float, lag: int
+    seed: int,
+    tokens: int,
+    scale: float,
+    size: int,
+    per_node: int,
+    threshold: float,
+    bonus: float,
+    lag: int,
+    merge: Literal["sum", "max"],
 ) -> None:
     frames = emit(seed, 12, tokens, scale)
     expected = naive.prefix_beam(
-        frames.numpy(), size=size, per_node=per_node, threshold=threshold, bonus=bonus, lag=lag
+        frames.numpy(),
+        size=size,
+        per_node=per_node,
+        threshold=threshold,
+        bonus=bonus,
+        lag=lag,
+        merge=max if merge == "max" else np.logaddexp,
     )
     limit = 0.0 if threshold == math.inf else threshold
-    beam = PrefixBeam(size=size, nbest=size, per_node=per_node, threshold=limit, lag=lag)
+    beam = PrefixBeam(size=size, nbest=size, per_node=per_node, threshold=limit, lag=lag, merge=merge)
     actual = {
         tuple(transcript.tokens): transcript.acoustic
         for transcript in search(beam, frames, guide=Guide(word_score=bonus))
     }
     assert actual == pytest.approx(expected, abs=1e-9)  # log_add has an error of 2e-11 in each frame
+
+
+def test_a_text_has_the_probability_of_its_best_path_if_paths_are_merged_by_their_maximum() -> None:
+    frames = emit(3, 5, 3, 1.5)
+    expected = {tokens: max(paths) for tokens, paths in path_log_probs(frames.numpy()).items()}
+    transcripts = search(PrefixBeam(size=1000, nbest=1000, merge="max"), frames)
+    assert {tuple(each.tokens): each.acoustic for each in transcripts} == pytest.approx(expected, abs=1e-9)

@@ -68,7 +68,8 @@ class LexiconStream(LMStream):
         for group in same_words.values():
             best, total = group[0], float(paths[group[0]])
             if len(group) > 1:
-                best, total = max(group, key=paths.__getitem__), float(np.logaddexp.reduce(paths[group]))
+                best = max(group, key=paths.__getitem__)
+                total = float(paths[best] if self.limits.viterbi else np.logaddexp.reduce(paths[group]))
             candidates.append((total + float(lm_scores[best]), total, best))
         candidates.sort(key=lambda candidate: -candidate[0])
         return [

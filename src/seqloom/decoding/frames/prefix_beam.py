@@ -37,6 +37,17 @@ class PrefixBeam(FrameSearch):
     name: Literal["prefix_beam"] = "prefix_beam"
     size: int = Field(64, ge=1, le=100_000, description="Prefixes kept at each frame.")
     per_node: int = Field(0, ge=0, description="Maximum new extensions of one prefix per frame (0: no limit).")
+    histories: int = Field(
+        0,
+        ge=0,
+        description="With a lexicon: maximum hypotheses with different words so far at one node of its prefix tree "
+        "(0: no limit).",
+    )
+    merge: Literal["sum", "max"] = Field(
+        "sum",
+        description="How paths of the same text are merged: sum adds their probabilities; max keeps the best path "
+        "(Viterbi).",
+    )
     token_threshold: float = Field(
         0.0, ge=0, lt=1, description="Skip tokens whose probability in a frame is below this (0: try all tokens)."
     )
@@ -89,6 +100,8 @@ class PrefixBeam(FrameSearch):
             threshold=self.threshold or math.inf,
             blank=blank,
             lag=self.lag or lag,
+            viterbi=self.merge == "max",
+            histories=self.histories,
         )
         guide = guide or Guide()
         lexicon, lm = guide.lexicon, guide.lm

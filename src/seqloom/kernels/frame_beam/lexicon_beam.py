@@ -34,7 +34,7 @@ from seqloom.kernels.frame_beam.lexicon_state import (
 )
 from seqloom.kernels.frame_beam.ngram_scorer import Scorer, score
 from seqloom.kernels.frame_beam.prefix_beam import Limits
-from seqloom.kernels.frame_beam.primitives import find_child, find_key, keep_best, load_frame, log_add, maximum
+from seqloom.kernels.frame_beam.primitives import find_child, find_key, keep_best, load_frame, maximum, merge
 from seqloom.kernels.runtime.numba_jit import jit, jit_inline
 
 Floats = npt.NDArray[np.float64]
@@ -48,17 +48,18 @@ UNSUMMED = math.inf  # marks a total that has to be summed again
 
 
 @jit_inline
-def score_staying(state: LexiconBeamState, tree: LexiconTree, blank: int) -> float:
+def score_staying(state: LexiconBeamState, tree: LexiconTree, limits: Limits) -> float:
     """Let every hypothesis stay (a blank, or its last token once more); the lowest of their scores."""
     histories, nodes, lasts, path_log_probs = state.live
     lm_scores, lookahead, backpointers = state.histories.lm_scores, tree.lookahead, state.backpointers.staying
     log_probs, staying, lowest = state.work.log_probs, state.work.staying, math.inf
+    blank, viterbi = limits.blank, limits.viterbi
     for slot in range(state.counters[LIVE]):
         backpointers[slot] = 2 * slot
         last = lasts[slot]
         staying[BLANK_END, slot] = path_log_probs[TOTAL, slot] + log_probs[blank]
         staying[TOKEN_END, slot] = path_log_probs[TOKEN_END, slot] + log_probs[last] if last >= 0 else -math.inf
-        staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[TOKEN_END, slot])
+        staying[TOTAL, slot] = merge(staying[BLANK_END, slot], staying[TOKEN_END, slot], viterbi)
         lm_score = lm_scores[histories[slot]]
         lowest = min(lowest, staying[TOTAL, slot] + lm_score + lookahead[nodes[slot]])
     return lowest
@@ -160,7 +161,7 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                 if other >= 0:
                     if paths > max(staying[BLANK_END, other], staying[TOKEN_END, other]):
                         backpointers[other] = 2 * slot
-                    staying[TOKEN_END, other] = log_add(staying[TOKEN_END, other], paths)
+                    staying[TOKEN_END, other] = merge(staying[TOKEN_END, other], paths, limits.viterbi)
                     staying[TOTAL, other] = UNSUMMED
                 elif paths + lm_score + lookahead[child] > min_score:
                     scores[count] = paths + lm_score + lookahead[child]
@@ -177,7 +178,7 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                 if other >= 0:
                     if paths > max(staying[BLANK_END, other], staying[TOKEN_END, other]):
                         backpointers[other] = 2 * slot + 1
-                    staying[TOKEN_END, other] = log_add(staying[TOKEN_END, other], paths)
+                    staying[TOKEN_END, other] = merge(staying[TOKEN_END, other], paths, limits.viterbi)
                     staying[TOTAL, other] = UNSUMMED
                     continue
                 lm_log_prob, next_lm_state = score(
@@ -203,7 +204,7 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
 
 
 @jit_inline
-def merge_spellings(state: LexiconBeamState, tree: LexiconTree, count: int) -> None:
+def merge_spellings(state: LexiconBeamState, tree: LexiconTree, limits: Limits, count: int) -> None:
     """Sum candidates that differ only in how their last word, or the word before it, was spelled."""
     histories, nodes, lasts, path_log_probs = state.live
     scores, origins, keys, leaders, merged_words, merged_log_probs = state.candidates
@@ -233,24 +234,40 @@ def merge_spellings(state: LexiconBeamState, tree: LexiconTree, count: int) -> N
             origins[2, leader] = MERGED - merged
             merged += 1
         which = MERGED - origins[2, leader]
-        merged_log_probs[which] = log_add(merged_log_probs[which], paths)
+        merged_log_probs[which] = merge(merged_log_probs[which], paths, limits.viterbi)
         scores[leader] = merged_log_probs[which] + (scores[candidate] - paths)
         scores[candidate] = -math.inf
 
 
 @jit_inline
-def add_staying(state: LexiconBeamState, tree: LexiconTree, count: int) -> int:
+def add_staying(state: LexiconBeamState, tree: LexiconTree, limits: Limits, count: int) -> int:
     """Add the hypotheses that stay, now that they have all their paths, to the candidates; the number of candidates."""
     histories, nodes, lm_scores = state.live.history, state.live.node, state.histories.lm_scores
     staying, lookahead = state.work.staying, tree.lookahead
     scores, origins = state.candidates.scores, state.candidates.origins
     for slot in range(state.counters[LIVE]):
         if staying[TOTAL, slot] == UNSUMMED:
-            staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[TOKEN_END, slot])
+            staying[TOTAL, slot] = merge(staying[BLANK_END, slot], staying[TOKEN_END, slot], limits.viterbi)
         scores[count] = staying[TOTAL, slot] + lm_scores[histories[slot]] + lookahead[nodes[slot]]
         origins[0, count], origins[1, count] = slot, STAY
         count += 1
     return count
+
+
+@jit
+def limit_histories(state: LexiconBeamState, tree: LexiconTree, count: int, limit: int) -> None:
+    """Drop candidates at a node of the lexicon that has ``limit`` better ones, which differ in their histories."""
+    scores, origins, nodes = state.candidates.scores, state.candidates.origins, state.live.node
+    counts, merged_words = np.zeros(len(tree.links), np.int64), state.candidates.merged_words
+    for candidate in np.argsort(-scores[:count]):
+        node, word = origins[1, candidate], origins[2, candidate]
+        if node == STAY:
+            node = nodes[origins[0, candidate]]
+        elif (merged_words[MERGED - word] if word <= MERGED else word) != NO_WORD:
+            node = ROOT
+        counts[node] += 1
+        if counts[node] > limit:
+            scores[candidate] = -math.inf
 
 
 @jit_inline
@@ -283,7 +300,9 @@ def demote_dominated(state: LexiconBeamState, tree: LexiconTree, count: int) -> 
 
 
 @jit_inline
-def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, candidates: int, bound: float) -> None:
+def select_beam(
+    state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: Limits, candidates: int, bound: float
+) -> None:
     """Make the first candidates the new beam, except those below the bound; new word sequences get a history."""
     histories, live_nodes, lasts, path_log_probs = state.live
     parents, words, lm_states, lm_log_probs, lm_scores, _, _, child_table = state.histories
@@ -340,7 +359,7 @@ def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, cand
         at = find_key(keys, key)
         if keys[at] >= 0:  # equal to one spelled differently, which merge_spellings did not merge for lack of space
             for part in range(1, 3):
-                selected[part, slots[at]] = log_add(selected[part, slots[at]], selected[TOKEN_END, count])
+                selected[part, slots[at]] = merge(selected[part, slots[at]], selected[TOKEN_END, count], limits.viterbi)
             continue
         keys[at], slots[at] = key, count
         selected_keys[0, count], selected_keys[1, count], selected_keys[2, count] = history, node, last
@@ -366,19 +385,22 @@ def advance(
         if state.counters[HISTORIES] + limits.size > len(state.histories.parents):
             return frame
         load_frame(frames[frame], state.work.log_probs, limits.blank, limits.floor)
-        lowest = score_staying(state, tree, limits.blank)
-        bound = lowest if state.counters[LIVE] == limits.size else -math.inf
+        lowest = score_staying(state, tree, limits)
+        # With a limit of histories, a hypothesis that stays may have to leave the beam for one with a lower score.
+        bound = lowest if state.counters[LIVE] == limits.size and not limits.histories else -math.inf
         mark_successors(state, tree)
         count = extend(state, tree, scorer, limits, bound)
         if tree.any_variants:
-            merge_spellings(state, tree, count)
-        count = add_staying(state, tree, count)
+            merge_spellings(state, tree, limits, count)
+        count = add_staying(state, tree, limits, count)
+        if limits.histories:
+            limit_histories(state, tree, count, limits.histories)
         if count > limits.size:
             if nbest == 1:
                 demote_dominated(state, tree, count)
             keep_best(scores, origins, count, limits.size)
             count = limits.size
-        select_beam(state, tree, scorer, count, maximum(scores, count) - limits.threshold)
+        select_beam(state, tree, scorer, limits, count, maximum(scores, count) - limits.threshold)
         if limits.lag and state.counters[FRAME] >= limits.lag and state.counters[LIVE]:
             enforce_lag(state, tree)
     return len(frames)

@@ -21,8 +21,12 @@ IMPOSSIBLE = -math.inf
 NO_PATHS: Paths = (IMPOSSIBLE, IMPOSSIBLE)
 
 
-def total(paths: Paths) -> float:
-    return float(np.logaddexp(*paths))
+Merge = Callable[[float, float], Any]
+"""How paths of a hypothesis are merged: np.logaddexp adds their probabilities, max keeps the best one (Viterbi)."""
+
+
+def total(paths: Paths, merge: Merge = np.logaddexp) -> float:
+    return float(merge(*paths))
 
 
 class PrefixStep(NamedTuple):
@@ -32,7 +36,7 @@ class PrefixStep(NamedTuple):
     prefix: Tokens
     log_prob: float  # of its paths up to this frame
     merged: bool  # paths that stay at the prefix and paths that arrive from its parent were summed
-    fate: str  # kept, per_node, outside_beam or below_threshold
+    status: str  # kept, per_node, outside_beam or below_threshold
 
 
 def prefix_beam(
@@ -43,6 +47,7 @@ def prefix_beam(
     threshold: float = math.inf,
     bonus: float = 0.0,
     lag: int = 0,
+    merge: Merge = np.logaddexp,
     floor: float = IMPOSSIBLE,  # log-probability below which a token extends no prefix, unless it is the best one
     record: list[PrefixStep] | None = None,  # gets every candidate of every frame
 ) -> dict[Tokens, float]:
@@ -57,40 +62,42 @@ def prefix_beam(
         refused: dict[Tokens, float] = {}  # by the limit of extensions
         merged = set()
         for prefix, paths in beam.items():
-            blank, repeated, arrived = total(paths) + float(frame[0]), IMPOSSIBLE, IMPOSSIBLE
+            blank, repeated, arrived = total(paths, merge) + float(frame[0]), IMPOSSIBLE, IMPOSSIBLE
             if prefix:
                 repeated = paths[1] + float(frame[prefix[-1]])
-                arrived = _extended(beam, prefix, frame)
-            following[prefix] = (blank, float(np.logaddexp(repeated, arrived)))
+                arrived = _extended(beam, prefix, frame, merge)
+            following[prefix] = (blank, float(merge(repeated, arrived)))
             origins[prefix] = prefix[:-1] if arrived > max(blank, repeated) else prefix
             merged |= {prefix} if arrived > IMPOSSIBLE else set()
             new = [(*prefix, token) for token in tried if (*prefix, token) not in beam]
-            new.sort(key=lambda longer: -_extended(beam, longer, frame))
-            following |= {longer: (IMPOSSIBLE, _extended(beam, longer, frame)) for longer in new[: per_node or None]}
-            refused |= {longer: _extended(beam, longer, frame) for longer in new[per_node or len(new) :]}
-        scores = {prefix: total(paths) + bonus * len(prefix) for prefix, paths in following.items()}
+            new.sort(key=lambda longer: -_extended(beam, longer, frame, merge))
+            following |= {
+                longer: (IMPOSSIBLE, _extended(beam, longer, frame, merge)) for longer in new[: per_node or None]
+            }
+            refused |= {longer: _extended(beam, longer, frame, merge) for longer in new[per_node or len(new) :]}
+        scores = {prefix: total(paths, merge) + bonus * len(prefix) for prefix, paths in following.items()}
         possible = [prefix for prefix, score in scores.items() if score > IMPOSSIBLE]
         kept = sorted(possible, key=lambda prefix: -scores[prefix])[:size]
         beam = {prefix: following[prefix] for prefix in kept if scores[prefix] >= scores[kept[0]] - threshold}
         if record is not None:
             for prefix in possible:
-                fate = "kept" if prefix in beam else "below_threshold" if prefix in kept else "outside_beam"
-                record.append(PrefixStep(number, prefix, total(following[prefix]), prefix in merged, fate))
+                status = "kept" if prefix in beam else "below_threshold" if prefix in kept else "outside_beam"
+                record.append(PrefixStep(number, prefix, total(following[prefix], merge), prefix in merged, status))
             record += [
-                PrefixStep(number, prefix, value, merged=False, fate="per_node") for prefix, value in refused.items()
+                PrefixStep(number, prefix, value, merged=False, status="per_node") for prefix, value in refused.items()
             ]
         traces = {prefix: [*traces[origins.get(prefix, prefix[:-1])], prefix] for prefix in beam}
         if 0 < lag < len(traces[kept[0]]):
             fixed = traces[kept[0]][-lag - 1]
             beam = {prefix: paths for prefix, paths in beam.items() if prefix[: len(fixed)] == fixed}
-    return {prefix: total(paths) for prefix, paths in beam.items()}
+    return {prefix: total(paths, merge) for prefix, paths in beam.items()}
 
 
-def _extended(beam: Mapping[Tokens, Paths], prefix: Tokens, frame: npt.NDArray[Any]) -> float:
+def _extended(beam: Mapping[Tokens, Paths], prefix: Tokens, frame: npt.NDArray[Any], merge: Merge) -> float:
     """log p of the paths that arrive at a prefix from its parent in this frame."""
     *parent, last = prefix
     paths = beam.get(tuple(parent), NO_PATHS)
-    return (paths[0] if parent[-1:] == [last] else total(paths)) + float(frame[last])
+    return (paths[0] if parent[-1:] == [last] else total(paths, merge)) + float(frame[last])
 
 
 def lexicon_beam(
@@ -101,6 +108,8 @@ def lexicon_beam(
     size: int,
     score_words: Callable[[Words], float],  # score of the words by language model and bonuses
     lookahead: Callable[[int], float],  # upper bound of what one more word adds to it
+    merge: Merge = np.logaddexp,
+    histories: int = 0,  # hypotheses with different words so far at one node of the lexicon; 0: no limit
 ) -> tuple[dict[Words, float], float]:
     """The score of each word sequence in the last beam, without the end of the sentence.
 
@@ -112,7 +121,7 @@ def lexicon_beam(
     def rank(hypothesis: Hypothesis, paths: Paths) -> float:
         words, begun, _ = hypothesis
         return (
-            total(paths)
+            total(paths, merge)
             + score_words(words)
             + max(lookahead(word) for word, tokens in entries if tokens[: len(begun)] == begun)
         )
@@ -123,16 +132,24 @@ def lexicon_beam(
         following: dict[Hypothesis, Paths] = {}
         for (words, begun, last), paths in beam.items():
             repeated = paths[1] + float(frame[last]) if last >= 0 else IMPOSSIBLE
-            _add(following, (words, begun, last), (total(paths) + float(frame[0]), repeated))
+            _add(following, (words, begun, last), (total(paths, merge) + float(frame[0]), repeated), merge)
             for token in range(1, len(frame)):
                 longer = (*begun, token)
-                arriving = (paths[0] if token == last else total(paths)) + float(frame[token])
+                arriving = (paths[0] if token == last else total(paths, merge)) + float(frame[token])
                 if any(tokens[: len(longer)] == longer and tokens != longer for _, tokens in entries):
-                    _add(following, (words, longer, token), (IMPOSSIBLE, arriving))
+                    _add(following, (words, longer, token), (IMPOSSIBLE, arriving), merge)
                 for word in {word for word, tokens in entries if tokens == longer}:
-                    _add(following, ((*words, word), (), token), (IMPOSSIBLE, arriving))
-        ranks = {key: rank(key, paths) for key, paths in following.items() if total(paths) > IMPOSSIBLE}
+                    _add(following, ((*words, word), (), token), (IMPOSSIBLE, arriving), merge)
+        ranks = {key: rank(key, paths) for key, paths in following.items() if total(paths, merge) > IMPOSSIBLE}
         order = sorted(ranks, key=lambda key: -ranks[key])
+        if histories:
+            at_node: dict[Tokens, list[Hypothesis]] = {}
+            for key in order:
+                at_node.setdefault(key[1], []).append(key)
+            for keys in at_node.values():
+                edge = [ranks[key] for key in keys[histories - 1 : histories + 1]]
+                margin = min(margin, edge[0] - edge[1]) if len(edge) == 2 else margin
+            order = [key for key in order if key in at_node[key[1]][:histories]]
         edge = [ranks[key] for key in order[size - 1 : size + 1]]
         margin = min(margin, edge[0] - edge[1]) if len(edge) == 2 else margin
         beam = {key: following[key] for key in order[:size]}
@@ -142,13 +159,13 @@ def lexicon_beam(
         if begun:
             ended = {(*words, word) for word, tokens in entries if tokens[:-1] == begun and separator}
         for sequence in ended:
-            sums[sequence] = float(np.logaddexp(sums.get(sequence, IMPOSSIBLE), total(paths)))
+            sums[sequence] = float(merge(sums.get(sequence, IMPOSSIBLE), total(paths, merge)))
     return {sequence: value + score_words(sequence) for sequence, value in sums.items()}, margin
 
 
-def _add(beam: dict[Hypothesis, Paths], hypothesis: Hypothesis, paths: Paths) -> None:
+def _add(beam: dict[Hypothesis, Paths], hypothesis: Hypothesis, paths: Paths, merge: Merge) -> None:
     blank, token = beam.get(hypothesis, NO_PATHS)
-    beam[hypothesis] = (float(np.logaddexp(blank, paths[0])), float(np.logaddexp(token, paths[1])))
+    beam[hypothesis] = (float(merge(blank, paths[0])), float(merge(token, paths[1])))
 
 
 def ngram_log_prob(

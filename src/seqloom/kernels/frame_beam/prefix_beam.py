@@ -17,8 +17,8 @@ from seqloom.kernels.frame_beam.primitives import (
     find_child,
     keep_best,
     load_frame,
-    log_add,
     maximum,
+    merge,
     minimum,
     node_before_lag,
     sort_descending,
@@ -102,10 +102,12 @@ class Limits(NamedTuple):
     threshold: float  # how far below the best score a hypothesis may be
     blank: int
     lag: int  # frames after which a token is final, 0: never
+    viterbi: bool  # paths of a hypothesis are merged by their maximum instead of their sum
+    histories: int  # hypotheses at one node of the lexicon, 0: no limit
 
 
 @jit_inline
-def score_staying(state: PrefixBeamState, blank: int) -> float:
+def score_staying(state: PrefixBeamState, limits: Limits) -> float:
     """Make a candidate of each hypothesis that stays, with paths that arrive from its parent; the best old score."""
     # Arrays are taken out of their tuples once: inside loops, numba would count references at each access.
     nodes, blank_log_probs, token_log_probs, totals = state.live
@@ -113,6 +115,7 @@ def score_staying(state: PrefixBeamState, blank: int) -> float:
     scores, origins = state.candidates
     log_probs, child_alive, staying = state.work.log_probs, state.work.child_alive, state.work.staying
     frame, top, backpointers = state.counters[FRAME], -math.inf, state.backpointers.staying
+    blank, viterbi = limits.blank, limits.viterbi
     for slot in range(state.counters[LIVE]):
         backpointers[slot] = 2 * slot
         node, total = nodes[slot], totals[slot]
@@ -128,8 +131,8 @@ def score_staying(state: PrefixBeamState, blank: int) -> float:
                 source = blank_log_probs[parent_slot] if repeated else totals[parent_slot]
                 if source + log_probs[token] > max(ends_blank, ends_token):
                     backpointers[slot] = 2 * parent_slot + 1
-                ends_token = log_add(ends_token, source + log_probs[token])
-        both = log_add(ends_blank, ends_token)
+                ends_token = merge(ends_token, source + log_probs[token], viterbi)
+        both = merge(ends_blank, ends_token, viterbi)
         staying[0, slot], staying[1, slot], staying[2, slot] = ends_blank, ends_token, both
         scores[slot] = both + lm_score
         origins[0, slot], origins[1, slot] = slot, STAY
@@ -287,7 +290,7 @@ def advance(state: PrefixBeamState, scorer: Scorer, limits: Limits, frames: Floa
         if state.counters[NODES] + limits.size > len(state.tree.parents):
             return frame
         load_frame(frames[frame], log_probs, limits.blank, limits.floor)
-        top = score_staying(state, limits.blank)
+        top = score_staying(state, limits)
         live = state.counters[LIVE]
         bound = maximum(scores, live) - limits.threshold
         if live == limits.size:

@@ -45,6 +45,12 @@ def log_add(x: float, y: float) -> float:
 
 
 @jit
+def merge(x: float, y: float, viterbi: bool) -> float:  # noqa: FBT001  numba
+    """The log-probability of two sets of paths together: their sum, or the better one."""
+    return max(x, y) if viterbi else log_add(x, y)
+
+
+@jit
 def keep_best(scores: Floats, payload: Integers, count: int, kept: int) -> None:
     """Quickselect: move the ``kept`` best of the first ``count`` scores, with their payload columns, to the front."""
     low, high = 0, count - 1
