@@ -20,7 +20,7 @@ from seqloom.data.dataset_summary import (
 )
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.loading import BatchLoader
-from seqloom.data.readers.text_files import pluralize, resolve
+from seqloom.data.readers.text_files import WARNING, pluralize, resolve
 from seqloom.data.split import Read
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import Vocabulary
@@ -129,7 +129,8 @@ class _Check:
 
     def _detect(self) -> None:
         self.config, notes = with_detected(self.config)
-        self.notes += notes
+        self.notes += [note for note in notes if not note.startswith(WARNING)]
+        self.warnings += [note.removeprefix(WARNING) for note in notes if note.startswith(WARNING)]
 
     def _readers(self) -> dict[str, Read]:
         """A reader of each file that exists; without a development file, of the share that is held out."""

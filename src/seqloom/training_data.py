@@ -11,7 +11,7 @@ from seqloom.data.fingerprint import fingerprint, fingerprint_files
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.readers.memory import IN_MEMORY, digest
 from seqloom.data.readers.suited_task import SuitedTask, find_suited_task
-from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, expand, refuse_stream, resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, WARNING, DataError, expand, refuse_stream, resolve
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -103,8 +103,13 @@ def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config
         task, notes = config.task.resolve(source)
     notes = (*notes, advice) if advice else notes
     name = config.task.train if sources.train is None else "data"
-    located = (note if note.startswith("dev file ") else f"{name}: {note}" for note in notes)
-    return config._replace(task=task), tuple(located)
+    return config._replace(task=task), tuple(_located(note, name) for note in notes)
+
+
+def _located(note: str, name: str) -> str:
+    """A note with the name of the training data, unless it is about the development data."""
+    text = note.removeprefix(WARNING)
+    return note.removesuffix(text) + (text if text.startswith("dev file ") else f"{name}: {text}")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from seqloom.cli.predictions import PredictionPrinter
@@ -68,3 +69,19 @@ def test_json_has_the_digits_of_single_precision(capsys: pytest.CaptureFixture[s
     task: Any = SimpleNamespace(to_json=lambda value: {"probabilities": {"a": value}, "scores": [value]})
     PredictionPrinter(task, as_json=True, names=False, interactive=False).print([0.5175488024257344])
     assert capsys.readouterr().out == '{"probabilities": {"a": 0.517548802}, "scores": [0.517548802]}\n'
+
+
+def test_sound_has_its_path_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("clips")
+    folder.mkdir()
+    for name in ("a.npy", "b.npy"):
+        np.save(folder / name, np.zeros((2, 3), np.float32))
+    first, second = folder / "a.npy", folder / "b.npy"
+    expected = [f"{first}\t2", f"{second}\t2"]
+    assert lines(capsys, first) == expected[:1]
+    assert lines(capsys, first, second) == expected
+    assert lines(capsys, folder) == expected
+    assert json.loads(lines(capsys, first, as_json=True)[0]) == {"file": str(first), "label": "2"}

@@ -37,10 +37,12 @@ class PredictionPrinter:
         for name, examples in files:
             is_folder = _is_folder(name)
             for example in examples:
-                file = name if self.names else ""
+                file, identity = name if self.names else "", getattr(example, "identity", "")
                 if is_folder:
                     file = getattr(example, "name", "") or example.location.file
-                self.origins.append(Origin(file, getattr(example, "identity", "")))
+                if identity and identity == os.path.basename(file or name):  # noqa: PTH119  the file is the example
+                    file, identity = file or name, ""
+                self.origins.append(Origin(file, identity))
                 yield example
 
     def print(self, predictions: Sequence[Any]) -> None:

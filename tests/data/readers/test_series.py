@@ -317,3 +317,14 @@ def test_names_of_rows_are_no_dates(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("week,sales\nfirst,1\nsecond,2\nthird,3\nTotal,6\n")
     assert table(path).names == ("sales",)
+
+
+@pytest.mark.parametrize(("value", "unit"), [("$5.{}", "$"), ("5.{}%", "%"), ("EUR 1,00{}", "EUR"), ("{} kg", "kg")])
+def test_numbers_with_a_unit_are_no_names(tmp_path: Path, value: str, unit: str) -> None:
+    path = tmp_path / "x.tsv"
+    rows = "".join(f"2022-01-{day:02}\t{value.format(day)}\n" for day in range(1, 10))
+    path.write_text(f"date\tsales\n{rows}")
+    with pytest.raises(DataError) as error:
+        table(path)
+    assert "column 'sales' holds numbers with a unit (" in str(error.value)
+    assert str(error.value).endswith(f"; remove {unit!r} from its values")

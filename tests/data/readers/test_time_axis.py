@@ -119,8 +119,8 @@ def test_irregular_time_stamps_are_described() -> None:
     irregular = axis.irregularities()
     assert (irregular.repeated, irregular.backwards, irregular.gaps) == ([2], [5], [4])
     assert irregular.describe(lambda row: f"row {row}") == (
-        "irregular time stamps: 1 repeated (first row 2), 1 out of order (first row 5), 1 after a gap (first row 4); "
-        "forecasts count rows, not time"
+        "irregular time stamps: 1 repeated (first row 2), 1 out of order (first row 5), 1 after a gap (first row 4; "
+        "3 missing in the longest); forecasts count rows, not time"
     )
     assert not irregular.is_descending
     descending = axis_of([*values[:2][::-1], "2019-12-31", "2019-12-30"])
@@ -198,3 +198,17 @@ def test_the_season_follows_from_the_step(values: list[str], season: int) -> Non
     assert axis is not None
     assert axis.step is not None
     assert axis.step.season == season
+
+
+@pytest.mark.parametrize(
+    ("stamps", "missing"),
+    [
+        (["2020-01-31", "2020-02-29", "2020-06-30", "2020-07-31"], 3),
+        (["2020-01-06", "2020-01-07", "2020-01-08", "2020-01-09", "2020-01-10", "2020-01-14", "2020-01-15"], 1),
+        (["2000", "2001", "2002", "2006"], 3),
+    ],
+)
+def test_rows_missing_in_the_longest_gap(stamps: list[str], missing: int) -> None:
+    axis = axis_of(stamps, "year") if len(stamps[0]) == 4 else axis_of(stamps)
+    assert axis is not None
+    assert axis.irregularities().missing == missing

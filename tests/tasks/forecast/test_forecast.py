@@ -495,7 +495,8 @@ def test_irregular_and_descending_time_stamps(tmp_path: Path) -> None:
     path.write_text("\n".join(["day,load", *rows]))
     _, notes = task(train=str(path)).resolve(path)
     assert "irregular time stamps: 1 after a gap (first " in notes[1]
-    assert f"{path}:10)" in notes[1]
+    assert notes[1].startswith("warning: irregular")
+    assert f"{path}:10; 1 missing in the longest)" in notes[1]
     path.write_text("\n".join(["day,load", *rows[::-1]]))
     with pytest.raises(DataError, match=r"x\.csv:3: time runs backwards in column 'day'; sort the rows by time"):
         task(train=str(path)).resolve(path)

@@ -1,6 +1,7 @@
 """Tables with several series below each other (panel data in long form), which forecasts do not read."""
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from seqloom.data.readers.text_files import DataError, Location
 MIN_ROWS = 3  # of each series, on average
 TIMES = {"hour", "minute", "second", "time", "day", "weekday", "month", "quarter", "week", "year"}
 """Names of columns that are a part of the time, and do not number series."""
+AMOUNT = re.compile(r"[-+]?([^\w\s.,+-]|[A-Z]{3})\s?[-+]?\d[\d.,]*|[-+]?\d[\d.,]*\s?([^\w\s.,]|[A-Za-z]{1,3}|°[CF])")
+"""A number with a unit before or after it: $52.34, EUR 3, 40 %, 12 kg."""
 APART = "give each series a file or columns of its own (df.pivot in pandas)"
 
 
@@ -24,6 +27,12 @@ def refuse_names(
     """DataError for a column of names among columns of numbers."""
     different = list(dict.fromkeys(map(str, values)))
     shown = ", ".join(map(repr, different[:3])) + (", …" if len(different) > 3 else "")
+    amounts = [AMOUNT.fullmatch(value.strip()) for value in different]
+    units = {amount[1] or amount[2] for amount in amounts if amount}
+    if all(amounts) and len(units) == 1:
+        raise DataError(
+            location, f"column {name!r} holds numbers with a unit ({shown}); remove {units.pop()!r} from its values"
+        )
     raise DataError(
         location,
         f"column {name!r} holds names ({shown}), not numbers; if they name several series below each other, {APART}; "

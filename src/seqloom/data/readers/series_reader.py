@@ -11,7 +11,7 @@ from seqloom.data.readers.date_formats import DateOrder
 from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import Numbers, Series, one_series, sequences, split_range, table
-from seqloom.data.readers.text_files import DataError, Source
+from seqloom.data.readers.text_files import WARNING, DataError, Source
 
 SEASONS = 3  # in the training data, from which on the length of a season is taken from the time axis
 FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
@@ -65,7 +65,7 @@ class SeriesReader:
             settings["columns"] = series.names
             notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
         if problem := _irregular(series):
-            notes.append(problem)
+            notes.append(f"{WARNING}{problem}")
         if constant := constant_columns(series.values[series.start : series.stop], series.names):
             notes.append(f"columns that never change do not count in the scores: {', '.join(constant)}")
         return settings, (*notes, *self._dev_notes(series))
@@ -106,7 +106,7 @@ class SeriesReader:
                 return []
             series = self._table(path)
             if problem := _irregular(series):
-                notes.append(f"dev file {self.dev}: {problem}")
+                notes.append(f"{WARNING}dev file {self.dev}: {problem}")
             rows = text_files.pluralize(series.stop - series.start, "row")
             if self._is_short(series):
                 series = self.with_history(series, path)

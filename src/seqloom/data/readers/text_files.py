@@ -33,6 +33,10 @@ STANDARD_INPUT = Path("-")
 ZIP = b"PK\x03\x04"  # first bytes of a zip archive
 
 
+WARNING = "warning: "
+"""Start of a note about data that may be wrong."""
+
+
 class Location(NamedTuple):
     """File and line."""
 

@@ -156,12 +156,14 @@ class TimeAxis:
     def irregularities(self) -> "Irregularities":
         """Steps of the axis that are unlike the others."""
         if self.stamps is None or self.step is None or len(self.stamps) < 3:
-            return Irregularities(0, [], [], [])
+            return Irregularities(0, [], [], [], 0)
         repeated = np.flatnonzero(self.stamps[1:] == self.stamps[:-1]) + 1
         backwards = np.flatnonzero(self.stamps[1:] < self.stamps[:-1]) + 1
         expected = _regular(self.stamps, self.step, self.decimals)
         gaps = np.flatnonzero(~expected & (self.stamps[1:] > self.stamps[:-1])) + 1
-        return Irregularities(len(self.stamps) - 1, repeated.tolist(), backwards.tolist(), gaps.tolist())
+        longest = max((_steps_between(*self.stamps[row - 1 : row + 1], self.step) for row in gaps), default=1)
+        missing = max(round(longest) - 1, 0)
+        return Irregularities(len(self.stamps) - 1, repeated.tolist(), backwards.tolist(), gaps.tolist(), missing)
 
 
 class Irregularities(NamedTuple):
@@ -171,6 +173,7 @@ class Irregularities(NamedTuple):
     repeated: list[int]
     backwards: list[int]
     gaps: list[int]
+    missing: int  # rows in the longest gap
 
     @property
     def is_descending(self) -> bool:
@@ -183,7 +186,12 @@ class Irregularities(NamedTuple):
     def describe(self, line: Callable[[int], object]) -> str:
         """One sentence, with the place of the first row of each kind; empty if all steps are equal."""
         kinds = (("repeated", self.repeated), ("out of order", self.backwards), ("after a gap", self.gaps))
-        parts = [f"{len(rows):,} {name} (first {line(rows[0])})" for name, rows in kinds if rows]
+        longest = f"; {self.missing:,} missing in the longest" if self.missing else ""
+        parts = [
+            f"{len(rows):,} {name} (first {line(rows[0])}{longest if rows is self.gaps else ''})"
+            for name, rows in kinds
+            if rows
+        ]
         if not parts:
             return ""
         return f"irregular time stamps: {', '.join(parts)}; forecasts count rows, not time"
@@ -451,6 +459,17 @@ def _nice(step: float) -> float:
 def _mode(values: NDArray[np.int64]) -> int:
     unique, counts = np.unique(values, return_counts=True)
     return int(unique[counts.argmax()])
+
+
+def _steps_between(before: Any, after: Any, step: Step) -> float:
+    """The distance between two time stamps, in steps."""
+    if step.unit == "numbers":
+        return float((after - before) / step.amount)
+    if step.unit == "months":
+        return float((after.astype("M8[M]") - before.astype("M8[M]")).astype(np.int64) / step.amount)
+    if step.unit == "weekdays":
+        return float(np.busday_count(before.astype("M8[D]"), after.astype("M8[D]")))
+    return float((after - before).astype(np.int64) / step.amount)
 
 
 def _regular(stamps: Stamps, step: Step, decimals: int) -> NDArray[np.bool_]:
