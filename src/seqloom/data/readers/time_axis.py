@@ -161,7 +161,7 @@ class TimeAxis:
         backwards = np.flatnonzero(self.stamps[1:] < self.stamps[:-1]) + 1
         expected = _regular(self.stamps, self.step, self.decimals)
         gaps = np.flatnonzero(~expected & (self.stamps[1:] > self.stamps[:-1])) + 1
-        longest = max((_steps_between(*self.stamps[row - 1 : row + 1], self.step) for row in gaps), default=1)
+        longest = max((_steps_between(self.stamps[row - 1], self.stamps[row], self.step) for row in gaps), default=1)
         missing = max(round(longest) - 1, 0)
         return Irregularities(len(self.stamps) - 1, repeated.tolist(), backwards.tolist(), gaps.tolist(), missing)
 
