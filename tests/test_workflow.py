@@ -431,6 +431,16 @@ def test_a_run_that_ended_early_continues_with_more_patience(tmp_path: Path) -> 
     assert run.summary()["finished"] == "30 updates done"
 
 
+def test_a_run_is_not_resumed_with_a_limit_that_it_has_passed(tmp_path: Path) -> None:
+    run = workflow.train(settings(tmp_path, "classify", epochs=3, updates=0), output=tmp_path / "run")
+    before = outcome(run.path)
+    with pytest.raises(RunError, match=r"train.epochs = 2 is below the 3 epochs that are done; .* give a larger one"):
+        workflow.resume(run.path, ["train.epochs=2"])
+    with pytest.raises(RunError, match=r"train.updates = 1 is below the \d+ updates that are done"):
+        workflow.resume(run.path, ["train.updates=1"])
+    assert differences(before, outcome(run.path)) == []
+
+
 @pytest.mark.parametrize("override", ["train.seed=2", "train.batch_size=7", "task.embedding_size=3"])
 def test_settings_that_the_state_depends_on_are_fixed(override: str, tmp_path: Path) -> None:
     run = workflow.train(settings(tmp_path, "classify", updates=1), output=tmp_path / "run")

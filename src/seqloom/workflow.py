@@ -180,6 +180,7 @@ def resume(
             module = _init_model(config)
         else:
             check_facts(start)
+            _check_limits(run, config, start, changes)
             torch.manual_seed(config.train.seed)
             module = config.task.load_model(start.model, run.path).to(config.train.device)
         before = run.summary()
@@ -200,6 +201,24 @@ def resume(
                 "train.epochs, which counts from the start of the run"
             )
     return run
+
+
+def _check_limits(run: Run, config: Config, start: Snapshot, changes: Mapping[str, Any]) -> None:
+    """Raise a RunError if a run is resumed with a limit that it has already passed."""
+    position, settings = start.facts["position"], config.train
+    done = {
+        "epochs": position["epoch"] + (position["batch"] > 0),
+        "updates": position["update"],
+        "tokens": position["seen"],
+    }
+    for name, reached in done.items():
+        is_limit = name != "epochs" or not (settings.updates or settings.tokens)
+        if is_limit and 0 < changes.get(name, 0) < reached:
+            state = "begun" if name == "epochs" and position["batch"] else "done"
+            raise RunError(
+                f"{run.path}: train.{name} = {changes[name]} is below the {reached:,} {name} that are {state}; "
+                "it counts from the start of the run: give a larger one"
+            )
 
 
 def _threads_notes(run: Run) -> tuple[str, ...]:

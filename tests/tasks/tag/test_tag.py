@@ -344,6 +344,19 @@ def test_labels_that_are_no_classes_are_refused() -> None:
     assert fitted(data, check_labels=False).fitted.labels.names == ("X",)
 
 
+def test_other_labels_than_in_training_are_refused_although_o_is_known() -> None:
+    tagger = fitted()
+    others = [sentence("Anna met Carl", "B-person O B-person")]
+    tagger.check_targets(others)  # too few to tell
+    with pytest.raises(
+        DataError, match=r"no label except 'O' occurs in the training data, .* found 'B-person'; known are"
+    ):
+        tagger.check_targets(others * 10)
+    tagger.check_targets([*others * 10, SPANS[0]])
+    answers = [TagPrediction([], ["O", "O", "O"], [])]
+    assert tagger.score(answers, others)["not_in_train"] == {"B-person": 2}
+
+
 def test_swapped_words_and_labels_are_refused() -> None:
     data = [sentence("X Y", f"a{number} b{number}") for number in range(60)] * 2
     with pytest.raises(

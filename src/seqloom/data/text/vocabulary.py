@@ -68,6 +68,9 @@ def vocabulary_from_counts(
     return Vocabulary(tokens=(*first, *(ordered[: size - len(first)] if size else ordered)))
 
 
+MIN_EXAMPLES = 20  # fewer do not show whether labels recur, or are others than those of the training data
+
+
 class Labels(ConfigSection):
     """Class names in alphabetical order."""
 
@@ -93,8 +96,15 @@ class Labels(ConfigSection):
             raise self.unseen_error(name, location)
         return index
 
-    def check_known(self, labels: Sequence[tuple[Location, str]]) -> None:
-        """Raise a DataError if none of the labels is one of these."""
+    def check_known(self, labels: Sequence[tuple[Location, str]], *, outside: str = "") -> None:
+        """Raise a DataError if none of the labels is one of these.
+
+        ``outside``, the label of all elements that are in no span, is left out if there are enough others.
+        """
+        inside = [(place, name) for place, name in labels if not outside or name != outside]
+        others = ""
+        if MIN_EXAMPLES <= len(inside) < len(labels):
+            labels, others = inside, f" except {outside!r}"
         if not labels or any(name in self.ids for _, name in labels):
             return
         unseen = list(dict.fromkeys(name[:40] for _, name in labels))
@@ -103,7 +113,8 @@ class Labels(ConfigSection):
         )
         raise DataError(
             labels[0][0],
-            f"no label occurs in the training data, so that all answers are wrong: found {new}; known are {known}"
+            f"no label{others} occurs in the training data, so that all answers{others} are wrong: found {new}; known "
+            f"are {known}"
             + (f"; did you mean {near!r} instead of {unseen[0]!r}?" if (near := self.nearest(unseen[0])) else ""),
         )
 
@@ -132,9 +143,6 @@ class Labels(ConfigSection):
 
     def __contains__(self, name: str) -> bool:
         return name in self.ids
-
-
-MIN_EXAMPLES = 20  # fewer do not show whether labels recur
 
 
 def labels_problem(counts: Counter[str], *, noun: str = "example") -> str:

@@ -293,8 +293,9 @@ class Tag(TagSettings):
             seen = {word for word, times in zip(learned.words.tokens, learned.counts, strict=True) if times}
             known = [lookup_form(self, word) in seen for example in examples for word in getattr(example, "words", ())]
             scores |= known_and_unknown(reference, [answer.labels for answer in predictions], known)
-        unseen = sum(label not in learned.labels for labels in reference for label in labels)
-        return {**scores, "elements": sum(map(len, reference)), "unseen_labels": unseen, **details}
+        unseen = Counter(label for labels in reference for label in labels if label not in learned.labels)
+        details |= {"not_in_train": dict(unseen.most_common())} if unseen else {}
+        return {**scores, "elements": sum(map(len, reference)), "unseen_labels": unseen.total(), **details}
 
     def _check_length(self, length: int, example: TaggedSequence) -> None:
         if length != len(example):
@@ -352,7 +353,8 @@ class Tag(TagSettings):
 
     def check_targets(self, examples: Sequence[TaggedSequence]) -> None:
         self.fitted.labels.check_known(
-            [(example.location, label) for example in examples for label in example.labels or ()]
+            [(example.location, label) for example in examples for label in example.labels or ()],
+            outside="O" if self._has_spans else "",
         )
 
     def check_inputs(self, examples: Sequence[TaggedSequence]) -> None:
