@@ -385,3 +385,11 @@ def test_training_shows_the_same_findings(tmp_path: Path) -> None:
     assert {line.removeprefix("warning: ") for line in run.warnings} <= set(check_data(config).warnings)
     log = (tmp_path / "run" / "train.log").read_text()
     assert all(log.count(line) == 1 for line in run.warnings)
+
+
+def test_a_file_that_cannot_be_read_has_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "date,sales\n" + "".join(f"2022-01-{day:02},${day}\n" for day in range(1, 29))
+    print_report(check_data(configure(tmp_path, "forecast", rows, None, task__dev="", task__dev_fraction=0.2)))
+    problem, total = capsys.readouterr().out.splitlines()
+    assert problem.startswith(f"problem: {tmp_path / 'train.csv'}:2: column 'sales' holds numbers with a unit")
+    assert total == "1 problem found."

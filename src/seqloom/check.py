@@ -93,7 +93,7 @@ class _Check:
         train, dev = summaries.get("train"), summaries.get("dev")
         if train and dev:
             self._compare(train, dev)
-        elif train:
+        elif train and not (config.task.dev or config.task.dev_fraction or config.task.fold):
             self.warnings.append(
                 "there are no development data, so the best model cannot be selected: set task.dev or task.dev_fraction"
             )
@@ -283,7 +283,7 @@ def _vocabularies(task: Task | None) -> dict[str, int]:
 
 def print_report(report: Report) -> None:
     """Print a report as tables and sentences."""
-    splits = report.splits
+    splits = {name: split for name, split in report.splits.items() if split.examples or not report.problems}
     terminal.print_lines(*report.notes)
     if splits:
         terminal.table(("", *splits), _split_rows(list(splits.values())))
@@ -298,9 +298,10 @@ def print_report(report: Report) -> None:
         ("training data", "streamed from the file" if report.streams else "kept in memory"),
         ("memory (MB, estimated)", f"{sum(report.bytes.values()) / 1e6:,.1f} ({sizes})"),
     ]
-    terminal.print_lines("")
-    terminal.table(("property", "value"), rows)
-    terminal.print_lines("")
+    if splits:
+        terminal.print_lines("")
+        terminal.table(("property", "value"), rows)
+        terminal.print_lines("")
     terminal.print_lines(*(f"warning: {warning}" for warning in report.warnings))
     terminal.print_lines(*(f"problem: {problem}" for problem in report.problems))
     problems = pluralize(len(report.problems), "problem") if report.problems else "no problems"

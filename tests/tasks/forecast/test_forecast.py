@@ -601,3 +601,18 @@ def test_the_season_of_monthly_data_is_found_and_judges(tmp_path: Path) -> None:
     scores = fitted.score(predictions, examples)
     assert scores["seasonal_mse"] < scores["last_mse"]
     assert predictions[0].legend == "columns: sales"
+
+
+def test_a_warm_start_needs_the_targets_and_the_horizon_of_the_run() -> None:
+    values = wave()
+    both = task(train="new.csv").fit(list(task().read([values])))
+    one = task(target=("2",)).fit(list(task().read([values])))
+    message = r"^new\.csv: found the targets 1, 2, but the run to start from forecasts 2: set task\.target=2$"
+    with pytest.raises(DataError, match=message):
+        both.share_learned(one)
+    with pytest.raises(DataError, match=r"forecasts 1, 2: set task\.target='\[\"1\", \"2\"\]'$"):
+        one.share_learned(both)
+    short = task(horizon=2).fit(list(task(horizon=2).read([values])))
+    with pytest.raises(DataError, match=r"task\.horizon is 3, but .* set task\.horizon=2$"):
+        both.share_learned(short)
+    assert both.share_learned(both.fit(list(both.read([2 * values])))).learned != both.learned

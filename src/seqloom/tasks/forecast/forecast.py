@@ -1,5 +1,6 @@
 """Forecasting: the next values of time series, or the next frames of binary sequences such as piano rolls."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -197,6 +198,23 @@ class Forecast(ForecastSettings):
         values = self._scale(window.series.values[before : window.stop])
         changes = np.diff(values, axis=0, prepend=values[:1]) / np.array(self.fitted.rms_changes)
         return np.stack([values, changes], axis=1)[window.start - before :]
+
+    def share_learned(self, other: Self) -> Self:
+        mine, others = (task.target or task.fitted.columns for task in (self, other))
+        if len(mine) != len(others):
+            value = f"'{json.dumps(others, ensure_ascii=False)}'" if len(others) > 1 else others[0]
+            raise DataError(
+                self.train,
+                f"found the targets {', '.join(mine)}, but the run to start from forecasts {', '.join(others)}: set "
+                f"task.target={value}",
+            )
+        if self.horizon != other.horizon:
+            raise DataError(
+                self.train,
+                f"task.horizon is {self.horizon}, but the run to start from forecasts {other.horizon} steps: set "
+                f"task.horizon={other.horizon}",
+            )
+        return super().share_learned(other)
 
     def build_model(self) -> nn.Module:
         learned = self.fitted

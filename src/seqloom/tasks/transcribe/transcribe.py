@@ -97,7 +97,7 @@ class Transcribe(TranscribeSettings):
     @property
     def warnings(self) -> tuple[str, ...]:
         learned = self.fitted
-        if not self.has_ctc:
+        if not self.has_ctc or not learned.infeasible:
             return self._guide.notes
         count = f"{learned.infeasible} of {learned.examples} examples ({learned.infeasible / learned.examples:.2%})"
         return (f"{count} are infeasible and skipped: too few frames for their transcripts", *self._guide.notes)
