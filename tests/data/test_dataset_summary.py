@@ -107,7 +107,8 @@ def test_tagged_file() -> None:
     repeated, disordered = actual.warnings()
     assert repeated == "duplicates of earlier examples: 1 example (file:10 = line 5)"
     assert disordered.startswith(
-        "2 labels out of order, first file:5: I-y is the first label, so there is no span to continue"
+        "2 labels out of order, first file:5: I-y is the first label, so there is no span to continue, as in IOB1: "
+        "task.convert_iob1 = true converts it to BIO"
     )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from seqloom.data.batch import Batch
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.conll import LONG_SENTENCE
-from seqloom.data.readers.tagged import are_spans
+from seqloom.data.readers.spans import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
 from seqloom.data.target_ranges import TargetRange, TargetRanges
 from seqloom.data.value_ranges import ValueRanges, has_single_colour
@@ -394,7 +394,9 @@ class DatasetSummary:
                 )
         if self.invalid_labels and are_spans(self.labels):
             location, reason = self.invalid_labels.first[0]
-            yield f"{pluralize(self.invalid_labels.total, 'label')} out of order, first {location}: {reason}"
+            yield f"{pluralize(self.invalid_labels.total, 'label')} out of order, first {location}: {reason}" + (
+                ", as in IOB1: task.convert_iob1 = true converts it to BIO" if reason[:2] == "I-" else ""
+            )
         yield from self._value_warnings(train)
         known = {} if train is None else dict.fromkeys(map(_folded, train.labels))
         if groups := [group for group in self.similar_labels() if _folded(group[0]) not in known]:

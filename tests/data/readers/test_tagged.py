@@ -10,9 +10,7 @@ import pytest
 from seqloom.data.readers.tagged import (
     Sentence,
     TaggedReader,
-    are_spans,
     detect,
-    invalid_transitions,
     read_conll,
     read_conllu,
     read_items,
@@ -219,16 +217,12 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert words(format="conll") == [("a", "b")]
 
 
-def test_spans_and_invalid_transitions() -> None:
-    assert are_spans(["O", "B-x", "I-x"])
-    assert not are_spans(["O"])
-    assert not are_spans(["NOUN", "B-x"])
-    assert not are_spans(["B-", "O"])
-    sentence = Sentence(Location("f", 5), ("a",) * 6, ("I-x", "B-x", "I-y", "O", "E-x", "I-x"), range(5, 11))
-    actual = list(invalid_transitions([sentence, Sentence(Location("f", 20), ("a",))]))
-    assert [location.line for location, _ in actual] == [5, 7, 9, 10]
-    assert actual[1][1].startswith("I-y follows B-x")
-    assert actual[0][1].startswith("I-x is the first label")
+def test_iob1_is_converted_to_bio(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.conll", "a I-x\nb I-x\nc B-x\nd I-y\ne O\nf I-x\n")
+    (converted,) = TaggedReader(convert_iob1=True).read(path)
+    assert converted.labels == ("B-x", "I-x", "B-x", "B-y", "O", "B-x")
+    (unchanged,) = TaggedReader().read(path)
+    assert unchanged.labels == ("I-x", "I-x", "B-x", "I-y", "O", "I-x")
 
 
 TABLE = """sentence_id,word,tag

@@ -1,8 +1,8 @@
 """Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files, tables or plain lines, and vectors."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice, pairwise
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -26,6 +26,7 @@ from seqloom.data.readers.conll_columns import (
 )
 from seqloom.data.readers.numeric_targets import Numbers, TargetType, as_target, finite, label_columns, to_number
 from seqloom.data.readers.parallel_labels import describe_parallel_files
+from seqloom.data.readers.spans import to_bio
 from seqloom.data.readers.table_values import as_label, as_text
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.tagged_frames import read_frames
@@ -82,9 +83,12 @@ class TaggedReader:
     parallel: tuple[str, str] | None = None  # parts of the file names of words and labels
     frames: int = 0  # features of the vectors that the model reads; 0: not trained yet, or words
     channel_names: tuple[str, ...] = ()  # of these features; empty: unknown
+    convert_iob1: bool = False
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
         for sequence in self._read(source):
+            if self.convert_iob1 and sequence.labels is not None:
+                sequence = replace(sequence, labels=to_bio(sequence.labels))  # noqa: PLW2901
             yield to_numbers(sequence) if self.target_type == "number" else self._classes(sequence)
 
     def _classes(self, sequence: TaggedSequence) -> TaggedSequence:
@@ -481,18 +485,3 @@ def to_numbers(sequence: TaggedSequence) -> TaggedSequence:
     numbers = [to_number(place, label) for place, label in zip(places, sequence.labels, strict=True)]
     target = np.stack(numbers) if numbers else np.zeros((0, 1))
     return replace(sequence, labels=None, target=target)
-
-
-def are_spans(labels: Iterable[str]) -> bool:
-    """Whether all labels are O or have one of the prefixes B-, I-, E- and S-."""
-    names = set(labels) - {"O"}
-    return bool(names) and all(name[:2] in ("B-", "I-", "E-", "S-") and len(name) > 2 for name in names)
-
-
-def invalid_transitions(sentences: Iterable[Sentence]) -> Iterator[tuple[Location, str]]:
-    """Each I- or E- label that does not continue a span of its type, with its location."""
-    for sentence in sentences:
-        for word, (before, label) in enumerate(pairwise(("O", *(sentence.labels or ())))):
-            if label[:2] in ("I-", "E-") and not (before[:2] in ("B-", "I-") and before[2:] == label[2:]):
-                follows = f"follows {before}" if word else "is the first label"
-                yield sentence.at(word), f"{label} {follows}, so there is no span to continue"

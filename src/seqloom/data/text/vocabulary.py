@@ -99,9 +99,9 @@ class Labels(ConfigSection):
     def check_known(self, labels: Sequence[tuple[Location, str]], *, outside: str = "") -> None:
         """Raise a DataError if none of the labels is one of these.
 
-        ``outside``, the label of all elements that are in no span, is left out if there are enough others.
+        ``outside``, the label of all elements that are in no span, is ignored if there are enough others.
         """
-        inside = [(place, name) for place, name in labels if not outside or name != outside]
+        inside = [(location, name) for location, name in labels if not outside or name != outside]
         others = ""
         if MIN_EXAMPLES <= len(inside) < len(labels):
             labels, others = inside, f" except {outside!r}"

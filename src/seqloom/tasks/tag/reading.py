@@ -25,6 +25,7 @@ def build_reader(settings: TagSettings) -> TaggedReader:
         group=settings.group_column,
         time=settings.time_column,
         parallel=settings.parallel,
+        convert_iob1=settings.convert_iob1,
         frames=learned.size if learned is not None and learned.words is None else 0,
         channel_names=() if learned is None else learned.channel_names,
     )

@@ -13,6 +13,7 @@ from seqloom.data.readers import tagged
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.conll_columns import Column
 from seqloom.data.readers.numeric_targets import TargetType
+from seqloom.data.readers.spans import are_spans
 from seqloom.data.readers.vectors import VectorSequence
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.target_scale import TargetScale
@@ -120,6 +121,10 @@ class TagSettings(Task):
         description="Refuse training data with a single label, in which most labels occur only once, or which have "
         "many more labels than different words.",
     )
+    convert_iob1: bool = Field(
+        default=False,
+        description="Convert span labels from IOB1 to BIO: an I- that continues no span becomes B-.",
+    )
     parallel: tuple[str, str] | None = Field(
         None,
         description='For labels in a separate file: the parts in which the two file names differ, such as ["seq.in", '
@@ -165,8 +170,8 @@ class TagSettings(Task):
             return {}
         values: dict[str, Any] = {}
         if data:
-            spans = tagged.are_spans(label for example in data.head for label in example.labels or ())
-            values["task.output"] = "crf" if spans else "linear"
+            has_spans = are_spans(label for example in data.head for label in example.labels or ())
+            values["task.output"] = "crf" if has_spans else "linear"
             first = data.head[0] if data.head else None
             if isinstance(first, VectorSequence) and first.target is not None:
                 values |= {"task.input_dropout": 0.0, "task.encoder.dropout": 0.0}

@@ -14,7 +14,7 @@ from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.length_limit import TooLong
-from seqloom.data.readers import tagged
+from seqloom.data.readers import spans
 from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.data.readers.tagged_parts import cut_sequence
@@ -84,7 +84,7 @@ class Tag(TagSettings):
 
     @property
     def _has_spans(self) -> bool:
-        return tagged.are_spans(self.fitted.labels.names)
+        return spans.are_spans(self.fitted.labels.names)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[TaggedSequence]:
         return build_reader(self).read(source)
@@ -141,7 +141,7 @@ class Tag(TagSettings):
             raise DataError(self.train, "found both words and vectors; expected one of them")
         common: dict[str, Any] = {
             "labels": labels,
-            "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
+            "pairs": tuple(sorted(pairs)) if spans.are_spans(labels.names) else (),
         }
         if targets.moments.count:
             if self.model == "hmm":
@@ -178,7 +178,9 @@ class Tag(TagSettings):
                 labelled=example.labels is not None,
                 labels=example.labels or (),
                 label_lines=example.lines,
-                invalid_labels=tagged.invalid_transitions([example]),
+                invalid_labels=(
+                    (example.at(word), reason) for word, reason in spans.invalid_transitions(example.labels or ())
+                ),
             )
         labels = (example.label,) if example.labels is None and example.label is not None else example.labels
         return ExampleSummary(
