@@ -466,5 +466,7 @@ def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert result["embedding_map"]["explained_variance"][0] == pytest.approx(1)
     with pytest.raises(ValueError, match="'kning' has no vector; did you mean 'king'"):
         explain_all(model, ["king", "kning"], tmp_path)
+    with pytest.raises(ValueError, match=r"'zzz' has no vector; words that occur at least 5 times have one"):
+        explain_all(model, ["king", "zzz"], tmp_path)
     with pytest.raises(ValueError, match="at least two different words"):
         explain_all(model, ["king"], tmp_path)

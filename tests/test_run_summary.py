@@ -159,6 +159,7 @@ def test_commands_are_quoted_and_fit_the_state(summary: RunSummary) -> None:
     short = commands(replace(summary, path="a", dev="d.csv", dev_is_short=True))
     assert (short["predict"], short["evaluate"]) == ("seqloom predict a FILE", "seqloom evaluate a d.csv")
     assert commands(replace(summary, dev="", train="(in memory)"))["predict"].endswith(" FILE")
+    assert commands(replace(summary, task="embed"))["explain"].endswith(" WORD WORD")
     for finished, change in (("10 updates done", "train.updates=20"), ("0.5 minutes elapsed", "train.minutes=1")):
         assert commands(replace(summary, finished=finished))["continue"].endswith(f" {change}")
     assert commands(replace(summary, finished="4000000 updates done"))["continue"].endswith("=8000000")

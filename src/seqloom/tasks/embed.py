@@ -356,7 +356,9 @@ class Embed(Task):
         indices = [vocabulary.find(word) for word in words]
         if unknown := [word for word, index in zip(words, indices, strict=True) if index < 0]:
             near = vocabulary.nearest(unknown[0])
-            raise ValueError(f"the word {unknown[0]!r} has no vector" + (f"; did you mean {near!r}?" if near else ""))
+            reason = f"words that occur at least {self.min_count} times have one (task.min_count)"
+            advice = f"did you mean {near!r}?" if near else reason
+            raise ValueError(f"the word {unknown[0]!r} has no vector; {advice}")
         if self.model == "one_hot":
             raise ValueError('task.model is "one_hot": there are no learned vectors to draw')
         if len(words) < 2:

@@ -85,8 +85,12 @@ class CaptionedSignalReader:
         return DataPreview((*self.load(images[:1], source.parent), *images[1:HEAD]), len(images))
 
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
-        """The columns of a table in memory, as configuration, and a sentence about them; empty for other sources."""
-        if isinstance(source, Path) or not tables.is_table(source):
+        """The columns of a table in memory, as configuration, and a sentence about those of any table."""
+        if isinstance(source, Path):
+            rows = self._pair_reader()
+            is_list = source.is_file() and source.suffix.lower() not in media_lists.SUFFIXES and not self.captions
+            return {}, rows.inspect(source)[1] if is_list and rows.detect(source) == "columns" else ""
+        if not tables.is_table(source):
             return {}, ""
         _, columns = self._find_columns(source)
         return columns.settings(), columns.describe()
@@ -149,8 +153,8 @@ class CaptionedSignalReader:
             [replace(image, captions=image.captions or captions.get(image.name, ())) for image in images], folder
         )
 
-    def _rows(self, path: Path) -> Iterator[SignalReference]:
-        rows = PairReader(
+    def _pair_reader(self) -> PairReader:
+        return PairReader(
             "auto" if self.format == "auto" else self.format,
             encoding=self.encoding,
             separator=self.separator,
@@ -158,6 +162,9 @@ class CaptionedSignalReader:
             target_column=self.caption_column,
             roles=(IMAGE, CAPTION),
         )
+
+    def _rows(self, path: Path) -> Iterator[SignalReference]:
+        rows = self._pair_reader()
         if path != STANDARD_INPUT and rows.detect(path) == "jsonl":
             yield from self._objects(path)
             return
