@@ -95,7 +95,7 @@ class _Facts(BaseModel):
 
     examples: dict[str, int] = {}
     dev_in_train: int = 0
-    parameters: int = 0
+    parameters: int | None = None
     started: str = ""
     seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     finished: str = ""
@@ -143,7 +143,9 @@ def summarize(run: Run, config: Config) -> RunSummary:
         dev_fraction=1 / task.fold[1] if task.fold else task.dev_fraction,
         examples=facts.examples,
         dev_in_train=facts.dev_in_train,
-        parameters=facts.parameters or sum(tensor.numel() for tensor in snapshot.model.values()),
+        parameters=(
+            sum(tensor.numel() for tensor in snapshot.model.values()) if facts.parameters is None else facts.parameters
+        ),
         started=facts.started,
         seconds=facts.seconds if last.seconds is None else last.seconds,
         finished=finished,

@@ -119,7 +119,8 @@ class RecurrenceConfig(ConfigSection):
 
     @model_validator(mode="after")
     def check_layers(self) -> Self:
-        if not isinstance(self.cell, str) and self.layers not in (1, len(self.cell)):
+        counted = "layers" in self.model_fields_set and self.layers not in (1, len(self.cell))
+        if not isinstance(self.cell, str) and counted:
             raise ValueError(
                 f"layers is {self.layers}, but cell lists {len(self.cell)} names: remove layers, or list as many names"
             )

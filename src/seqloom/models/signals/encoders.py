@@ -84,6 +84,6 @@ def build_signal_encoder(
         frames = FrameImages(ImageEncoder(image_encoder, image_size))
         return Encoder(frames, build_stack(prenet, recurrence, frames.size))
     images = ImageEncoder(image_encoder, image_size, mean=mean)
-    if not recurrence.layers and not prenet.layers:
+    if not recurrence.kinds and not prenet.layers:
         return images
     return GridEncoder(images, build_stack(prenet, recurrence, images.size))

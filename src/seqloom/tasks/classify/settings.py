@@ -210,6 +210,8 @@ class ClassifySettings(Task):
         else:
             kind = kind_of(first.content, first.rate)
             values |= {**ENCODER_DEFAULTS[kind], **SIGNAL_DEFAULTS[kind]}
+            if isinstance(document.get("task.encoder.cell"), list):
+                values.pop("task.encoder.layers", None)
         if data and data.head and data.head[0].target is not None:
             values |= {"task.encoder.dropout": 0.1, "task.input_dropout": 0.1, "task.noise": 0.0}
         return values | training_defaults(document, data.examples if data else None)
