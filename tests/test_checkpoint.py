@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from seqloom import checkpoint
 from seqloom.checkpoint import FILES, RunError, Snapshot
+from seqloom.migration import FORMAT
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 
@@ -646,8 +647,8 @@ MANIFESTS: dict[str, tuple[bytes, str]] = {
         "model.safetensors: damaged: expected -1 bytes, found",
     ),
     "newer": (
-        manifest({"format": 2, "seal": "new"}),
-        "format 2 is newer than 1, which this Seqloom supports: upgrade it",
+        manifest({"format": FORMAT + 1, "seal": "new"}),
+        f"format {FORMAT + 1} is newer than {FORMAT}, which this Seqloom supports: upgrade it",
     ),
 }
 
@@ -665,7 +666,7 @@ def test_malicious_manifests_are_refused(tmp_path: Path, case: str) -> None:
 
 def test_a_newer_format_is_not_treated_as_damage(pair: Path) -> None:
     """The previous checkpoint could be loaded, but is not the one that the user means."""
-    (pair / "manifest.json").write_bytes(manifest({"format": 2}))
+    (pair / "manifest.json").write_bytes(manifest({"format": FORMAT + 1}))
     with pytest.raises(RunError, match="upgrade"):
         checkpoint.load(pair, warn=fail_on_warning)
 

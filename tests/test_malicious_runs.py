@@ -176,7 +176,7 @@ def test_info_does_not_open_the_training_file(
             *("transcribe, beam", "statistics.deviation", [0.0, 1.0, 1.0]),
             "statistics: expected finite means and positive, finite standard deviations",
         ),
-        ("caption", "mean", [], "expected as many means as standard deviations, found 0 and 3"),
+        ("caption", "signal.mean", [], "signal: expected as many means as standard deviations, found 0 and 3"),
         ("caption", "length_limit", 10**9, "length_limit: Input should be less than or equal to 10000"),
         ("forecast", "means", [0.0], "expected as many means as standard deviations, found 1 and 2"),
         ("tag, crf", "pairs", [["", "X"]], "pairs: 'X' is not a label"),

@@ -16,6 +16,7 @@ import torch
 from tests.test_checkpoint import child, contents, equal, manifest, replace_file, snapshot
 
 from seqloom import checkpoint, files, run
+from seqloom.migration import FORMAT
 from seqloom.run import Run, RunError, Snapshot
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
@@ -178,8 +179,8 @@ def test_a_missing_run_has_a_suggestion(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_asks_for_an_upgrade(made: Run) -> None:
-    (made.path / "manifest.json").write_bytes(manifest({"format": 2}))
-    with pytest.raises(RunError, match="format 2 is newer than 1, which this Seqloom supports: upgrade it"):
+    (made.path / "manifest.json").write_bytes(manifest({"format": FORMAT + 1}))
+    with pytest.raises(RunError, match=f"format {FORMAT + 1} is newer than {FORMAT}, which this Seqloom"):
         Run.open(made.path)
 
 

@@ -245,7 +245,7 @@ def test_impossible_labels_and_models_without_attributions(tmp_path: Path) -> No
     hmm = untrained(_tag(model="hmm"), tmp_path)
     with pytest.raises(ValueError, match='found "hmm"'):
         hmm.explain("Anna sees", method="occlusion")
-    with pytest.raises(TypeError, match=r"cannot show which inputs mattered \(tasks that can: classify, tag\)"):
+    with pytest.raises(TypeError, match=r"cannot show which inputs mattered \(tasks that can: classify, forecast"):
         untrained(CASES["translate"], tmp_path).explain("a b", method="occlusion")
 
 

@@ -284,7 +284,7 @@ class Classify(ClassifySettings):
     def _with_targets(self, examples: Sequence[LabelledSequence]) -> Sequence[LabelledSequence]:
         """The examples, if all have a target of the kind that is predicted."""
         for example in examples:
-            if (example.label if self.fitted.scale is None else example.target) is None:
+            if self._targets.of(example) is None:
                 raise self._missing_target(example, "evaluation")
         return examples
 

@@ -38,6 +38,10 @@ class SequenceTargets(ABC):
     outputs: int
 
     @abstractmethod
+    def of(self, example: LabelledSequence) -> Any:
+        """The target of an example; None: it has none."""
+
+    @abstractmethod
     def collate(self, examples: Sequence[LabelledSequence]) -> tuple[Tensor | None, int]:
         """The targets of a batch, None if some are not known, and the number of those in the loss."""
 
@@ -90,6 +94,9 @@ class ClassTargets(SequenceTargets):
     @property
     def outputs(self) -> int:  # type: ignore[override]
         return len(self.labels)
+
+    def of(self, example: LabelledSequence) -> Any:
+        return example.label
 
     def collate(self, examples: Sequence[LabelledSequence]) -> tuple[Tensor | None, int]:
         ids = [self.labels.ids.get(example.label, UNSEEN) for example in examples if example.label is not None]
@@ -155,6 +162,9 @@ class SequenceNumbers(SequenceTargets):
     @property
     def outputs(self) -> int:  # type: ignore[override]
         return len(self.numbers.scale)
+
+    def of(self, example: LabelledSequence) -> Any:
+        return example.target
 
     def collate(self, examples: Sequence[LabelledSequence]) -> tuple[Tensor | None, int]:
         targets = self.numbers.collate([example.target for example in examples])
