@@ -167,6 +167,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "decoding",
             "tasks",
             "training",
+            "insight",
         ),
         *(
             "model",
@@ -275,7 +276,7 @@ PUBLIC = {
     "seqloom.explain": "explain",
     "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace attention_lines capture_attention
         draw_attention draw_attention_heads draw_explanation draw_forecast draw_gates draw_learning_curves
-        draw_positions print_explanation trace_gates""",
+        draw_positions plot_theme print_explanation trace_gates""",
     "seqloom.layers": "Bidirectional Layer Recurrent Stack VariationalDropout from_torch to_torch",
     "seqloom.sklearn": "SequenceClassifier SequenceForecaster SequenceRegressor SequenceTagger",
     "seqloom.state": "Shared apply repeat select where",

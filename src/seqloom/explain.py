@@ -10,7 +10,7 @@ from seqloom import files, terminal
 from seqloom.formats import describe_type
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
-from seqloom.insight.plotting import SUFFIXES, named_plots
+from seqloom.insight.plotting import SUFFIXES, check_theme, named_plots
 from seqloom.insight.report import report
 from seqloom.model import AGAIN, Model, check_not_empty
 
@@ -28,6 +28,7 @@ def explain_all(
     paths: bool = False,
     gates: bool = False,
     suffix: str = "",  # of the plots: .png, .svg or .pdf; empty: as the run says (train.plot_format)
+    theme: str = "",  # of the plots: light or dark; empty: as the run says (train.plot_theme)
     as_json: bool = False,
 ) -> None:
     """Print explanations and draw them into a folder; with several inputs, into a numbered subfolder for each."""
@@ -38,7 +39,7 @@ def explain_all(
     if suffix not in SUFFIXES:
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
     options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads, "paths": paths}
-    with named_plots(model.name):
+    with named_plots(model.name, theme=check_theme(theme or model.config.train.plot_theme)):
         _explain_examples(model, examples, folder, options=options, gates=gates, suffix=suffix, as_json=as_json)
 
 

@@ -34,7 +34,7 @@ def draw(
         return [prediction for batch in batches for prediction in batch]
 
     try:
-        with named_plots(run.name, suffix=f".{config.train.plot_format}"):
+        with named_plots(run.name, suffix=f".{config.train.plot_format}", theme=config.train.plot_theme):
             path = plot_path(run.path, "results")
             draw_learning_curves(rows, path, metric=task.main_metric, higher_is_better=task.higher_is_better)
             details = run.details() if dev else {}

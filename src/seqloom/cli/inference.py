@@ -18,6 +18,7 @@ from seqloom.cli.options import (
     LanguageModel,
     Layer,
     Lexicon,
+    PlotTheme,
     Rate,
     RunFolder,
     RunFolders,
@@ -58,6 +59,7 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="With --by: file of the picture, .png, .svg or .pdf (default: in RUN).")
     ] = None,
+    theme: PlotTheme = "",
     layer: Layer = "",
     search: Search = "",
     constrain: Constrain = "",
@@ -80,10 +82,10 @@ def evaluate(
 
     with errors():
         files = {"constrain": constrain, "lexicon": lexicon, "lm": lm, "folder": folder, "captions": captions}
-        _check_grouping(run, by=by, bins=bins, output=output, top_words=top_words)
+        _check_grouping(run, by=by, bins=bins, output=output, theme=theme, top_words=top_words)
         models = [_load(path, layer, ensemble, search=search, **files) for path in run]
         if by:
-            _report_by_length(run, models, file, bins=bins, output=output, as_json=as_json)
+            _report_by_length(run, models, file, bins=bins, output=output, theme=theme, as_json=as_json)
             return
         (model,) = models
         metrics = model.evaluate(file, top_words=top_words)
@@ -105,32 +107,44 @@ def evaluate(
             terminal.print_details(metrics)
 
 
-def _check_grouping(runs: Sequence[Path], *, by: str, bins: str, output: Path | None, top_words: int) -> None:
+def _check_grouping(
+    runs: Sequence[Path], *, by: str, bins: str, output: Path | None, theme: str, top_words: int
+) -> None:
     """Raise ValueError for options of ``evaluate`` that do not fit together."""
     if by not in ("", "length"):
         raise ValueError(f"--by: expected length, got {by!r}")
     if by and top_words:
         raise ValueError("--top-words: word vectors are not evaluated by length")
-    if not by and (bins or output is not None):
-        raise ValueError(f"--{'bins' if bins else 'output'} needs --by length")
+    if not by and (bins or output is not None or theme):
+        raise ValueError(f"--{'bins' if bins else 'theme' if theme else 'output'} needs --by length")
     if not by and len(runs) > 1:
         raise ValueError(f"found {len(runs)} runs: --by length compares several, otherwise give one")
 
 
 def _report_by_length(
-    runs: Sequence[Path], models: "Sequence[Model]", file: str, *, bins: str, output: Path | None, as_json: bool
+    runs: Sequence[Path],
+    models: "Sequence[Model]",
+    file: str,
+    *,
+    bins: str,
+    output: Path | None,
+    theme: str,
+    as_json: bool,
 ) -> None:
+    from seqloom.insight.plotting import check_theme, plot_theme
     from seqloom.length_report import report_by_length
     from seqloom.metrics.length_bins import parse_bins
 
-    report_by_length(
-        models,
-        file,
-        names=[str(run.resolve()) for run in runs],
-        bins=parse_bins(bins),
-        output=output or runs[0] / f"by_length.{models[0].config.train.plot_format}",
-        as_json=as_json,
-    )
+    settings = models[0].config.train
+    with plot_theme(check_theme(theme or settings.plot_theme)):
+        report_by_length(
+            models,
+            file,
+            names=[str(run.resolve()) for run in runs],
+            bins=parse_bins(bins),
+            output=output or runs[0] / f"by_length.{settings.plot_format}",
+            as_json=as_json,
+        )
 
 
 def predict(
@@ -300,6 +314,7 @@ def explain(
     plots: Annotated[
         str, typer.Option(help="Format of the plots: png, svg or pdf (default: train.plot_format of the run).")
     ] = "",
+    theme: PlotTheme = "",
     search: Search = "",
     lexicon: Lexicon = "",
     lm: LanguageModel = "",
@@ -324,6 +339,7 @@ def explain(
             paths=paths,
             gates=gates,
             suffix=f".{plots.lower().lstrip('.')}" if plots else "",
+            theme=theme,
             as_json=as_json,
         )
 

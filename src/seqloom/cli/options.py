@@ -56,6 +56,12 @@ Timings = Annotated[
 TimingsFolder = Annotated[
     Path | None, typer.Option("--output", help="With --timings: folder that gets a file for each recording.")
 ]
+PlotTheme = Annotated[
+    str,
+    typer.Option(
+        "--theme", metavar="THEME", help="Background of plots: light or dark (default: train.plot_theme of the run)."
+    ),
+]
 Stream = Annotated[
     bool,
     typer.Option("--stream", help="Transcribe WAV or raw 16-bit audio from standard input while it is recorded."),

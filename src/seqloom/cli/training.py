@@ -83,6 +83,7 @@ def check(
         check_training_table(document)
 
         from seqloom.check import check_data, print_report
+        from seqloom.insight.plotting import plot_theme
         from seqloom.learning_rate_finder import find_learning_rate, print_test
         from seqloom.run_config import Config
 
@@ -92,7 +93,8 @@ def check(
             if as_json:
                 terminal.print_json(asdict(test))
             else:
-                print_test(test, output)
+                with plot_theme(settings.train.plot_theme):
+                    print_test(test, output)
             return
         report = check_data(settings)
         if as_json:

@@ -19,6 +19,7 @@ from seqloom.config import Document
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.text_files import resolve
 from seqloom.insight.comparison_plot import draw_compared_curves
+from seqloom.insight.plotting import plot_theme
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config
@@ -217,9 +218,11 @@ def _draw(comparison: Comparison, all_variants: Sequence[Variant]) -> Path | Non
     row = next((row for row in comparison.rows if "metric" in row), None)
     if row is None:
         return None
-    path = comparison.path / f"curves.{all_variants[0].configs[0].train.plot_format}"
+    settings = all_variants[0].configs[0].train
+    path = comparison.path / f"curves.{settings.plot_format}"
     try:
-        drawn = draw_compared_curves(curves, path, metric=row["metric"], higher_is_better=row["higher_is_better"])
+        with plot_theme(settings.plot_theme):
+            drawn = draw_compared_curves(curves, path, metric=row["metric"], higher_is_better=row["higher_is_better"])
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise

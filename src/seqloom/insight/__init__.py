@@ -6,6 +6,7 @@ from seqloom.insight.explanation import AttentionMap, Explanation
 from seqloom.insight.forecast_plot import draw_forecast
 from seqloom.insight.gates import GateTrace, draw_gates, trace_gates
 from seqloom.insight.learning_curves import draw_learning_curves
+from seqloom.insight.plotting import plot_theme
 from seqloom.insight.position_plot import draw_positions
 from seqloom.insight.report import draw_explanation, print_explanation
 
@@ -23,6 +24,7 @@ __all__ = [
     "draw_gates",
     "draw_learning_curves",
     "draw_positions",
+    "plot_theme",
     "print_explanation",
     "trace_gates",
 ]

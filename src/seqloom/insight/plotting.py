@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqloom import files, terminal
+from seqloom.insight.theme import THEMES, Theme, darken
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,15 +33,35 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 _run_name: ContextVar[str] = ContextVar("_run_name", default="")
 _suffix: ContextVar[str] = ContextVar("_suffix", default=".png")
+_theme: ContextVar[Theme] = ContextVar("_theme", default="light")
 _reported: set[str] = set()  # characters that no font has, each reported once
 
 
 @contextmanager
-def named_plots(name: str, *, suffix: str = ".png") -> Iterator[None]:
+def plot_theme(theme: Theme) -> Iterator[None]:
+    """Draw all plots meanwhile on a light or on a dark background."""
+    token = _theme.set(check_theme(theme))
+    try:
+        yield
+    finally:
+        _theme.reset(token)
+
+
+def check_theme(theme: str) -> Theme:
+    """The theme of this name; ValueError if there is none."""
+    for known in THEMES:
+        if theme == known:
+            return known
+    raise ValueError(f"expected the theme {' or '.join(THEMES)}, got {theme!r}")
+
+
+@contextmanager
+def named_plots(name: str, *, suffix: str = ".png", theme: Theme = "light") -> Iterator[None]:
     """Put the name of a run before the titles of all plots that are drawn meanwhile; ``plot_path`` has the suffix."""
     tokens = _run_name.set(name), _suffix.set(suffix)
     try:
-        yield
+        with plot_theme(theme):
+            yield
     finally:
         _run_name.reset(tokens[0])
         _suffix.reset(tokens[1])
@@ -76,6 +97,8 @@ def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 150, title: st
     if title:
         figure.suptitle(escape_dollars(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=BLACK)
     apply_style(figure)
+    if _theme.get() == "dark":
+        darken(figure)
     metadata = (
         {"Date": None} if target.suffix == ".svg" else {"CreationDate": None} if target.suffix == ".pdf" else None
     )

@@ -9,6 +9,7 @@ from seqloom.data.length_limit import TooLong
 
 OptimizerName = Literal["adam", "adamw", "sgd"]
 PlotFormat = Literal["png", "svg", "pdf"]
+PlotTheme = Literal["light", "dark"]
 LoggerName = Literal["tensorboard", "mlflow", "wandb"]
 DECAY = {"linear": 0.0, "step": 0.5, "plateau": 0.5}
 """The default of ``decay`` for the schedules other than cosine."""
@@ -88,6 +89,7 @@ class TrainConfig(ConfigSection):
         description="What is kept of a finished run; best: only the best weights, without what resuming needs.",
     )
     plot_format: PlotFormat = Field("png", description="Format of the plots of a run; explain uses it, too.")
+    plot_theme: PlotTheme = Field("light", description="Background of the plots of a run; explain uses it, too.")
     log_every: int = Field(50, ge=1, description="Updates between log entries.")
     log_to: LoggerName | tuple[LoggerName, ...] = Field(
         (), description='Programs that show the training: "tensorboard", "mlflow", "wandb", or a list of them.'

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from seqloom import files
 from seqloom.comparison.trial import write_json
 from seqloom.config.toml import literal
+from seqloom.insight.plotting import plot_theme
 from seqloom.insight.sweep_plot import Axis, Line, draw_importance, draw_parallel_coordinates
+from seqloom.insight.theme import Theme
 from seqloom.run import Run
 from seqloom.terminal import json_value
 from seqloom.tuning.space import Choice, Space
@@ -95,7 +97,7 @@ def summarize(journal: "Journal", metric: str) -> Sweep:
     )
 
 
-def write_results(sweep: Sweep, task: str, *, plot_format: str = "png") -> None:
+def write_results(sweep: Sweep, task: str, *, plot_format: str = "png", theme: Theme = "light") -> None:
     """Write best.toml, sweep.md, sweep.json and, if matplotlib is installed, the pictures."""
     facts = {"task": task, "metric": sweep.metric, "higher_is_better": sweep.higher_is_better}
     trials = [asdict(trial) for trial in sweep.trials]
@@ -109,7 +111,8 @@ def write_results(sweep: Sweep, task: str, *, plot_format: str = "png") -> None:
     heading = f"# Trial {sweep.best.number} of {sweep.path.name}: {sweep.metric} {sweep.best.value:.5g} with {values}\n"
     files.write(sweep.best_config, heading + Run.open(sweep.best_run).config)
     try:
-        _draw(sweep, f".{plot_format}")
+        with plot_theme(theme):
+            _draw(sweep, f".{plot_format}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise

@@ -133,7 +133,8 @@ def sweep(
         raise Interrupted(folder) from None
     finally:
         result = summarize(journal, plan.metric)
-        write_results(result, plan.base.name, plot_format=plan.base.train.plot_format)
+        train = plan.base.train
+        write_results(result, plan.base.name, plot_format=train.plot_format, theme=train.plot_theme)
     return result
 
 
