@@ -151,7 +151,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("config", "metrics", "terminal", "data", "decoding", "tasks", "insight", "run_config", "evaluation"),
         *("model", "explain", "workflow", "lab", "examples"),
     },
-    "testing": {"state", "data", "metrics", "training", "cells", "layers", "tasks", "insight"},
+    "testing": {"terminal", "state", "data", "metrics", "training", "cells", "layers", "tasks", "insight"},
     "info": {"formats", "terminal", "run_summary", "run", "kernels", "layers", "models", "run_config", "seqloom"},
     "cli": {
         *(

@@ -13,7 +13,9 @@ from seqloom import Cell, Recurrent, projection, recurrence
 from seqloom.testing import cells as laws
 from seqloom.testing import check_cell
 from seqloom.testing.cells import CellCase
+from seqloom.testing.certificate import CellReport, LawChecker, certificate_lines, failure
 from seqloom.testing.laws import Law, check_law
+from seqloom.testing.speed import compare_speed
 
 
 class Hidden(NamedTuple):
@@ -154,10 +156,6 @@ def reference(cell: Any, x: Any, *, leak: float = 1.0) -> tuple[Any, dict[str, A
     return np.stack(outputs, axis=1), {"hidden": hidden}, {"forget": np.stack(gates, axis=1)}
 
 
-def test_a_correct_cell_passes() -> None:
-    check_cell(Leaky, require_fused=True, reference=reference, input_size=2, hidden_size=4)
-
-
 @each(BROKEN)
 def test_each_law_catches_a_cell_that_breaks_it(kind: type[Cell], law: Law, message: str) -> None:
     correct, broken = CellCase(Leaky, "Leaky"), CellCase(kind, kind.__name__)
@@ -203,6 +201,82 @@ def test_a_cell_that_cannot_be_fused_is_refused_only_on_request() -> None:
     check_cell(Sorted)
     with pytest.raises(AssertionError, match=r"'kernel_equals_the_loop'.*no fused kernel \(loop: .*sort"):
         check_cell(Sorted, require_fused=True)
+
+
+def test_the_certificate_says_what_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    report = check_cell(Leaky, require_fused=True, reference=reference, input_size=2, hidden_size=4)
+    printed = capsys.readouterr().out
+    assert printed.strip() == str(report).strip()
+    expected = {law.__name__ for law in laws.laws_for(CellCase(Leaky, "Leaky", reference=reference))}
+    assert expected < {law.name for law in report.laws}  # and those of layers
+    assert not report.broken
+    assert printed.startswith(f"Leaky keeps all {len(report.laws)} laws (40 parameters")
+    assert printed.count("✓") == len(report.laws)
+    assert "fused: step is compiled into one loop over time" in printed
+    assert report.to_dict()["laws"][0]["name"] == "parts_are_named"
+    by_pair = {(each.first, each.second, each.dtype): each.difference for each in report.gradients}
+    assert set(by_pair) == {
+        ("kernel", "plain loop", "float64"),
+        ("kernel", "plain loop", "float32"),
+        ("kernel", "finite differences", "float64"),
+        ("plain loop", "finite differences", "float64"),
+    }
+    assert by_pair["kernel", "plain loop", "float64"] <= 1e-12
+    assert 0 < by_pair["kernel", "plain loop", "float32"] <= 1e-5  # rounding, which is never exactly alike
+    # Central differences with a step of 1e-5: an error of about its square, and rounding of 1e-16 / 1e-5.
+    assert 0 < by_pair["kernel", "finite differences", "float64"] < 1e-8
+
+
+def test_the_gradient_error_shows_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    right: Callable[..., tuple[Tensor, Any]] = Recurrent._scan
+
+    def scan(self: Recurrent, kernel: Any, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+        outputs, final = right(self, kernel, x, mask, state)
+        error = 1e-3 * state[0].sum()
+        return outputs + error - error.detach(), final
+
+    case = CellCase(Leaky, "Leaky")
+    assert laws.gradient_error(case, fused=True) < 1e-8
+    monkeypatch.setattr(Recurrent, "_scan", scan)
+    assert laws.gradient_error(case, fused=True) > 1e-5
+    assert laws.gradient_error(case, fused=False) < 1e-8
+
+
+def test_laws_that_build_on_a_broken_one_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    class Noisy(Leaky):
+        def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
+            return super().step(projected + torch.randn_like(projected), state)
+
+    with pytest.raises(AssertionError, match="step draws random numbers"):
+        check_cell(Noisy)
+    printed = capsys.readouterr().out
+    assert printed.startswith("Noisy breaks 1 of ")
+    assert "Noisy [float64, evaluation]: step draws random numbers; draw them in project" in printed
+    assert "more laws build on these, and were not checked" in printed
+
+
+def test_the_certificate_names_every_broken_law_and_what_was_found() -> None:
+    checker = LawChecker()
+    case = CellCase(CentredOverTheBatch, "CentredOverTheBatch")
+    assert not checker.check((laws.parts_are_named, laws.outputs_follow_the_steps), case)
+    report = CellReport("CentredOverTheBatch", checker.results, path="fused")
+    assert [law.name for law in report.broken] == ["outputs_follow_the_steps"]
+    assert str(report).startswith("CentredOverTheBatch breaks 1 of 2 laws")
+    assert "✗  The layer's outputs and last state are those of step" in str(report)
+    assert "CentredOverTheBatch [float64, evaluation]: outputs of row 0[0, 0, 0]: expected" in str(report)
+    assert failure(report).startswith("CentredOverTheBatch [float64, evaluation] breaks the law 'outputs_follow")
+    doubled = CellReport("x", (*report.broken, *report.broken))
+    assert failure(doubled).endswith("(1 more laws are broken)")
+
+
+def test_speed_is_measured_beside_the_lstm_only_on_request() -> None:
+    measured = compare_speed(Leaky, batch_size=2, steps=3, size=4, pairs=3)
+    assert (measured.pairs, measured.hidden_size) == (3, 4)
+    assert 0 < measured.lowest_ratio <= measured.ratio <= measured.highest_ratio
+    lines = "\n".join(certificate_lines(CellReport("Leaky", (), path="fused", speed=measured)))
+    assert "measured now on this machine" in lines
+    assert f"{measured.ratio:.2f} × the time of our LSTM" in lines
+    assert "LSTM" not in "\n".join(certificate_lines(CellReport("Leaky", (), path="fused")))
 
 
 def test_a_module_that_is_not_a_cell_is_refused() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
+from seqloom.cells import LSTM
 from seqloom.cells.cell import Cell
 from seqloom.layers.recurrent.bidirectional import Bidirectional
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.testing import layers
+from seqloom.testing.certificate import CellReport, GradientComparison, LawChecker, failure, print_report
 from seqloom.testing.laws import (
     TOLERANCES,
     Law,
     assert_close,
-    check_laws,
     make_mask,
     noise,
     randomize,
@@ -30,6 +32,7 @@ from seqloom.testing.laws import (
     tensors,
 )
 from seqloom.testing.layers import Direction, LayerCase
+from seqloom.testing.speed import compare_speed
 
 MakeCell = Callable[[int, int], Cell]  # input size, hidden size
 Array = NDArray[np.float64]
@@ -242,7 +245,8 @@ def gradients_equal_finite_differences(case: CellCase) -> None:
             try:
                 gradcheck(function, arguments, fast_mode=True)
             except RuntimeError as error:
-                raise AssertionError(f"by the {path}: {error}") from error
+                mismatch = " ".join(str(error).partition("The above quantities")[0].split())
+                raise AssertionError(f"by the {path}: {mismatch}") from error
 
 
 def gradients_reach_every_parameter(case: CellCase) -> None:
@@ -350,6 +354,8 @@ def _outcome(layer: Recurrent, x: Tensor, mask: Tensor | None) -> dict[str, Tens
     return {name: value.detach() for name, value in (results | named_gradients).items()}
 
 
+FOUNDATION: tuple[Law, ...] = (parts_are_named, every_row_starts_alike, step_is_pure)
+"""Laws that all others build on."""
 LAWS: tuple[Law, ...] = (
     parts_are_named,
     every_row_starts_alike,
@@ -378,8 +384,10 @@ def check_cell(
     hidden_size: int = 5,
     require_fused: bool = False,
     reference: Reference | None = None,
-) -> None:
-    """Check that a cell keeps the contract; raise an AssertionError that names the broken law.
+    speed: bool = False,  # also measure its speed beside our LSTM, which takes a few seconds
+    quiet: bool = False,  # print nothing
+) -> CellReport:
+    """Check that a cell keeps the contract, and print what holds; raise an AssertionError that names the broken law.
 
     It is checked with random weights in float64 and float32, in training and in evaluation, by itself and inside of
     recurrent layers that read forward, backward and in both directions. A cell whose step cannot be fused runs step by
@@ -388,14 +396,105 @@ def check_cell(
     """
     name = getattr(cell, "__name__", repr(cell))
     settings = {"input_size": input_size, "hidden_size": hidden_size, "require_fused": require_fused}
-    for dtype in (torch.float64, torch.float32):
-        case = CellCase(cell, name, dtype=dtype, reference=reference, **settings)  # type: ignore[arg-type]
-        check_laws(laws_for(case), case)
-        for training, reverse in ((True, False), (False, True)):
-            changed = replace(case, training=training, reverse=reverse)
-            check_laws((step_is_pure, kernel_equals_the_loop), changed)
-        for made in _layer_cases(case):
-            check_laws(layers.laws_for(made), made)
+    checker = LawChecker()
+    cases = [
+        CellCase(cell, name, dtype=dtype, reference=reference, **settings)  # type: ignore[arg-type]
+        for dtype in (torch.float64, torch.float32)
+    ]
+    groups = chain([(FOUNDATION, cases[0])], (group for case in cases for group in _all_laws(case)))
+    all(checker.check(laws, checked) for laws, checked in groups)  # later groups build on the earlier ones
+    report = _report(cases[0], checker, speed=speed)
+    if not quiet:
+        print_report(report)
+    if report.broken:
+        raise AssertionError(failure(report))
+    return report
+
+
+def _all_laws(case: CellCase) -> Iterator[tuple[tuple[Law, ...], Any]]:
+    yield laws_for(case), case
+    for training, reverse in ((True, False), (False, True)):
+        yield (step_is_pure, kernel_equals_the_loop), replace(case, training=training, reverse=reverse)
+    for made in _layer_cases(case):
+        yield layers.laws_for(made), made
+
+
+def _report(case: CellCase, checker: LawChecker, *, speed: bool) -> CellReport:
+    results = checker.results
+    is_well_formed = not any(law.problem for law in results[: len(FOUNDATION)])
+    expected = {
+        law.__name__ for laws, _ in _all_laws(case if is_well_formed else replace(case, make=LSTM)) for law in laws
+    }
+    skipped = len(expected - checker.names)
+    if not is_well_formed:
+        return CellReport(case.name, results, skipped=skipped)
+    cell = case.layer.cell
+    count = sum(parameter.numel() for parameter in cell.parameters())
+    sizes = f"{count:,} parameters with input size {case.input_size} and hidden size {case.hidden_size}"
+    path = case.layer.path
+    kernel = [
+        GradientComparison("kernel", "plain loop", dtype, value)
+        for dtype, value in checker.gradients.items()
+        if path == "fused"
+    ]
+    finite = [
+        GradientComparison(name, "finite differences", "float64", gradient_error(case, fused=fused))
+        for name, fused in (("kernel", True), ("plain loop", False))
+        if path == "fused" or not fused
+    ]
+    measured = compare_speed(case.make) if speed and not any(law.problem for law in results) else None
+    return CellReport(
+        case.name, results, skipped=skipped, parameters=sizes, gradients=(*kernel, *finite), path=path, speed=measured
+    )
+
+
+def gradient_error(case: CellCase, *, fused: bool, directions: int = 3, step: float = 1e-5) -> float:
+    """The largest difference of directional derivatives and central differences, relative to the derivatives."""
+    layer = case.layer
+    x = case.input(2, 4)
+    state = random_state(layer.cell, 2, case.dtype)
+    variables = {"x": x, **{f"state.{name}": value for name, value in state._asdict().items()}}
+    weights = dict(layer.named_parameters())
+
+    def loss(values: Mapping[str, Tensor]) -> Tensor:
+        start = type(state)(*[values[f"state.{name}"] for name in state._fields])
+        with _seeded():
+            outputs, final = layer(values["x"], None, start)
+        results = (outputs, *final)
+        terms = [(each * noise(*each.shape, seed=index)).sum() for index, each in enumerate(results)]
+        return torch.stack(terms).sum()
+
+    errors = []
+    with nullcontext() if fused else plain(layer):
+        leaves = {name: value.detach().clone().requires_grad_() for name, value in variables.items()}
+        sources = [*leaves.values(), *weights.values()]
+        gradients = torch.autograd.grad(loss(leaves), sources, allow_unused=True, materialize_grads=True)
+        for seed in range(directions):
+            moves = [noise(*value.shape, seed=100 * seed + index) for index, value in enumerate(sources)]
+            expected = sum(float((gradient * move).sum()) for gradient, move in zip(gradients, moves, strict=True))
+            values = []
+            for sign in (step, -step):
+                moved = {
+                    name: value + sign * move for (name, value), move in zip(variables.items(), moves, strict=False)
+                }
+                with torch.no_grad(), _moved(list(weights.values()), moves[len(variables) :], sign):
+                    values.append(float(loss(moved)))
+            numeric = (values[0] - values[1]) / (2 * step)
+            errors.append(abs(numeric - expected) / max(1.0, abs(expected)))
+    return max(errors)
+
+
+@contextmanager
+def _moved(parameters: list[nn.Parameter], moves: list[Tensor], size: float) -> Iterator[None]:
+    """Parameters that are changed meanwhile."""
+    before = [parameter.detach().clone() for parameter in parameters]
+    try:
+        for parameter, move in zip(parameters, moves, strict=True):
+            parameter.add_(move, alpha=size)
+        yield
+    finally:
+        for parameter, value in zip(parameters, before, strict=True):
+            parameter.copy_(value)
 
 
 def _layer_cases(case: CellCase) -> Iterator[LayerCase]:

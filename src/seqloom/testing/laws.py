@@ -1,8 +1,10 @@
 """What all contract checks share: reproducible data, comparison up to rounding, and errors that name the broken law."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import torch as safetensors
@@ -17,20 +19,55 @@ TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
 """Rounding only: some hundred operations at 1e-16 or 6e-8 each, in any order."""
 
 
+class Difference(NamedTuple):
+    """How far two tensors are apart that should be equal."""
+
+    name: str
+    value: float  # the largest difference, relative to the largest value of the tensor if that is above 1
+    dtype: torch.dtype
+
+
+_differences: ContextVar[list[Difference] | None] = ContextVar("_differences", default=None)
+
+
+@contextmanager
+def recorded_differences() -> Iterator[list[Difference]]:
+    """Everything that ``assert_close`` compares meanwhile."""
+    differences: list[Difference] = []
+    token = _differences.set(differences)
+    try:
+        yield differences
+    finally:
+        _differences.reset(token)
+
+
+class BrokenLaw(AssertionError):
+    """A law that does not hold, with what was found instead."""
+
+    def __init__(self, message: str, *, case: str, finding: str) -> None:
+        super().__init__(f"{message}: {finding}")
+        self.case = case
+        self.finding = finding
+
+
+def statement(law: Callable[..., None]) -> str:
+    """What a law says."""
+    return (law.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+
 def check_law(law: Callable[..., None], case: Any, **settings: Any) -> None:
     """Run one law; whatever goes wrong becomes an AssertionError that names the law and the case."""
-    statement = (law.__doc__ or "").strip().splitlines()[0]
     shown = f" with {settings}" if settings else ""
-    broken = f"{case}{shown} breaks the law {law.__name__!r} ({statement.rstrip('.')})"
+    broken = f"{case}{shown} breaks the law {law.__name__!r} ({statement(law)})"
     with warnings.catch_warnings():
         # A cell without a fused kernel is slow, not wrong.
         warnings.filterwarnings("ignore", message=".*runs step by step")
         try:
             law(case, **settings)
         except AssertionError as error:
-            raise AssertionError(f"{broken}: {error}") from error
+            raise BrokenLaw(broken, case=str(case), finding=str(error)) from error
         except Exception as error:
-            raise AssertionError(f"{broken}: raised {type(error).__name__}: {error}") from error
+            raise BrokenLaw(broken, case=str(case), finding=f"raised {type(error).__name__}: {error}") from error
 
 
 def check_laws(laws: Iterable[Law], case: Any) -> None:
@@ -88,6 +125,7 @@ def assert_close(
             (left.shape, left.dtype) == (right.shape, right.dtype),
             f"{name}: expected {right.dtype} {tuple(right.shape)}, found {left.dtype} {tuple(left.shape)}",
         )
+        _record(name, left, right)
         if torch.equal(left, right) or not right.numel():
             continue
         # A sum is rounded like its largest terms, so the tolerance is relative to the largest value.
@@ -100,6 +138,16 @@ def assert_close(
                 f"{name}{list(index)}: expected {right[index].item():.9g}, found {left[index].item():.9g} "
                 f"(tolerance {allowed:.1g}; {int(far.sum())} of {far.numel()} values differ)"
             )
+
+
+def _record(name: str, left: Tensor, right: Tensor) -> None:
+    differences = _differences.get()
+    if differences is None or not right.numel() or not right.is_floating_point():
+        return
+    both = left.isfinite() & right.isfinite()
+    if both.any():
+        largest = max(1.0, float(right[both].abs().max()))
+        differences.append(Difference(name, float((left - right)[both].abs().max()) / largest, right.dtype))
 
 
 def saved(module: nn.Module) -> dict[str, Tensor]:
