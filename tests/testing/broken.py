@@ -17,7 +17,7 @@ def each(broken: Sequence[Broken]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("kind", "law", "message"), broken, ids=lambda value: getattr(value, "__name__", ""))
 
 
-def assert_caught(law: Law, *, correct: Any, broken: Any, message: str, check: Callable[[], None]) -> None:
+def assert_caught(law: Law, *, correct: Any, broken: Any, message: str, check: Callable[[], object]) -> None:
     """The law accepts the correct case and refuses the broken one; so does the public function, ``check``."""
     check_law(law, correct)
     with pytest.raises(AssertionError, match=rf"{re.escape(str(broken))} breaks the law '{law.__name__}'.*({message})"):
