@@ -146,6 +146,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sklearn": {"files", "answers", "data", "run", "model", "interactive"},
     "check": {"formats", "terminal", "data", "training", "tasks", "run_config", "training_data", "evaluation"},
     "lab": {"layers", "cells", "insight"},
+    "service": {"files", "config", "terminal", "data", "models", "decoding", "run", "run_config", "model", "seqloom"},
     "examples": set(),
     "demos": {
         *("config", "metrics", "terminal", "data", "decoding", "tasks", "insight", "run_config", "evaluation"),
@@ -184,6 +185,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "info",
             "run_summary",
             "learning_rate_finder",
+            "service",
             "seqloom",
         ),
     },

@@ -285,6 +285,13 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
         assert words[1] in TESTED_ELSEWHERE[words[0]]
         check_parts(words)
         return
+    if words[0] == "serve":  # tests/service starts it; here, its options are read and its runs exist
+        started = []
+        monkeypatch.setattr("seqloom.service.serve.serve_runs", lambda runs, *_, **__: started.extend(runs) or 0)
+        run_command(words)
+        assert started
+        check_parts(words)
+        return
     monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", run_trial_here)
     if "--output" in words:
         shutil.rmtree(words[words.index("--output") + 1], ignore_errors=True)

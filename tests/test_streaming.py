@@ -5,20 +5,16 @@ import json
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tests.contracts.tiny import RECURRENCE, WORDS, Case, _transcribe, _transcribe_sound, build
+from tests.contracts.tiny import RECURRENCE, WORDS, _transcribe, _transcribe_sound, save_random
 from typer.testing import CliRunner, Result
 
-from seqloom.checkpoint import Snapshot
 from seqloom.cli.main import app
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import load
-from seqloom.run import Run
 from seqloom.streaming import transcribe_stream
 
 ONE_WAY = {**RECURRENCE, "bidirectional": False}
@@ -42,18 +38,6 @@ ngram 2=3
 """
 
 
-def saved(case: Case, folder: Path) -> Path:
-    """A run with random weights."""
-    config = build(case, folder)
-    task: Any = config.task.fit(config.task.read(folder / case.file))
-    torch.manual_seed(5)
-    module = task.build_model()
-    module.output.weight.data *= 9  # further from chance
-    run = Run.create(folder / "run", config=config.text(), learned=task.learned.model_dump_json(), environment={})
-    run.save("best", Snapshot(module.state_dict(), {}, {}))
-    return run.path
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     cases = {
@@ -61,7 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "both ways": _transcribe_sound(),
         "strokes": _transcribe(encoder=ONE_WAY),
     }
-    result = {name: saved(case, tmp_path_factory.mktemp("stream")) for name, case in cases.items()}
+    result = {name: save_random(case, tmp_path_factory.mktemp("stream")) for name, case in cases.items()}
     (result["strokes"].parent / "words.arpa").write_text(ARPA)
     return result
 

@@ -34,6 +34,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "explain": "Explain an answer",
         "compare": "Compare models",
         "sweep": "Find good settings",
+        "serve": "Serve a model",
         "custom_cells": "Write a cell",
         "python": "Use Python and notebooks",
     },

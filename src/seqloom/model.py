@@ -27,6 +27,7 @@ from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.metrics.length_bins import LengthBins, quantile_bins
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
+from seqloom.models.generation import GeneratedToken
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Name, Run, RunError
@@ -84,6 +85,17 @@ class Model:
         if labels:
             values["labels"] = shorten(", ".join(map(str, labels)), 60)
         return values
+
+    def with_search(self, search: Search | FrameSearch) -> "Model":
+        """The same weights with another decoding method."""
+        task = self.config.task.with_options(search=search)
+        return Model(
+            self.config._replace(task=task),
+            self.module,
+            baseline=self.baseline,
+            name=self.name,
+            trained_on=self.trained_on,
+        )
 
     def read(
         self,
@@ -325,7 +337,16 @@ class Model:
 
     def generate(self, prompt: str = "", *, length: int = 200, sample: Sample | None = None) -> Iterator[str]:
         """Text that continues the prompt, piece by piece; for language models."""
-        return self.task.generate(self.module, prompt, length=length, sample=sample or Sample())
+        tokens = self.generate_tokens(prompt, length=length, sample=sample)
+        return (token.text for token in tokens)
+
+    def generate_tokens(
+        self, prompt: str = "", *, length: int = 200, sample: Sample | None = None, alternatives: int = 0
+    ) -> Iterator[GeneratedToken]:
+        """The same with the log-probability of each token, and those of the most probable alternatives."""
+        return self.task.generate(
+            self.module, prompt, length=length, sample=sample or Sample(), alternatives=alternatives
+        )
 
     def open_stream(self, *, lag: float = 0.0) -> StreamingSession[Any]:
         """Transcribe a recording while it is made: ``feed`` returns the final text so far, ``finish`` the prediction.

@@ -535,3 +535,15 @@ def literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def save_random(case: Case, folder: Path) -> Path:
+    """A run of a transcriber with random weights."""
+    config = build(case, folder)
+    task: Any = config.task.fit(config.task.read(folder / case.file))
+    torch.manual_seed(5)
+    module = task.build_model()
+    module.output.weight.data *= 9  # further from chance
+    run = Run.create(folder / "run", config=config.text(), learned=task.learned.model_dump_json(), environment={})
+    run.save("best", Snapshot(module.state_dict(), {}, {}))
+    return run.path

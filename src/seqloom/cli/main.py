@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seqloom import __version__, terminal
-from seqloom.cli import builtin, experiments, inference, training
+from seqloom.cli import builtin, experiments, inference, serving, training
 from seqloom.cli.options import ConfigurableCommand
 
 app = typer.Typer(
@@ -66,3 +66,4 @@ app.command(epilog="Example: seqloom demo tag")(builtin.demo)
 app.command(epilog="Example: seqloom data python_tags")(builtin.data)
 app.command(epilog="Example: seqloom info runs/tag")(builtin.info)
 app.command(epilog="Example: seqloom export runs/ngram model.arpa")(inference.export)
+app.command(epilog="Example: seqloom serve runs/tag --port 8000")(serving.serve)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -94,18 +94,47 @@ def generate(
     )
 
 
-def generate_text(
-    decoder: nn.Module, tokenizer: Tokenizer, prompt: str, *, length: int, sample: Sample
-) -> Iterator[str]:
+class GeneratedToken(NamedTuple):
+    """A token that was sampled from a language model."""
+
+    text: str  # what it adds to the text; empty within a character of several bytes
+    token: str  # empty: the rest of a text that ended within such a character
+    log_probability: float = 0.0  # by the model, before temperature and truncation
+    alternatives: tuple[tuple[str, float], ...] = ()  # the most probable tokens
+
+
+def generate_tokens(
+    decoder: nn.Module,
+    tokenizer: Tokenizer,
+    prompt: str,
+    *,
+    length: int,
+    sample: Sample,
+    alternatives: int = 0,  # most probable tokens to return with each
+) -> Iterator[GeneratedToken]:
     """Sample a continuation of the prompt from a language model, and yield it as it grows."""
     module: Any = decoder
     end = tokenizer.vocabulary.index(END)
     *lines, line = ([*tokenizer.encode(text)] for text in prompt.split("\n"))
     *context, last = [end, *(token for text in lines for token in (*text, end)), *line]
+    scores = torch.zeros(1, 0)  # (1, V), of the latest step
 
     @torch.no_grad()
     def decoder_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        return step(decoder, tokens, state)
+        nonlocal scores
+        scores, state = step(decoder, tokens, state)
+        return scores, state
+
+    def described(text: str, token: int) -> GeneratedToken:
+        best = scores[0].topk(min(alternatives, scores.shape[1])) if alternatives else None
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True) if best else ()
+        names = tokenizer.vocabulary.tokens
+        return GeneratedToken(
+            text,
+            tokenizer.readable(names[token]),
+            float(scores[0, token]),
+            tuple((tokenizer.readable(names[index]), value) for index, value in pairs),
+        )
 
     with torch.no_grad():
         state = module.start(None, 1)
@@ -114,14 +143,15 @@ def generate_text(
     printed = tokenizer.decode(line)
     for token in map(int, sample.stream(decoder_step, state, torch.tensor([last]), length=length, suppress=(PADDING,))):
         if token == end:
-            yield tokenizer.decode(line)[len(printed) :] + "\n"
+            yield described(tokenizer.decode(line)[len(printed) :] + "\n", token)
             line, printed = [], ""
             continue
         line.append(token)
         text = tokenizer.decode(line).rstrip("\ufffd")  # an incomplete multi-byte character
-        yield text[len(printed) :]
+        yield described(text[len(printed) :], token)
         printed += text[len(printed) :]
-    yield tokenizer.decode(line)[len(printed) :]
+    if rest := tokenizer.decode(line)[len(printed) :]:
+        yield GeneratedToken(rest, "")
 
 
 def shift_right(target: Padded, end: int) -> Tensor:  # (B, T)

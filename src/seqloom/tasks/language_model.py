@@ -39,7 +39,7 @@ from seqloom.models.baseline import Baseline
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import TRANSFORMER, DecoderConfig, PrenetConfig, build_stack
-from seqloom.models.generation import generate_text
+from seqloom.models.generation import GeneratedToken, generate_tokens
 from seqloom.models.ngram.arpa import ArpaVocabulary, from_arpa_words, read_words
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
 from seqloom.models.pretrained.bilm import BiLMConfig, BiLMVocabulary, ContextualVectors
@@ -326,8 +326,10 @@ class LanguageModel(Task):
     def custom_layer_field(self) -> str:
         return "decoder" if self.model == "neural" else ""
 
-    def generate(self, model: nn.Module, prompt: str, *, length: int, sample: Sample) -> Iterator[str]:
-        return generate_text(model, self.tokenizer, prompt, length=length, sample=sample)
+    def generate(
+        self, model: nn.Module, prompt: str, *, length: int, sample: Sample, alternatives: int = 0
+    ) -> Iterator[GeneratedToken]:
+        return generate_tokens(model, self.tokenizer, prompt, length=length, sample=sample, alternatives=alternatives)
 
     def export(self, model: Any, path: Path) -> None:
         """Write an n-gram model as an ARPA file."""

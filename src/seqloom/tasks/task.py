@@ -32,6 +32,7 @@ from seqloom.insight.label_paths import LabelPaths
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
+from seqloom.models.generation import GeneratedToken
 from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.models.transcription.streaming import StreamingSession
@@ -397,6 +398,11 @@ class Task(ConfigSection, ABC):
         """Whether an input on the command line names a file of examples instead of being the input itself."""
         return False
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether an input is a text; otherwise it is an array, a table or a file."""
+        return not self.inputs_are_files
+
     def explain(
         self,
         model: nn.Module,
@@ -524,8 +530,16 @@ class Task(ConfigSection, ABC):
         """Contextual word vectors, one answer per row."""
         self._refuse("embed", "give contextual word vectors")
 
-    def generate(self, model: nn.Module, prompt: str, *, length: int, sample: Sample) -> Iterator[str]:  # noqa: ARG002
-        """Continue the prompt; yield the text piece by piece."""
+    def generate(
+        self,
+        model: nn.Module,  # noqa: ARG002
+        prompt: str,  # noqa: ARG002
+        *,
+        length: int,  # noqa: ARG002
+        sample: Sample,  # noqa: ARG002
+        alternatives: int = 0,  # noqa: ARG002  most probable tokens to return with each
+    ) -> Iterator[GeneratedToken]:
+        """Continue the prompt token by token."""
         self._refuse("generate", "generate text")
 
     def align(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002

@@ -113,6 +113,10 @@ class Caption(CaptionSettings):
         audio, rates = task.audio.with_rate(example.rate for example in task.read(source))
         return task.model_copy(update={"audio": audio}), tuple(filter(None, (note, rates)))
 
+    @property
+    def reads_text(self) -> bool:
+        return False
+
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[CaptionedSignal]:
         return self._reader().read_inputs(source)
 

@@ -79,7 +79,8 @@ class ClassifySettings(Task):
         "task.encoder.layers": "0 for images, otherwise 1",
         "task.encoder.dropout": "0.4, for numbers 0.1",
     }
-    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding", "folder": "folder"}
+    data_files: ClassVar[Mapping[str, str]] = {"folder": "folder"}
+    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding", **data_files}
     too_long: ClassVar[tuple[TooLong, ...]] = ("truncate", "skip")
 
     name: Literal["classify"] = "classify"

@@ -1,0 +1,1 @@
+"""An HTTP service for trained models: ``seqloom serve``."""

@@ -1,0 +1,70 @@
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.service.running import KEPT, Client, serving
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with serving([KEPT / "tag", KEPT / "forecast"]) as running:
+        yield running
+
+
+def tensor(**changes: Any) -> dict[str, Any]:
+    return {"name": "input", "shape": [2], "datatype": "BYTES", "data": ["a b", "c"], **changes}
+
+
+def test_texts_are_tensors_of_bytes(client: Client) -> None:
+    answer = client.post("/v2/models/tag/infer", {"id": "7", "inputs": [tensor()], "outputs": [{"name": "prediction"}]})
+    received = answer.json()
+    (output,) = received["outputs"]
+    expected = client.post("/v1/predict", {"model": "tag", "inputs": ["a b", "c"]}).json()
+    assert [json.loads(text) for text in output["data"]] == expected["predictions"]
+    assert (output["shape"], output["datatype"]) == ([2], "BYTES")
+    assert (received["id"], received["model_version"]) == ("7", expected["version"])
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_numbers_are_tensors_of_three_dimensions(client: Client, *, flat: bool) -> None:
+    rows = [[[1.0, 2.0], [2.0, 3.0], [3.0, 4.0], [4.0, 5.0], [5.0, 6.0]]]
+    data = [value for row in rows[0] for value in row] if flat else rows
+    body = {"inputs": [tensor(shape=[1, 5, 2], datatype="FP32", data=data)]}
+    (output,) = client.post("/v2/models/forecast/infer", body).json()["outputs"]
+    expected = client.post("/v1/predict", {"model": "forecast", "inputs": rows}).json()["predictions"]
+    assert [json.loads(text) for text in output["data"]] == expected
+
+
+def test_metadata_and_health(client: Client) -> None:
+    assert client.get("/v2").json()["name"] == "seqloom"
+    assert client.get("/v2/health/live").json() == {"live": True}
+    assert client.get("/v2/health/ready").json() == {"ready": True}
+    assert client.get("/v2/models/tag/ready").json() == {"name": "tag", "ready": True}
+    assert client.get("/v2/models/tag").json()["inputs"] == [{"name": "input", "datatype": "BYTES", "shape": [-1]}]
+    assert client.get("/v2/models/forecast").json()["inputs"][0]["datatype"] == "FP32"
+    missing = client.get("/v2/models/none/ready")
+    assert (missing.status, isinstance(missing.json()["error"], str)) == (404, True)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (tensor(name="x"), "unknown input 'x'; there is: input"),
+        (tensor(shape=[3]), "expected 3 texts"),
+        (tensor(data=["a", 1]), "expected 2 texts"),
+        (tensor(datatype="FP32", data=[1, 2]), "expected a shape (inputs, time)"),
+        (tensor(datatype="FP32", shape=[1, 3], data=[1, 2]), "do not have the shape [1, 3]"),
+        (tensor(datatype="UINT8"), "datatype"),
+    ],
+)
+def test_wrong_tensors_are_named(client: Client, inputs: dict[str, Any], message: str) -> None:
+    answer = client.post("/v2/models/tag/infer", {"inputs": [inputs]})
+    assert answer.status == 422
+    assert message in answer.message
+
+
+def test_binary_tensors_are_refused(client: Client) -> None:
+    body = {"inputs": [tensor()], "outputs": [{"name": "prediction", "parameters": {"binary_data": True}}]}
+    assert "binary" in client.post("/v2/models/tag/infer", body).message
+    assert "binary" in client.post("/v2/models/tag/infer", body, Inference_Header_Content_Length="10").message
