@@ -279,7 +279,7 @@ def mel_filters(
     fmax: float,
 ) -> Tensor:  # (n_fft / 2 + 1, n_mels); with warps (B, n_fft / 2 + 1, n_mels)
     """Triangular filters of area one, equidistant on Slaney's mel scale (1998), optionally warped."""
-    edges = _hertz(torch.linspace(_mel(fmin), _mel(fmax), n_mels + 2, dtype=torch.float64))
+    edges = mel_band_edges(n_mels, fmin=fmin, fmax=fmax)
     if warps is not None:
         factors = warps.double().cpu().view(-1, 1, 1)
         edges = warp_frequencies(edges, factors, nyquist=sample_rate / 2)  # (B, 1, n_mels + 2)
@@ -289,6 +289,12 @@ def mel_filters(
     return triangles * 2 / (right - left)
 
 
+def mel_band_edges(n_mels: int, *, fmin: float, fmax: float) -> Tensor:  # (n_mels + 2,), in Hz
+    """The edges of mel bands; each band reaches from the one before its centre to the one after it."""
+    low, high = hertz_to_mel(torch.tensor([fmin, fmax], dtype=torch.float64)).tolist()
+    return _hertz(torch.linspace(low, high, n_mels + 2, dtype=torch.float64))
+
+
 def warp_frequencies(hertz: Tensor, warps: Tensor, *, nyquist: float) -> Tensor:
     """Multiply frequencies by the warps; the highest are interpolated up to Nyquist (Jaitly and Hinton 2013)."""
     bend = VTLP_BREAK * nyquist * warps.clamp(max=1)  # warped frequency up to which the factor applies
@@ -296,9 +302,12 @@ def warp_frequencies(hertz: Tensor, warps: Tensor, *, nyquist: float) -> Tensor:
     return torch.where(hertz <= bend / warps, hertz * warps, nyquist - slope * (nyquist - hertz))
 
 
-def _mel(hertz: float) -> float:
+def hertz_to_mel(hertz: Tensor) -> Tensor:
+    """Frequencies on Slaney's mel scale: linear up to 1000 Hz, then logarithmic."""
     linear = MEL_BREAK / HERTZ_PER_MEL
-    return hertz / HERTZ_PER_MEL if hertz < MEL_BREAK else linear + math.log(hertz / MEL_BREAK) / MEL_LOG_STEP
+    return torch.where(
+        hertz < MEL_BREAK, hertz / HERTZ_PER_MEL, linear + (hertz.clamp(min=MEL_BREAK) / MEL_BREAK).log() / MEL_LOG_STEP
+    )
 
 
 def _hertz(mel: Tensor) -> Tensor:
@@ -308,9 +317,14 @@ def _hertz(mel: Tensor) -> Tensor:
 
 def cosines(size: int) -> Tensor:  # (size, size)
     """Matrix of the orthonormal DCT-II, one cosine per column."""
-    indices = torch.arange(size, dtype=torch.float64)
-    table = torch.cos(math.pi / size * (indices.unsqueeze(1) + 0.5) * indices) * math.sqrt(2 / size)
-    table[:, 0] /= math.sqrt(2)
+    return cosine_series(torch.arange(size, dtype=torch.float64), size)
+
+
+def cosine_series(places: Tensor, size: int) -> Tensor:  # (…,), in bands from 0 → (…, size)
+    """The cosines of the orthonormal DCT-II of ``size`` bands, also between the bands."""
+    table = torch.cos(math.pi / size * (places.unsqueeze(-1) + 0.5) * torch.arange(size, dtype=torch.float64))
+    table = table * math.sqrt(2 / size)
+    table[..., 0] /= math.sqrt(2)
     return table
 
 

@@ -17,6 +17,7 @@ from seqloom.layers.audio.augment import (
     SpecAugment,
     SpeedPerturbation,
 )
+from seqloom.layers.audio.cepstral_warp import CepstralWarp
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.statistics import HIGHEST_RATE, SignalStatistics
@@ -26,7 +27,7 @@ HEAD = 10  # recordings that show the sampling rate
 
 
 class AudioFeatures(ConfigSection):
-    """How audio becomes frames. Of recordings that are frames, strokes or images, only n_mfcc is used."""
+    """How audio becomes frames. For files of MFCC frames, n_mfcc says how many there are, and the others how they were made."""
 
     features: Literal["log_mel", "mfcc"] = Field(
         default="log_mel", description="Log mel energies, or mel-frequency cepstral coefficients."
@@ -90,6 +91,19 @@ class AudioFeatures(ConfigSection):
             preemphasis=self.preemphasis,
             deltas=self.deltas,
             top_db=self.top_db,
+        )
+
+    def cepstral_warp(self, size: int) -> CepstralWarp:
+        """VTLP of MFCC frames of this size; ValueError if they cannot be MFCCs, or it is unknown how they were made."""
+        if self.features != "mfcc" or not self.sample_rate or size % self.n_mfcc or size > 3 * self.n_mfcc:
+            raise ValueError(
+                "task.augment.vtlp needs sound, or MFCC frames and how they were made: task.audio.features = \"mfcc\", "
+                "sample_rate, n_mfcc, n_mels, fmin and fmax; the recordings are frames of "
+                f"{size} features, with features = \"{self.features}\", sample_rate = {self.sample_rate} and "
+                f"n_mfcc = {self.n_mfcc}"
+            )
+        return CepstralWarp(
+            self.sample_rate, n_mels=self.n_mels, n_mfcc=self.n_mfcc, fmin=self.fmin, fmax=self.fmax or None
         )
 
 
@@ -177,12 +191,15 @@ def build_feature_extractor(
     normalise = Normalize(
         statistics.size, kind=normalize, mean=statistics.mean or None, deviation=statistics.deviation or None
     )
+    if augment.noise_snr and not statistics.rate:
+        raise ValueError("task.augment.noise_snr needs sound; the recordings are frames of features")
     return FeatureExtractor(
         spectrum=audio.spectrum(statistics.rate) if statistics.rate else None,
         normalise=None if normalize == "none" else normalise,
         speed=augment.build_speed(),
-        noise=augment.build_noise() if statistics.rate else None,
-        warp=augment.build_vtlp() if statistics.rate else None,
+        noise=augment.build_noise(),
+        warp=augment.build_vtlp(),
+        cepstral_warp=audio.cepstral_warp(statistics.size) if augment.vtlp and not statistics.rate else None,
         tempo=augment.build_tempo(),
         augment=augment.build_spec_augment(),
     )

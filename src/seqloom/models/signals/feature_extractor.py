@@ -21,11 +21,12 @@ class FeatureExtractor(nn.Module):
         speed: nn.Module | None = None,  # in training: resample the values
         noise: nn.Module | None = None,  # in training: add noise to samples
         warp: nn.Module | None = None,  # in training: frequency warping factor of each row
+        cepstral_warp: nn.Module | None = None,  # applies that factor where the input is MFCC frames
         tempo: nn.Module | None = None,  # in training: resample the frames
         augment: nn.Module | None = None,  # in training: mask frames and features
     ) -> None:
         super().__init__()
-        self.speed, self.noise, self.warp = speed, noise, warp
+        self.speed, self.noise, self.warp, self.cepstral_warp = speed, noise, warp, cepstral_warp
         self.spectrum, self.normalise, self.images = spectrum, normalise, images
         self.tempo, self.augment = tempo, augment
 
@@ -41,9 +42,11 @@ class FeatureExtractor(nn.Module):
         if self.noise is not None and self.training:
             values, mask = self.noise(values, mask)
         spectrum_state: Any = ()
+        options = {"warps": self.warp(len(values))} if self.warp is not None and self.training else {}
         if self.spectrum is not None:
-            options = {"warps": self.warp(len(values))} if self.warp is not None and self.training else {}
             values, mask, spectrum_state = self.spectrum(values, mask, before.spectrum or None, **options)
+        elif self.cepstral_warp is not None and options:
+            values = self.cepstral_warp(values, **options)
         normalise_state: Any = ()
         if self.normalise is not None:
             values, normalise_state = self.normalise(values, mask, before.normalise or None)
