@@ -88,7 +88,7 @@ def test_configured_columns(tmp_path: Path) -> None:
         ("7,0.1,3,4,sit", "7,0.1,3,4,walk", r"x\.csv:2: the label changes from 'sit' to 'walk' within the sequence"),
         ("7,0.1,3,4,sit", "7,0.1,3,4,", r"x\.csv:3: the label is missing"),
         ("7,0.1,3,4,sit", ",0.1,3,4,sit", r"x\.csv:3: no value in the column 'id'"),
-        ("7,0.1,3,4,sit", "7,0.1,,4,sit", r"x\.csv:2: element 2 of channel 1 is missing"),
+        ("7,0.1,3,4,sit", "7,0.1,,4,sit", r"x\.csv:3: element 2 of column 'ax' is missing; task\.missing"),
     ],
 )
 def test_errors_name_the_line(tmp_path: Path, old: str, new: str, message: str) -> None:

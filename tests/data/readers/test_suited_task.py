@@ -37,6 +37,7 @@ SUMS = "".join(f"what is {first} plus 3\t{first + 3}\n" for first in [1, 2, 3] *
         ("a.tsv", "".join(f"{text}\t{text.upper()}\n" for text in TEXTS), "translate", "pairs of texts"),
         ("a.jsonl", "".join(json.dumps({"w": ["a", "b"], "t": ["X", "Y"]}) + "\n" for _ in TEXTS), "tag", "list"),
         ("a.csv", "file,text\n" + "".join(f"a.wav,{text}\n" for text in TEXTS), "transcribe", "a recording"),
+        ("a.tsv", "".join(f"{n}.wav\t{'up' if n % 2 else 'down'}\n" for n in range(8)), "classify", "its label"),
         ("a.txt", "".join(f"{label} {text}\n" for text, label in zip(TEXTS, LABELS, strict=True)), "classify", "line"),
         ("a.txt", "\n".join(TEXTS), "language_model", "plain text"),
     ],
@@ -64,6 +65,19 @@ def test_what_a_file_holds(tmp_path: Path, *, name: str, content: str, task: str
 def test_unclear_files_suit_no_task(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
     assert find_suited_task(tmp_path / name) is None
+
+
+@pytest.mark.parametrize("target", ["left", "a shape moves to the left"])
+def test_names_of_files_are_no_texts(tmp_path: Path, target: str) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"clip{number}.gif\t{target}\n" for number in range(8)))
+    suited = find_suited_task(tmp_path / "a.tsv")
+    assert suited is not None
+    assert {task: suited.misread_by(task) for task in ("translate", "language_model", "caption", "transcribe")} == {
+        "translate": True,
+        "language_model": True,
+        "caption": False,
+        "transcribe": False,
+    }
 
 
 def test_a_data_frame(tmp_path: Path) -> None:

@@ -331,3 +331,28 @@ def test_a_folder_of_parallel_files_names_the_setting(tmp_path: Path) -> None:
     assert words == ["seqloom", "train", "--task", "tag", "--data", str(tmp_path / "seq.in")]
     assert setting == 'task.parallel=["seq.in", "seq.out"]'
     assert len(list(TaggedReader(parallel=("seq.in", "seq.out")).read(tmp_path / "seq.in"))) == 3
+
+
+def test_missing_values_of_vectors_are_held_but_not_those_of_targets(tmp_path: Path) -> None:
+    table = tmp_path / "x.csv"
+    table.write_text("id,time,force,position\n0,0,1,2\n0,1,,3\n0,2,5,4\n")
+    options: Any = {"target_type": "number", "labels": "position"}
+    with pytest.raises(DataError, match=r"x\.csv:3: element 2 of column 'force' is missing; task\.missing = \"hold\""):
+        list(TaggedReader(**options).read(table))
+    (held,) = TaggedReader(**options, missing="hold").read(table)
+    assert isinstance(held, VectorSequence)
+    assert held.values.tolist() == [[1], [1], [5]]
+    table.write_text("id,time,force,position\n0,0,1,2\n0,1,3,\n0,2,5,4\n")
+    with pytest.raises(DataError, match=r"x\.csv:3: the label is missing"):
+        list(TaggedReader(**options, missing="hold").read(table))
+    series = tmp_path / "x.ts"
+    for last, error in (("5,?,6", "element 2 of channel 2 is missing, and it is a target"), ("5,7,6", "")):
+        series.write_text(f"@classLabel false\n@data\n1,?,2:{last}\n")
+        reader = TaggedReader(target_type="number", missing="hold")
+        if error:
+            with pytest.raises(DataError, match=error):
+                list(reader.read(series))
+        else:
+            (held,) = reader.read(series)
+            assert held.target is not None
+            assert (held.values.tolist(), held.target.tolist()) == ([[1], [1], [2]], [[5], [7], [6]])

@@ -33,7 +33,9 @@ def test_the_series_is_read_at_the_warped_frequencies() -> None:
     bend = 0.85 * RATE / 2 * warp
     centres = hertz(mels)
     moved = np.where(
-        centres <= bend / warp, centres * warp, RATE / 2 - (RATE / 2 - bend) / (RATE / 2 - bend / warp) * (RATE / 2 - centres)
+        centres <= bend / warp,
+        centres * warp,
+        RATE / 2 - (RATE / 2 - bend) / (RATE / 2 - bend / warp) * (RATE / 2 - centres),
     )
     places = np.clip(np.interp(mel(moved), mels, np.arange(n_mels)), 0, n_mels - 1)
     scales = np.full(n_mfcc, np.sqrt(2 / n_mels))

@@ -9,6 +9,7 @@ import torch
 from seqloom.data.readers.media import Signal
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.layers.audio.augment import VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
+from seqloom.layers.audio.cepstral_warp import CepstralWarp
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, build_feature_extractor
 from seqloom.models.signals.statistics import LocatedSignal, SignalStatistics, StatisticsCollector
@@ -103,3 +104,25 @@ def test_the_most_frequent_sampling_rate_of_the_first_recordings() -> None:
     chosen = AudioFeatures(sample_rate=4000)
     assert chosen.with_rate([8000, 16000]) == (chosen, "")
     assert AudioFeatures().with_rate([0, 0]) == (AudioFeatures(), "")  # no sound
+
+
+def test_mfcc_frames_are_warped_in_training_only() -> None:
+    audio = AudioFeatures(features="mfcc", sample_rate=16000, n_mfcc=13, fmin=130, fmax=6800)
+    statistics = SignalStatistics(kind="vectors", size=13)
+    extractor = build_feature_extractor(audio, AugmentConfig(vtlp=(0.8, 0.8)), "none", statistics)
+    frames, mask = torch.randn(2, 4, 13), torch.ones(2, 4, dtype=torch.bool)
+    warped, *_ = extractor(frames, mask)
+    expected = CepstralWarp(16000, n_mels=40, n_mfcc=13, fmin=130, fmax=6800)(frames, torch.full((2,), 0.8))
+    torch.testing.assert_close(warped, expected)
+    same, *_ = extractor.eval()(frames, mask)
+    torch.testing.assert_close(same, frames, rtol=0, atol=0)
+
+
+def test_augmentation_that_needs_sound_is_refused_for_frames() -> None:
+    statistics = SignalStatistics(kind="vectors", size=13)
+    with pytest.raises(
+        ValueError, match=r"vtlp needs sound, or MFCC frames .* features = \"log_mel\", sample_rate = 0"
+    ):
+        build_feature_extractor(AUDIO, AugmentConfig(vtlp=(0.8, 1.2)), "none", statistics)
+    with pytest.raises(ValueError, match=r"noise_snr needs sound"):
+        build_feature_extractor(AUDIO, AugmentConfig(noise_snr=(10, 40)), "none", statistics)

@@ -21,7 +21,7 @@ from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, resolve
-from seqloom.data.readers.vectors import fill_missing
+from seqloom.data.readers.vectors import not_finite
 
 Format = Literal["auto", "columns", "jsonl"]
 IMAGE = Role("image_column", "image", column_names.FILE)
@@ -52,7 +52,7 @@ class SignalReference:
     location: Location
     name: str
     captions: tuple[str, ...] = ()
-    vector: NDArray[Any] | None = None  # (1, D), instead of a file
+    vector: NDArray[Any] | None = None  # (1, D) or (T, D), instead of a file
 
 
 @dataclass(frozen=True)
@@ -262,14 +262,17 @@ def _vectors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
         yield str(name), _vector(Location(str(path), number), vector)
 
 
-def _vector(location: Location, values: Any) -> NDArray[Any]:  # (1, D)
+def _vector(location: Location, values: Any) -> NDArray[Any]:  # (1, D); of a sequence of vectors (T, D)
+    expected = "vector: expected a list of numbers, or a list of such lists of equal length"
     try:
         vector = np.array(values, dtype=np.float32)
     except (TypeError, ValueError):
-        raise DataError(location, f"vector: expected a list of numbers, found {type(values).__name__}") from None
-    if vector.ndim != 1 or not len(vector):
-        raise DataError(location, f"vector: expected a list of numbers, found shape {vector.shape}")
-    return fill_missing(location, vector[np.newaxis], "error")
+        raise DataError(location, f"{expected}, found {values!r:.60}") from None
+    if vector.ndim not in (1, 2) or not vector.size:
+        raise DataError(location, f"{expected}, found shape {vector.shape}")
+    if not np.isfinite(vector).all():
+        raise not_finite(location, np.atleast_2d(vector))
+    return np.atleast_2d(vector)
 
 
 def _python_values(values: Sequence[Any], reader: CaptionedSignalReader) -> Iterator[CaptionedSignal]:

@@ -427,7 +427,7 @@ class LabelledReader:
         if array.ndim != 2:
             shape = f"shape {array.shape}" if array.ndim else f"the single number {content}"
             raise DataError(location, f"expected numbers (T, D), found {shape}")
-        return Signal(vectors.fill_missing(location, array, "error"))
+        return Signal(vectors.fill_missing(location, array, self.missing))
 
     def _first_label(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label

@@ -193,15 +193,15 @@ def _time_at(location: Location, value: Any, name: str) -> float:
 
 def _vectors(rows: _Rows, names: tuple[str, ...], missing: Missing) -> VectorSequence:
     values: Values = np.array(rows.values, dtype=np.float64).reshape(-1, len(names))
-    labels, location = rows.labels, rows.location
+    labels, lines, location = rows.labels, rows.lines, rows.location
     if any(later < earlier for earlier, later in zip(rows.times, rows.times[1:], strict=False)):
         order = np.argsort(np.array(rows.times), kind="stable")
-        values, labels = values[order], [labels[index] for index in order]
+        values, labels, lines = values[order], [labels[index] for index in order], [lines[index] for index in order]
     unknown = [index for index, label in enumerate(labels) if label is None]
     if unknown and len(unknown) < len(labels):
-        at = location._replace(line=rows.lines[unknown[0]])
+        at = location._replace(line=lines[unknown[0]])
         raise DataError(at, "the label is missing, but other rows of this sequence have one")
-    values = fill_missing(location, values, missing)
+    values = fill_missing(location, values, missing, lines=lines, names=names)
     return with_targets(VectorSequence(location, values, channel_names=names, identity=rows.identity), labels)
 
 

@@ -17,6 +17,8 @@ from seqloom.data.readers.time_axis import find_time_axis
 
 MIN_ROWS = 6  # below which a file shows too little
 MIN_OCCURRENCES = 3  # of each first word of a line that is a label
+MEDIA_TASKS = ("caption", "classify", "tag", "transcribe")
+"""Tasks that open the files that a table names; all others take the names for texts."""
 FAILURES = (ValueError, TypeError, LookupError, OSError, ImportError)
 """Exceptions of readers for data of other formats."""
 
@@ -99,16 +101,18 @@ def _suits_table(table: Table) -> SuitedTask | None:
 
 
 def _suits_files(columns: Sequence[Sequence[Any]]) -> SuitedTask | None:
-    """File names of recordings, images or videos, each with a text."""
+    """File names of recordings, images or videos, each with a text or a label."""
     for suffixes, task, noun in (
         (audio_files.SUFFIXES, "transcribe", "a recording"),
         (pixels.SUFFIXES, "caption", "an image"),
         (videos.SUFFIXES, "caption", "a video"),
     ):
         named = [column for column in columns if column and all(_has_suffix(value, suffixes) for value in column)]
-        if named and any(map(is_prose, columns)):
-            others = ("caption", "transcribe")
-            return SuitedTask(task, f"the name of {noun} and its text in each row", others, certain=False)
+        others = [column for column in columns if column not in named]
+        if named and any(map(is_prose, others)):
+            return SuitedTask(task, f"the name of {noun} and its text in each row", MEDIA_TASKS)
+        if named and any(is_label(column) and recurs(list(map(str, column))) for column in others):
+            return SuitedTask("classify", f"the name of {noun} and its label in each row", MEDIA_TASKS)
     return None
 
 

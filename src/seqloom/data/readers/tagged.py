@@ -39,7 +39,7 @@ from seqloom.data.readers.text_files import (
     parallel,
     pluralize,
 )
-from seqloom.data.readers.vectors import VectorSequence
+from seqloom.data.readers.vectors import Missing, VectorSequence
 
 WORD = Role("word_column", "word", (*column_names.WORD, *column_names.VALUES))
 LABEL = Role("label_column", "label", column_names.WORD_LABEL, optional=True)
@@ -84,6 +84,7 @@ class TaggedReader:
     frames: int = 0  # features of the vectors that the model reads; 0: not trained yet, or words
     channel_names: tuple[str, ...] = ()  # of these features; empty: unknown
     convert_iob1: bool = False
+    missing: Missing = "error"
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
         for sequence in self._read(source):
@@ -112,7 +113,14 @@ class TaggedReader:
         if kind == "vectors":
             numbers = self.target_type == "number"
             known = self.channel_names
-            return read_frames(source, labels=self.labels, features=self.frames, names=known, numbers=numbers)
+            return read_frames(
+                source,
+                labels=self.labels,
+                features=self.frames,
+                names=known,
+                numbers=numbers,
+                missing=self.missing,
+            )
         if kind == "lines":
             return read_lines(source, encoding=self.encoding)
         if kind == "conllu":
@@ -198,11 +206,15 @@ class TaggedReader:
         if isinstance(source, Path) and source.is_dir():
             for file in _recordings(source):
                 yield long_tables.recording(
-                    file, self._chosen, encoding=self.encoding, numbers=self.target_type == "number"
+                    file,
+                    self._chosen,
+                    encoding=self.encoding,
+                    missing=self.missing,
+                    numbers=self.target_type == "number",
                 )
             return
         layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
-        yield from long_tables.read_sequences(layout, numbers=self.target_type == "number")
+        yield from long_tables.read_sequences(layout, missing=self.missing, numbers=self.target_type == "number")
 
 
 def _recordings(folder: Path) -> list[Path]:

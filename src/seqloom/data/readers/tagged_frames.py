@@ -10,7 +10,7 @@ from seqloom.data.readers import tables
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.numeric_targets import label_columns
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, lines, pluralize
-from seqloom.data.readers.vectors import VectorSequence, frames, npz, ts
+from seqloom.data.readers.vectors import Missing, VectorSequence, frames, npz, ts
 
 
 def read_frames(
@@ -20,14 +20,16 @@ def read_frames(
     features: int = 0,  # of the trained model: vectors with as many numbers have no labels
     names: Sequence[str] = (),  # of these features; empty: unknown
     numbers: bool = False,  # labels are numbers
+    missing: Missing = "error",  # values of the vectors; a missing target is always an error
 ) -> Iterator[VectorSequence]:
     """Labelled vectors: rows of a CSV file with empty lines between sequences, a .npz file, or a .ts file."""
     if tables.suffix(source) == ".npz":
-        yield from npz(source)
+        yield from npz(source, missing=missing)
         return
     columns = label_columns(labels) or (-1,)
     if tables.suffix(source) == ".ts":
-        for sequence in ts(source):
+        targets = [place for place in columns if isinstance(place, int)]
+        for sequence in ts(source, missing=missing, targets=targets):
             yield _channels_as_target(sequence, columns, features)
         return
     first = next((line for _, line in lines(source)), "") if source != STANDARD_INPUT else ""
@@ -38,10 +40,10 @@ def read_frames(
     by_position = [name for name in columns if isinstance(name, int) and -len(header) <= name < len(header)]
     unlabelled = (features and len(header) == features) or any(header[place] in names for place in by_position)
     if missing or unlabelled:
-        yield from frames(source, label=None)
+        yield from frames(source, label=None, missing=missing)
         return
     places = [header.index(name) if isinstance(name, str) else name for name in columns]
-    yield from frames(source, label=places, numbers=numbers)
+    yield from frames(source, label=places, numbers=numbers, missing=missing)
 
 
 def _channels_as_target(sequence: VectorSequence, columns: Sequence[int | str], features: int) -> VectorSequence:

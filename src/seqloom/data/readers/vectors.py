@@ -36,7 +36,12 @@ class VectorSequence:
         return len(self.values)
 
 
-def ts(source: Source, *, missing: Missing = "error") -> Iterator[VectorSequence]:
+def ts(
+    source: Source,
+    *,
+    missing: Missing = "error",
+    targets: Sequence[int] = (),  # channels in which a gap is always an error
+) -> Iterator[VectorSequence]:
     """A .ts file of the UEA and UCR archives: ``@`` headers, then a sequence per line, channels separated by ``:``."""
     header: dict[str, list[str]] = {}
     location, width, in_data = Location("input", 1), 0, False
@@ -45,7 +50,7 @@ def ts(source: Source, *, missing: Missing = "error") -> Iterator[VectorSequence
         if not line or line.startswith("#"):
             continue
         if in_data:
-            sequence = _ts_sequence(location, line, header, missing)
+            sequence = _ts_sequence(location, line, header, missing, targets)
             if sequence.values.shape[1] != (width := width or sequence.values.shape[1]):
                 raise DataError(location, f"expected {width} channels, found {sequence.values.shape[1]}")
             yield sequence
@@ -70,7 +75,9 @@ def _check_header(location: Location, name: str, words: list[str]) -> None:
         raise DataError(location, f"@{name}: expected a positive integer, found {first[:20]!r}")
 
 
-def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], missing: Missing) -> VectorSequence:
+def _ts_sequence(
+    location: Location, line: str, header: dict[str, list[str]], missing: Missing, targets: Sequence[int]
+) -> VectorSequence:
     channels = line.split(":")
     classes = header.get("classlabel", [])
     label, target = None, None
@@ -91,7 +98,7 @@ def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], mi
             if lengths
             else "no channels",
         )
-    values = fill_missing(location, np.stack(columns, axis=1), missing)
+    values = fill_missing(location, np.stack(columns, axis=1), missing, required=targets)
     return VectorSequence(location, values, label, target=target)
 
 
@@ -190,8 +197,8 @@ def frames(
                 raise DataError(location, f"expected {width} values as in the rows above, found {len(values)}")
             if (name is None) != (elements[0][2] is None):
                 raise DataError(location, "the label is missing, but other elements of this sequence have one")
-        location = elements[0][0]
-        values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, step=1)
+        location, places = elements[0][0], [place.line for place, _, _ in elements]
+        values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, lines=places)
         sequence = VectorSequence(location, values, channel_names=names if len(names) == width else ())
         yield with_targets(sequence, [target for _, _, target in elements])
     if empty and header is not None:
@@ -319,26 +326,45 @@ def is_number(field: str) -> bool:
     return True
 
 
-def fill_missing(location: Location, values: Values, missing: Missing, *, step: int = 0) -> Values:
-    """The values (T, D) without gaps, or an error; ``step``: lines from one element to the next."""
+def fill_missing(
+    location: Location,
+    values: Values,  # (T, D)
+    missing: Missing,
+    *,
+    lines: Sequence[int] = (),  # line of each element; empty: all are on that of the location
+    names: Sequence[str] = (),  # of the channels; empty: unknown
+    required: Sequence[int] = (),  # channels that are targets, in which a gap is always an error
+) -> Values:
+    """The values without gaps, or an error."""
     values = compact(values)
     if np.isfinite(values).all():
         return values
-    row, column = np.argwhere(~np.isfinite(values))[0].tolist()
-    at = location._replace(line=location.line + step * row)
-    if np.isinf(values).any():
-        row, column = np.argwhere(np.isinf(values))[0].tolist()
-        at = location._replace(line=location.line + step * row)
-        raise DataError(at, f"element {row + 1} of channel {column + 1} is infinite or too large")
-    if missing == "error":
-        raise DataError(
-            at, f'element {row + 1} of channel {column + 1} is missing; missing = "hold" repeats the previous one'
+    if missing == "error" or np.isinf(values).any():
+        advice = '; task.missing = "hold" repeats the previous one'
+        raise not_finite(location, values, advice=advice, lines=lines, names=names)
+    targets = np.isin(np.arange(values.shape[1]), np.array(required, dtype=int) % values.shape[1])
+    if np.isnan(values[:, targets]).any():
+        raise not_finite(
+            location, np.where(targets, values, 0), advice=", and it is a target", lines=lines, names=names
         )
     steps = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
     last = np.maximum.accumulate(steps, axis=0)  # (T, D), step of the last known value of each channel
     first = np.where(steps < 0, len(values), steps).min(axis=0)  # (D,), step of the first known value
     held = np.take_along_axis(values, np.where(last < 0, np.minimum(first, len(values) - 1), last), axis=0)
     return np.nan_to_num(held, nan=0.0)
+
+
+def not_finite(
+    location: Location, values: Values, *, advice: str = "", lines: Sequence[int] = (), names: Sequence[str] = ()
+) -> DataError:
+    """The error of an infinite value, or of a missing one, with advice about it."""
+    infinite = np.isinf(values)
+    wrong = infinite if infinite.any() else np.isnan(values)
+    row, column = np.argwhere(wrong)[0].tolist()
+    channel = f"column {names[column]!r}" if names else f"channel {column + 1}"
+    what = "infinite or too large" if infinite.any() else f"missing{advice}"
+    at = location._replace(line=lines[row]) if lines else location
+    return DataError(at, f"element {row + 1} of {channel} is {what}")
 
 
 def known_label(label: str) -> str | None:

@@ -97,9 +97,9 @@ class AudioFeatures(ConfigSection):
         """VTLP of MFCC frames of this size; ValueError if they cannot be MFCCs, or it is unknown how they were made."""
         if self.features != "mfcc" or not self.sample_rate or size % self.n_mfcc or size > 3 * self.n_mfcc:
             raise ValueError(
-                "task.augment.vtlp needs sound, or MFCC frames and how they were made: task.audio.features = \"mfcc\", "
+                'task.augment.vtlp needs sound, or MFCC frames and how they were made: task.audio.features = "mfcc", '
                 "sample_rate, n_mfcc, n_mels, fmin and fmax; the recordings are frames of "
-                f"{size} features, with features = \"{self.features}\", sample_rate = {self.sample_rate} and "
+                f'{size} features, with features = "{self.features}", sample_rate = {self.sample_rate} and '
                 f"n_mfcc = {self.n_mfcc}"
             )
         return CepstralWarp(

@@ -165,6 +165,9 @@ class CaptionSettings(Task):
         split = {"task.text.split": TextSample.of(captions).split} if captions else {}
         first = next((example for example in data.head if isinstance(example, CaptionedSignal)), None) if data else None
         kind = "image" if first is None else kind_of(first.content, first.rate)
+        frames = (
+            {"task.encoder.layers": 1} if first is not None and kind == "vectors" and len(first.content) > 1 else {}
+        )
         return (
             split
             | {
@@ -176,7 +179,7 @@ class CaptionSettings(Task):
                 "task.decoder.hidden_size": 256,
                 "task.decoder.dropout": 0.3,
             }
-            | {**ENCODER_DEFAULTS[kind], **SIGNAL_DEFAULTS[kind]}
+            | {**ENCODER_DEFAULTS[kind], **SIGNAL_DEFAULTS[kind], **frames}
             | training_defaults(
                 document,
                 data.examples if data else None,

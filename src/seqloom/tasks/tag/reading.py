@@ -26,6 +26,7 @@ def build_reader(settings: TagSettings) -> TaggedReader:
         time=settings.time_column,
         parallel=settings.parallel,
         convert_iob1=settings.convert_iob1,
+        missing=settings.missing,
         frames=learned.size if learned is not None and learned.words is None else 0,
         channel_names=() if learned is None else learned.channel_names,
     )

@@ -14,7 +14,7 @@ from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.conll_columns import Column
 from seqloom.data.readers.numeric_targets import TargetType
 from seqloom.data.readers.spans import are_spans
-from seqloom.data.readers.vectors import VectorSequence
+from seqloom.data.readers.vectors import Missing, VectorSequence
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.target_scale import TargetScale
 from seqloom.data.text.vocabulary import Labels, Vocabulary
@@ -116,6 +116,7 @@ class TagSettings(Task):
     time_column: Column | None = Field(
         None, description="long: column with the time, which is not part of the vectors. Default: by name."
     )
+    missing: Missing = Field("error", description="Missing values: error stops, hold repeats the previous value.")
     check_labels: bool = Field(
         default=True,
         description="Refuse training data with a single label, in which most labels occur only once, or which have "
