@@ -354,5 +354,6 @@ def test_missing_values_of_vectors_are_held_but_not_those_of_targets(tmp_path: P
                 list(reader.read(series))
         else:
             (held,) = reader.read(series)
+            assert isinstance(held, VectorSequence)
             assert held.target is not None
             assert (held.values.tolist(), held.target.tolist()) == ([[1], [1], [2]], [[5], [7], [6]])

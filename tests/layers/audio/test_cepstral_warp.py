@@ -1,5 +1,7 @@
 """VTLP of MFCC frames: against the warped spectrum of smooth sounds, and NumPy's cosine series."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from seqloom.layers.audio.cepstral_warp import CepstralWarp
 from seqloom.layers.audio.spectrum import Spectrum
 
 RATE = 16000
-OPTIONS = {"n_mels": 40, "n_mfcc": 13, "fmin": 130.0, "fmax": 6800.0}
+OPTIONS: dict[str, Any] = {"n_mels": 40, "n_mfcc": 13, "fmin": 130.0, "fmax": 6800.0}
 
 
 def test_without_a_warp_the_frames_do_not_change() -> None:

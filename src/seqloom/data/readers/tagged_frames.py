@@ -34,12 +34,12 @@ def read_frames(
         return
     first = next((line for _, line in lines(source)), "") if source != STANDARD_INPUT else ""
     header = [name.strip().strip('"') for name in first.split(",")]
-    missing = [name for name in columns if isinstance(name, str) and name not in header]
-    if missing and not features:
-        raise DataError(str(source), f"no column {missing[0]!r}; the first row is {first[:80]!r}")
+    absent = [name for name in columns if isinstance(name, str) and name not in header]
+    if absent and not features:
+        raise DataError(str(source), f"no column {absent[0]!r}; the first row is {first[:80]!r}")
     by_position = [name for name in columns if isinstance(name, int) and -len(header) <= name < len(header)]
     unlabelled = (features and len(header) == features) or any(header[place] in names for place in by_position)
-    if missing or unlabelled:
+    if absent or unlabelled:
         yield from frames(source, label=None, missing=missing)
         return
     places = [header.index(name) if isinstance(name, str) else name for name in columns]

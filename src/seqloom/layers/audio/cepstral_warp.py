@@ -1,6 +1,5 @@
 """Vocal tract length perturbation of MFCC frames, whose samples are not available."""
 
-import torch
 from torch import Tensor, nn
 
 from seqloom.layers.audio.spectrum import cosine_series, cosines, hertz_to_mel, mel_band_edges, warp_frequencies

@@ -27,7 +27,7 @@ HEAD = 10  # recordings that show the sampling rate
 
 
 class AudioFeatures(ConfigSection):
-    """How audio becomes frames. For files of MFCC frames, n_mfcc says how many there are, and the others how they were made."""
+    """How audio becomes frames. Of files of MFCC frames, it says how they were made."""
 
     features: Literal["log_mel", "mfcc"] = Field(
         default="log_mel", description="Log mel energies, or mel-frequency cepstral coefficients."
