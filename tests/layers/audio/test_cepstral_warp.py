@@ -31,7 +31,8 @@ def test_the_series_is_read_at_the_warped_frequencies() -> None:
     def hertz(mels: np.ndarray) -> np.ndarray:
         return np.where(mels < break_mel, mels * 200 / 3, 1000 * np.exp((mels - break_mel) * step))
 
-    mels = np.linspace(*mel(np.array([130.0, 6800.0])), n_mels + 2)[1:-1]
+    low, high = mel(np.array([130.0, 6800.0])).tolist()
+    mels = np.linspace(low, high, n_mels + 2)[1:-1]
     bend = 0.85 * RATE / 2 * warp
     centres = hertz(mels)
     moved = np.where(
