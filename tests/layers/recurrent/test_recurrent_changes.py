@@ -1,10 +1,13 @@
 """Whatever a cell's step reads may change after the first call: the layer follows, or runs the loop and says why."""
 
+import enum
 import os
 import random
 import sys
+import time
 from collections.abc import Callable
 from os import getenv
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
@@ -53,6 +56,20 @@ class Options:
         return hidden * self.scale
 
 
+class Scale(type):
+    """A metaclass, whose attributes its classes have."""
+
+    scale = 1.0
+
+
+class OfMetaclass(metaclass=Scale):
+    pass
+
+
+class Choice(enum.Enum):
+    TABLE = TABLE["scale"]
+
+
 class Scaled(Elman):
     """An Elman cell whose output is scaled by something that ``read`` finds."""
 
@@ -78,7 +95,7 @@ sys.modules[SETTINGS.__name__] = SETTINGS
 
 
 def import_scale(_: Any, hidden: Tensor) -> Tensor:
-    import tests.layers.recurrent.scale_settings as settings  # type: ignore[import-not-found]
+    import tests.layers.recurrent.scale_settings as settings  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     return hidden * settings.scale  # type: ignore[no-any-return]
 
@@ -87,6 +104,10 @@ def import_relative(_: Any, hidden: Tensor) -> Tensor:
     from .scale_settings import scale  # noqa: TID252
 
     return hidden * scale  # type: ignore[no-any-return]
+
+
+def hide_abs(_: Any) -> None:
+    globals()["abs"] = lambda _: 3.0
 
 
 def change_environment(_: Any) -> None:
@@ -147,6 +168,13 @@ FOLLOWED: dict[str, tuple[Callable[[Any, Tensor], Tensor], Callable[[Any], None]
     "environment variable": (lambda _, h: h * float(os.environ["SEQLOOM_TEST_SCALE"]), change_environment),
     "getenv": (lambda _, h: h * float(getenv("SEQLOOM_TEST_SCALE", "1")), change_environment),
     "import": (import_scale, lambda _: setattr(SETTINGS, "scale", 3.0)),
+    "metaclass": (lambda _, h: h * OfMetaclass.scale, lambda _: setattr(Scale, "scale", 3.0)),
+    "new class attribute": (
+        lambda _, h: h * getattr(OfMetaclass, "more", 1.0),
+        lambda _: setattr(OfMetaclass, "more", 3.0),
+    ),
+    "value of an enumeration": (lambda _, h: h * Choice.TABLE.value[0], lambda _: TABLE["scale"].__setitem__(0, 3.0)),
+    "built-in function that a global hides": (lambda _, h: h * abs(-1.0), hide_abs),
     "relative import": (import_relative, lambda _: setattr(SETTINGS, "scale", 3.0)),
 }
 
@@ -156,7 +184,10 @@ def restore(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("SEQLOOM_TEST_SCALE", "1")
     SETTINGS.scale = 1.0
     yield
-    globals()["SCALE"] = TABLE["scale"][0] = SLOPE.value = Options.default = 1.0
+    globals()["SCALE"] = TABLE["scale"][0] = SLOPE.value = Options.default = Scale.scale = 1.0
+    globals().pop("abs", None)
+    if hasattr(OfMetaclass, "more"):
+        del OfMetaclass.more
 
 
 def make(read: Callable[[Any, Tensor], Tensor]) -> tuple[Recurrent, Tensor]:
@@ -201,6 +232,19 @@ def count_in_container(cell: Any, hidden: Tensor) -> Tensor:
     return hidden * len(cell.numbers)
 
 
+def catch(_: Any, hidden: Tensor) -> Tensor:
+    """A refusal of the compiler is no reason for another result."""
+    try:
+        return hidden.sort(dim=-1).values
+    except Exception:  # noqa: BLE001
+        return hidden * 3
+
+
+def read_file() -> str:
+    with open(__file__) as file:  # noqa: PTH123  which a user may write
+        return file.read()
+
+
 def read_array(cell: Any, hidden: Tensor) -> Tensor:
     return hidden * float(cell.table[0])
 
@@ -210,7 +254,17 @@ LOOPED: dict[Callable[[Any, Tensor], Tensor], str] = {
     count_in_class: "step changes Scaled",
     count_in_container: "step changes Scaled.numbers",
     read_array: "step can read Scaled.table, a ndarray, whose changes cannot be noticed",
-    lambda _, hidden: hidden * random.gauss(0, 1): "step computes something else at each call",
+    lambda _, hidden: hidden if random.random() < 0.9 else -hidden: "the time or random numbers by random",  # noqa: S311
+    lambda cell, hidden: hidden * (cell.generator.random() < 2): "step can read Scaled.generator, a Random",
+    lambda _, hidden: hidden * (np.random.rand() < 2): "step can read random numbers by np",  # noqa: NPY002
+    lambda _, hidden: hidden * (1 + int(time.time()) // 10**9): "the time or random numbers by time",
+    lambda _, hidden: hidden * len(os.getcwd()): "the state of the system by os",  # noqa: PTH109
+    lambda cell, hidden: hidden * len(cell.file.read_text()): "step can read Scaled.file, a ",
+    lambda _, hidden: hidden * len(read_file()): "anything by open",
+    lambda _, hidden: hidden * globals()["SC" + "ALE"]: "anything by globals",
+    lambda _, hidden: hidden * 2 if torch.is_grad_enabled() else hidden: "the settings of torch by is_grad_enabled",
+    lambda _, hidden: hidden / torch.get_num_threads(): "the settings of torch by get_num_threads",
+    catch: "torch.Tensor.sort is not supported",
     lambda _, hidden: hidden / len(hidden): "depends on the size of the batch",
     lambda _, hidden: hidden.float().double(): "computes in float32, the cell in float64",
     lambda _, hidden: hidden.half().double(): "computes in float16, the cell in float64",
@@ -225,7 +279,7 @@ LOOPED: dict[Callable[[Any, Tensor], Tensor], str] = {
 def test_what_cannot_be_followed_runs_in_the_loop_and_says_why(read: Callable[[Any, Tensor], Tensor]) -> None:
     layer, x = make(read)
     cell: Any = layer.cell
-    cell.table = np.ones(3)
+    cell.table, cell.generator, cell.file = np.ones(3), random.Random(1), Path(__file__)  # noqa: S311  no secret
     with pytest.warns(UserWarning, match=LOOPED[read]):
         layer(x)
     assert LOOPED[read] in layer.path
@@ -236,6 +290,15 @@ def test_what_cannot_be_followed_runs_in_the_loop_and_says_why(read: Callable[[A
     cell.count, cell.numbers, type(cell).scale = 0, [], 1.0
     random.seed(1)
     assert torch.equal(actual, by_loop(layer, x))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_a_function_of_torchscript_runs_in_the_loop() -> None:
+    scripted = torch.jit.script(torch.nn.Tanh())
+    layer, x = make(lambda _, hidden: scripted(hidden))
+    with pytest.warns(UserWarning, match="step calls a function of TorchScript"):
+        actual = layer(x)[0]
+    torch.testing.assert_close(actual, by_loop(layer, x), rtol=0, atol=0)
 
 
 def test_a_change_back_uses_the_first_kernel_again() -> None:

@@ -62,8 +62,14 @@ def trace(
         recorder.define_rows("state", tuple(states))
         for name, tensor in copies.items():
             recorder.define(tensor, _parameter(traced.graph, name, tensor))
-        with recorder, _UserCalls(recorder):
-            next_state = step(copies, inputs, tuple(states))
+        recorder.in_step = True
+        try:
+            with recorder, _UserCalls(recorder):
+                next_state = step(copies, inputs, tuple(states))
+        finally:
+            recorder.in_step = False
+            if recorder.refusal is not None:  # the step may catch it, and TorchScript raises another error
+                raise recorder.refusal from None
         for tensor, size in zip(next_state, state_widths, strict=True):
             if tensor.shape != (rows, size):
                 raise Unfusable(f"a state of width {size} becomes one of shape {describe_shape(tensor)}")
@@ -138,8 +144,9 @@ class _UserCalls(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if func in READING:
-            raise Unfusable(f"step calls Tensor.{READING[func]}, which a compiled step cannot do")
-        self._recorder.function = resolve_name(func) or ""
+            self._recorder.refusal = Unfusable(f"step calls Tensor.{READING[func]}, which a compiled step cannot do")
+            raise self._recorder.refusal
+        self._recorder.function = resolve_name(func) or getattr(func, "__name__", "a function of torch")
         result = func(*args, **(kwargs or {}))
         self._recorder.function = ""
         return result
@@ -168,12 +175,23 @@ class _Recorder(TorchDispatchMode):
         self._alive: list[Tensor] = []  # so that no address is reused
         self._views: defaultdict[int, set[tuple[object, ...]]] = defaultdict(set)
         self.function = ""  # of torch that the step calls; empty in the gradient
+        self.in_step = False  # and not in its gradient
+        self.refusal: Unfusable | None = None  # why the step cannot be traced
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # skipping imports torch._dynamo, which takes more than a second
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        try:
+            return self._record(func, args, kwargs)
+        except Unfusable as refusal:
+            self.refusal = refusal
+            raise
+
+    def _record(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        if self.in_step and not self.function:
+            raise Unfusable("step calls a function of TorchScript or C++, which a compiled step cannot do")
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         in_place = func._schema.is_mutable

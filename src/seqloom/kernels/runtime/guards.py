@@ -34,7 +34,6 @@ LEAVES = (
     bytes,
     range,
     slice,
-    enum.Enum,
     np.generic,
     Tensor,
     types.BuiltinFunctionType,
@@ -45,6 +44,24 @@ LEAVES = (
 TRUSTED = frozenset({"torch", "numpy", "numba", "llvmlite", *sys.stdlib_module_names}) - {"abc", "types"}
 """Packages whose functions, classes and modules are taken as constant; so is Seqloom, except for its cells.
 A class that is made by a call of ``type`` may name ``abc`` or ``types`` as its module."""
+
+VOLATILE = {
+    **dict.fromkeys(("time", "datetime", "random", "secrets", "uuid"), "the time or random numbers"),
+    **dict.fromkeys(("io", "pathlib", "shutil", "tempfile", "subprocess", "socket", "urllib"), "files or processes"),
+}
+"""Packages of the standard library whose functions give something else at each call, and what they read."""
+
+SETTINGS = frozenset(
+    {
+        *("is_grad_enabled", "is_inference_mode_enabled", "is_inference", "is_autocast_enabled", "get_autocast_dtype"),
+        *("get_default_dtype", "get_default_device", "get_num_threads", "get_num_interop_threads"),
+        *("initial_seed", "get_rng_state", "are_deterministic_algorithms_enabled"),
+    }
+)
+"""Functions of torch that read its settings."""
+
+DYNAMIC = frozenset({"globals", "eval", "exec", "open", "input", "__import__"})
+"""Built-in functions that read what has no name in the code."""
 
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 """Names by which Python code reads environment variables."""
@@ -136,6 +153,8 @@ class Guards:
                 return
         classes: set[type] = set()
         for value, path in objects.values():
+            if isinstance(value, types.FunctionType) and (volatile := _volatile(value)):
+                self.opaque = volatile
             if value is _NOT_IMPORTED:
                 self.opaque = f"{path}, which it imports"
             elif _is_opaque(value):
@@ -166,6 +185,32 @@ def _same(one: object, other: object) -> bool:
     return False
 
 
+def _volatile(function: types.FunctionType) -> str | None:
+    """What a function reads by built-in functions and trusted packages that is no constant; None if nothing."""
+    variables, attributes = _names(function.__code__)
+    if settings := (variables | attributes) & SETTINGS:
+        return f"the settings of torch by {min(settings)}"
+    if dynamic := (variables & DYNAMIC) - function.__globals__.keys():
+        return f"anything by {min(dynamic)}"
+    imported = [(name, name) for name, level in _imports(function.__code__) if not level]
+    for name in variables & function.__globals__.keys():
+        value = function.__globals__[name]
+        if isinstance(value, types.ModuleType):
+            imported.append((name, value.__name__))
+        elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.MethodType):
+            owner = getattr(value, "__self__", None)  # a function of the module random is a method
+            imported.append((name, str(getattr(value, "__module__", None) or type(owner).__module__)))
+    for name, module in imported:
+        package = module.partition(".")[0]
+        if package in VOLATILE:
+            return f"{VOLATILE[package]} by {name}"
+        if module.startswith("numpy.random") or (package == "numpy" and "random" in attributes):
+            return f"random numbers by {name}"
+        if package in ("os", "posix", "nt") and not (variables | attributes) & ENVIRONMENT:
+            return f"the state of the system by {name}"
+    return None
+
+
 def _is_trusted(module: object) -> bool:
     if not isinstance(module, str):
         return False
@@ -177,6 +222,8 @@ def _is_leaf(value: object) -> bool:
     """Whether nothing inside the value can change, or its changes do not matter."""
     if isinstance(value, nn.Module):
         return False
+    if isinstance(value, enum.Enum):
+        return _is_leaf(value.value)
     if isinstance(value, LEAVES) or type(value).__module__.partition(".")[0] == "torch":
         return True
     if isinstance(value, types.ModuleType):
@@ -190,6 +237,8 @@ def _is_opaque(value: object) -> bool:
     """Whether the value may hold something that changes and that cannot be compared."""
     if isinstance(value, tuple | frozenset | list | dict | set | type | functools.partial | types.CellType):
         return False
+    if type(value).__module__.partition(".")[0] in VOLATILE:
+        return True
     if _functions(value) or hasattr(value, "__dict__") or _slots(value):
         return False
     return not hasattr(value, "__get__")  # descriptors of a class
@@ -254,6 +303,7 @@ def _reads(value: object, path: str, names: set[str]) -> Iterator[_Read]:
     """The values to compare in one object and in its class."""
     if isinstance(value, type):
         yield from _class_reads(value, names)
+        yield from _class_reads(type(value), names)
     elif isinstance(value, types.ModuleType):
         yield from _field_reads(vars(value), names & vars(value).keys(), path)
     elif isinstance(value, types.FunctionType):
@@ -281,6 +331,8 @@ def _field_reads(fields: Any, names: Iterable[str], path: str) -> Iterator[_Read
     """Some entries of the dictionary of an object, a class or a Python module, and the number of all entries."""
     if keys := tuple(names):
         yield _Read(itemgetter(*_at_least_two(keys)), fields, _paths(path, keys), (fields,))
+    else:
+        yield _Read(tuple, (), (path,), (fields,))
 
 
 def _attribute_read(value: object, names: tuple[str, ...], path: str) -> _Read:
@@ -321,6 +373,9 @@ def _function_reads(function: types.FunctionType) -> Iterator[_Read]:
     if variables:
         get = itemgetter(*_at_least_two(variables))
         yield _Read(get, function.__globals__, _paths(function.__module__, variables))
+    builtin = tuple(_names(function.__code__)[0] - function.__globals__.keys())
+    if builtin and not function.__module__.startswith("seqloom."):  # a global may hide them later
+        yield _Read(functools.partial(map, function.__globals__.get), builtin, _paths(function.__module__, builtin))
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if name != "__class__" and _contents(cell):
             yield _Read(attrgetter("cell_contents", "cell_contents"), cell, (name,))
@@ -354,6 +409,8 @@ def _children(value: object, path: str, names: set[str]) -> Iterator[tuple[objec
         yield from ((element, path) for element in (value.func, value.args, value.keywords))
     if isinstance(value, types.MethodType):
         yield value.__self__, path
+    if isinstance(value, enum.Enum):
+        yield value.value, path
     yield from ((function, path) for function in _functions(value) if function is not value)
     if isinstance(value, types.FunctionType):
         yield from _surroundings(value)
