@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from seqloom import tasks, testing
+from seqloom import lab, tasks, testing
 from seqloom.cli.main import app
 from seqloom.comparison import subprocess_trial, trial
 from seqloom.config.schema import Sections, all_keys
@@ -237,7 +237,7 @@ def shortened(words: list[str], folder: Path) -> list[str]:
     return words
 
 
-TESTED_ELSEWHERE = {"demo": [*tasks.names(), "memory"], "data": list(datasets.BUILDERS)}
+TESTED_ELSEWHERE = {"demo": tasks.names(), "lab": lab.names(), "data": list(datasets.BUILDERS)}
 """Commands whose own tests run them with each of these names."""
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 
 import seqloom
-from seqloom import tasks
+from seqloom import lab, tasks
 from seqloom.cli.main import app
 from seqloom.config.schema import all_keys, fields, nested
 from seqloom.training.config import TrainConfig
@@ -90,6 +90,7 @@ COMMON_WORDS = """
     greedy, sample, stream, unknown, unk
     quick, quiet, version, schema
     load, write, draw, print, trace, capture, captured, from, to, torch
+    symbols, distractors, forget, bias, lags, singular, value, matrices
     map, plot, plots, curves, explanation, insight, testing, sklearn
 """
 """Words of names that the glossary need not explain."""
@@ -118,6 +119,8 @@ def commands() -> dict[str, Any]:
 def keys() -> Iterator[str]:
     for name, section in SECTIONS.items():
         yield from (".".join(map(str, path)) for path in all_keys({name: section}))
+    for name in lab.names():
+        yield from (option for option in fields(lab.find(name)))
 
 
 def command_line() -> Iterator[str]:

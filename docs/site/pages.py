@@ -56,6 +56,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "lexicon_search": "Lexicon search",
     },
     "Evidence": {
+        "lab": "Claims put to the test",
         "results": "Results on real data",
         "benchmarks": "Benchmarks",
         "promises": "Reliability",
@@ -155,7 +156,7 @@ def adapt_links(text: str, page: str, source: Path) -> str:
             return f"](examples.md#{path.stem})"
         if target := page_names().get(str(path)):
             return f"]({target}{hash_sign}{anchor})"
-        target = path.name if path.parts[0] == "docs" else f"files/{path}"
+        target = str(path.relative_to("docs")) if path.parts[0] == "docs" else f"files/{path}"
         (source / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, source / target)
         return f"]({target})"

@@ -54,6 +54,10 @@ def test_tasks(folder: Path) -> None:
     assert complete("seqloom demo emb", folder, protocol="bash") == ["embed"]
 
 
+def test_experiments(folder: Path) -> None:
+    assert complete("seqloom lab vani", folder) == ["vanishing"]
+
+
 def test_run_folders(folder: Path) -> None:
     assert complete("seqloom info ", folder) == ["other", "runs/sweep/trials/0", "runs/tag", "runs/tag-2"]
     assert complete("seqloom predict runs/t", folder, protocol="bash") == ["runs/tag", "runs/tag-2"]

@@ -200,14 +200,21 @@ def test_an_unknown_name() -> None:
     assert result.exit_code == 1
     assert result.stderr == (
         "seqloom: there is no demo 'langage_model': did you mean 'language_model'? "
-        f"Available: {', '.join(tasks.names())}, memory\n"
+        f"Available: {', '.join(tasks.names())}\n"
     )
 
 
-@pytest.mark.parametrize("task", ["tag", "memory"])
-def test_an_unwritable_folder(task: str, tmp_path: Path) -> None:
+def test_an_experiment_is_no_demo() -> None:
+    result = call("memory")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "seqloom: memory is an experiment, not a demo: run seqloom lab memory\n",
+    )
+
+
+def test_an_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    result = call(task, "--output", tmp_path / "file" / "folder")
+    result = call("tag", "--output", tmp_path / "file" / "folder")
     assert result.exit_code == 1
     assert result.stderr.startswith("seqloom: cannot create the folder ")
 
@@ -216,21 +223,3 @@ def test_without_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ValueError, match=r"pip install 'seqloom\[digits\]'"):
         run("classify", output=tmp_path)
-
-
-def test_memory_as_text(tmp_path: Path) -> None:
-    result = call("memory", "--output", tmp_path / "new")
-    assert result.exit_code == 0
-    assert "LSTM, 5 steps\n" in result.stderr
-    assert "The symbol is remembered by the " in result.stdout
-    assert (tmp_path / "new" / "memory.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_memory_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = call("memory", "--json", "--output", tmp_path)
-    assert result.exit_code == 0
-    assert "seqloom[plots]" in result.stderr
-    actual = json.loads(result.stdout)
-    assert [outcome["length"] for outcome in actual["outcomes"]] == [5, 5, 5, 10, 10, 10]
-    assert actual["plot"] is None

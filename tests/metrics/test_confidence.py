@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
 
 from seqloom.metrics.confidence import (
     MetricSums,
@@ -13,6 +13,7 @@ from seqloom.metrics.confidence import (
     bootstrap,
     bootstrap_f1,
     cross_validated_test,
+    mean_interval,
     mean_of_sums,
     paired_difference,
     quantiles,
@@ -116,6 +117,15 @@ def test_the_corrected_test_over_folds() -> None:
     assert cross_validated_test([0.0, 0.0]).p_value == 1
     with pytest.raises(ValueError, match="at least 2 folds, got 1"):
         cross_validated_test([0.1])
+
+
+def test_the_interval_of_a_mean_equals_scipy() -> None:
+    values = [0.2, 0.9, 0.4, 0.45]
+    expected = ttest_1samp(values, 0).confidence_interval(0.95)
+    # The quantile of t is that of a tail computed to 1e-8.
+    assert mean_interval(values) == pytest.approx((expected.low, expected.high), rel=1e-7)
+    assert mean_interval([0.3, 0.3]) == pytest.approx((0.3, 0.3))
+    assert mean_interval([0.3]) == (-math.inf, math.inf)
 
 
 def test_blocks_are_sums_of_consecutive_rows() -> None:

@@ -17,7 +17,7 @@ from seqloom.cli.options import (
 def demo(
     task: Annotated[
         str,
-        typer.Argument(help="Task, or memory: how far back recurrent networks remember.", autocompletion=complete_task),
+        typer.Argument(help="Task.", autocompletion=complete_task),
     ] = "translate",
     *,
     output: Annotated[Path, typer.Option(help="Folder for the data and the run.")] = Path("runs"),

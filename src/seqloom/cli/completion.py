@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 import seqloom
-from seqloom import tasks
+from seqloom import lab, tasks
 from seqloom.cache import CacheFolder
 
 MAX_RUNS = 200  # folders that are offered at once
@@ -24,6 +24,11 @@ Keys = Mapping[str, list[str]]
 def complete_task(incomplete: str) -> list[str]:
     """The names of tasks."""
     return [name for name in tasks.names() if name.startswith(incomplete)]
+
+
+def complete_experiment(incomplete: str) -> list[str]:
+    """The names of the experiments of the lab."""
+    return [name for name in lab.names() if name.startswith(incomplete)]
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands that train many models: comparisons and sweeps. Slow imports are inside the command that needs them."""
+"""Commands that train many models: comparisons, sweeps, experiments. Slow imports are inside the commands."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seqloom.cli.completion import complete_experiment
 from seqloom.cli.options import (
     AsJson,
     Configuration,
@@ -17,6 +18,7 @@ from seqloom.cli.options import (
 
 if TYPE_CHECKING:
     from seqloom.config import Document
+    from seqloom.lab.experiment import Preset
 
 MAX_TRIALS = 20
 """Rows of the table that ``seqloom sweep`` prints."""
@@ -146,3 +148,66 @@ def sweep(
                 )
         if result.best is None:
             raise typer.Exit(1)
+
+
+def lab(
+    name: Annotated[
+        str, typer.Argument(help="Experiment; omit it to list all.", autocompletion=complete_experiment)
+    ] = "",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes to its options, such as seeds=5 or 'lengths=[10,20]'.")
+    ] = None,
+    *,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure for a second or two only; the verdict means little.")
+    ] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="More seeds and sizes; takes 10 to 20 minutes instead of a few.")
+    ] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="Print the options of the experiment without running it.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the results and the figure; default: a new one, runs/lab-NAME.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test a claim of the literature by an experiment. Prints measurements and a verdict, and draws a figure."""
+    from seqloom import terminal
+    from seqloom.lab import runner
+
+    with errors():
+        if not name:
+            if overrides or quick or thorough or options or output:
+                raise ValueError("no experiment is given; seqloom lab lists them")
+            described = runner.describe_all()
+            if as_json:
+                terminal.print_json(described)
+            else:
+                listed = [(row["name"], row["topic"], row["question"]) for row in described]
+                terminal.table(("experiment", "topic", "question"), listed)
+            return
+        if quick and thorough:
+            raise ValueError("--quick and --thorough exclude each other")
+        preset: Preset = "quick" if quick else "thorough" if thorough else "default"
+        experiment = runner.configure(name, overrides or [], preset=preset)
+        if options:
+            columns, rows = runner.option_table(name)
+            if as_json:
+                terminal.print_json([dict(zip(columns, row, strict=True)) for row in rows])
+            else:
+                terminal.table(columns, rows)
+            return
+        if not as_json:
+            runner.print_claim(name)
+        try:
+            with runner.results_folder(name, output) as folder:
+                result = runner.run(name, experiment, preset=preset)
+                paths = runner.write(result, folder)
+        except KeyboardInterrupt:
+            typer.echo("interrupted; nothing was written", err=True)
+            raise typer.Exit(130) from None
+        if as_json:
+            terminal.print_json(result.to_json())
+        else:
+            runner.print_result(result, paths)

@@ -62,6 +62,7 @@ app.command(
     epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3",
 )(experiments.compare)
 app.command(cls=ConfigurableCommand, epilog="Example: seqloom sweep tagger.toml sweep.trials=50")(experiments.sweep)
+app.command(epilog="Example: seqloom lab vanishing seeds=5")(experiments.lab)
 app.command(epilog="Example: seqloom demo tag")(builtin.demo)
 app.command(epilog="Example: seqloom data python_tags")(builtin.data)
 app.command(epilog="Example: seqloom info runs/tag")(builtin.info)

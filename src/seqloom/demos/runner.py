@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-from seqloom import demos, examples, tasks, terminal, workflow
+from seqloom import demos, examples, lab, tasks, terminal, workflow
 from seqloom.config import Document, parse
 from seqloom.data.builtin import datasets
 from seqloom.data.builtin.datasets import Files
 from seqloom.demos.demo import Demo, DemoRun
-from seqloom.demos.memory import run_memory
 from seqloom.model import load
 from seqloom.run_config import Config
 
@@ -41,9 +40,9 @@ RUN_FILES = {
 
 def run(task: str, *, output: Path, seed: int = 1, quick: bool = False, quiet: bool = False) -> dict[str, Any]:
     """Train, evaluate and use a model; report each stage unless ``quiet``."""
-    if task == "memory":
-        return run_memory(output, seed=seed, quick=quick, quiet=quiet)
-    names = [*tasks.names(), "memory"]
+    names = tasks.names()
+    if task in lab.names():
+        raise ValueError(f"{task} is an experiment, not a demo: run seqloom lab {task}")
     if task not in names:
         near = "".join(f"did you mean {name!r}? " for name in get_close_matches(task, names, n=1, cutoff=0.5))
         raise ValueError(f"there is no demo {task!r}: {near}Available: {', '.join(names)}")

@@ -136,6 +136,15 @@ def quantiles(values: ArrayLike) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Confidence interval of the mean of independent values, by Student's t; infinite for a single value."""
+    if len(values) < 2:
+        return -math.inf, math.inf
+    mean = float(np.mean(values))
+    margin = _t_quantile(len(values) - 1) * math.sqrt(float(np.var(values, ddof=1)) / len(values))
+    return mean - margin, mean + margin
+
+
 class PairedTest(NamedTuple):
     """The mean of paired differences, tested against 0."""
 

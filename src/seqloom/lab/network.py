@@ -1,0 +1,87 @@
+"""Small networks for experiments: a layer with a linear map, trained by the training engine on generated batches."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqloom.data.batch import Batch, Padded
+from seqloom.data.loading import BatchLoader
+from seqloom.layers.layer import Layer
+from seqloom.tasks.task import Loss
+from seqloom.training import engine
+from seqloom.training.config import TrainConfig
+from seqloom.training.gradient_update import GradientUpdate, LossFunction
+from seqloom.training.progress import Progress
+
+IGNORED = -100
+"""The class of a step at which nothing is to be predicted."""
+
+
+class Network(nn.Module):
+    """A layer and a linear map of its outputs to classes."""
+
+    def __init__(self, layer: Layer, classes: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.output = nn.Linear(layer.output_size, classes)
+
+    def forward(
+        self,
+        inputs: Padded,  # (B, T, D)
+        where: Tensor,  # (B, T), True at the N steps that are to be classified
+    ) -> Tensor:  # (N, classes)
+        y, _ = self.layer(inputs.values, inputs.mask)
+        logits: Tensor = self.output(y[where])
+        return logits
+
+
+def one_hot_batch(
+    tokens: Tensor,  # (B, T)
+    target: Tensor,  # (B, T), IGNORED where nothing is to be predicted
+    *,
+    size: int,  # different tokens
+) -> Batch:
+    """A batch of sequences of equal length whose inputs are one-hot vectors."""
+    x = functional.one_hot(tokens, size).float()
+    return Batch(Padded(x, torch.ones_like(tokens, dtype=torch.bool)), target, items=len(tokens))
+
+
+def classification_loss(network: nn.Module, batch: Batch) -> Loss:
+    """Cross-entropy, summed over the steps that have a class."""
+    where = batch.target != IGNORED
+    logits = network(batch.inputs, where)
+    return Loss(functional.cross_entropy(logits, batch.target[where], reduction="sum"), len(logits))
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, batch: Batch) -> float:
+    """The share of steps with the right class among those that have one."""
+    where = batch.target != IGNORED
+    right: Tensor = network(batch.inputs, where).argmax(-1) == batch.target[where]
+    return right.double().mean().item()
+
+
+def train(
+    network: nn.Module,
+    draw: Callable[[], Batch],
+    settings: TrainConfig,
+    *,
+    loss: LossFunction = classification_loss,
+) -> Iterator[Progress]:
+    """Train on batches that are drawn one by one; yields every update, until ``updates`` of the settings are done."""
+    if not settings.updates:
+        raise ValueError("generated batches never end: set updates")
+
+    def draw_all() -> Iterator[Batch]:
+        while True:
+            yield draw()
+
+    batches = BatchLoader(draw_all, _only_one, batch_size=1, shuffle=False, shuffle_buffer=1)
+    return engine.train(GradientUpdate(network, batches, loss, settings))
+
+
+def _only_one(batches: Sequence[Batch]) -> Batch:
+    (batch,) = batches
+    return batch
