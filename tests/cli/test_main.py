@@ -20,7 +20,7 @@ from seqloom.run_config import Config
 
 NAMES = (
     *("init", "check", "train", "evaluate", "predict", "align", "explain", "generate", "compare", "sweep"),
-    *("demo", "data", "info", "export"),
+    *("lab", "demo", "data", "info", "export"),
 )
 COMMANDS = (["--help"], *([name, "--help"] for name in NAMES))
 

@@ -81,6 +81,7 @@ COMMANDS: dict[str, tuple[list[str], Patch]] = {
     "train": (DATA, returning(workflow, "train", lambda folder: Run.open(folder / "run"))),
     "compare": (DATA, returning(compare, "compare", lambda _: Comparison())),
     "sweep": (DATA, returning(sweep, "sweep", lambda folder: SimpleNamespace(path=folder, best=1))),
+    "lab": (["memory", "--quick", "seeds=1"], no_patch),  # one seed has an infinite interval
     "demo": (["tag"], returning(runner, "run", lambda _: BAD)),
 }
 
