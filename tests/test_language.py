@@ -88,7 +88,7 @@ COMMON_WORDS = """
     mask, freq, perturb, speed, tempo, vtlp, deltas, random, flip, shift, replace, shared, own, extra, feedback
     optimizer, schedule, loss, metric, log, save, resume, seed, device, threads, workers, minutes, epochs
     greedy, sample, stream, unknown, unk
-    quick, quiet, version, schema
+    quick, thorough, quiet, version, schema
     load, write, draw, print, trace, capture, captured, from, to, torch
     symbols, distractors, forget, bias, lags, singular, value, matrices
     map, plot, plots, curves, explanation, insight, testing, sklearn
