@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "decoding",
         "training",
     },
-    "insight": {"files", "formats", "terminal", "html", "kernels", "data", "layers", "models", "decoding"},
+    "insight": {"files", "formats", "terminal", "html", "kernels", "data", "metrics", "layers", "models", "decoding"},
     "tasks": {
         *("config", "formats", "html", "checkpoint", "run", "state", "data", "metrics", "layers", "models"),
         "decoding",
@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_config": {"config", "run", "run_document", "data", "layers", "training", "models", "tasks"},
     "training_data": {"checkpoint", "run", "data", "run_config"},
     "evaluation": {"data", "metrics", "training", "tasks", "run_config"},
+    "calibration": {"terminal", "run", "run_config", "evaluation"},
     "learning_monitor": {"metrics", "training", "tasks"},
     "run_summary": {"config", "formats", "data", "metrics", "models", "terminal", "run", "run_config"},
     "warm_start": {"config", "run", "data", "training", "models", "tasks", "run_config"},
@@ -87,7 +88,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "streaming": {"terminal", "data", "model"},
     "explain": {"files", "formats", "terminal", "insight", "model"},
     "run_plots": {"run", "insight", "run_config", "model"},
-    "run_recorder": {"checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"},
+    "run_recorder": {
+        *("checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"),
+        "calibration",
+    },
     "workflow": {
         *("files", "checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation"),
         *("run_recorder", "training_data", "loggers", "learning_monitor", "warm_start", "config", "layers", "seqloom"),

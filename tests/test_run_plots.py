@@ -12,6 +12,7 @@ from seqloom.explain import explain_all
 from seqloom.model import load
 from seqloom.run_config import Config, load_config
 from seqloom.run_summary import summarize
+from seqloom.tasks.forecast.baselines import BaselineForecasts
 from seqloom.workflow import train
 
 pytestmark = pytest.mark.usefixtures("drawn_runs")
@@ -29,12 +30,16 @@ def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
         drawn.append(arrays[:3])
         assert names == ["level"]
         assert options["baseline_name"] == "baseline: last value"
+        assert list(options["intervals"]) == ["95 % interval", "80 % interval"]
         assert options["title"].startswith(f"{tmp_path.name}: forecasts of ")  # not just "run"
-        low, high = options["interval"]
+        (lowest, highest), (low, high) = options["intervals"].values()
         assert low.shape == high.shape == arrays[1].shape
+        assert (lowest <= low).all()
         assert (low < high).all()
+        assert (high <= highest).all()
 
     monkeypatch.setattr("seqloom.insight.dev_forecasts.draw_forecast", draw)
+    monkeypatch.setattr(BaselineForecasts, "names", ["last value"])  # the better ones are tested elsewhere
     config = Config.build(
         Document.empty(
             [

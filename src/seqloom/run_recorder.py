@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqloom import run_plots, terminal
+from seqloom.calibration import calibrate_best
 from seqloom.checkpoint import Snapshot
 from seqloom.formats import format_number
 from seqloom.run import Run
@@ -54,6 +55,8 @@ class RunRecorder:
                 self.run.save("best", Snapshot(event.weights(), {}, facts))
         if due or event.pending or event.evaluation or event.finished:
             self.save(event)
+        if self.group.is_main and event.finished:
+            calibrate_best(self.run, self.config, self.dev)
         drawing_due = event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)
         if self.group.is_main and self.plots and drawing_due:
             run_plots.draw(self.run, self.config, dev=self.dev if event.finished else ())

@@ -141,6 +141,7 @@ def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:
     """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any."""
     _print_label_scores(metrics, most=2 * most)
     _print_target_scores(metrics)
+    _print_baselines(metrics)
     counts = {name: value for name, value in metrics.items() if name.endswith("_errors") and isinstance(value, dict)}
     print_lines(*[""] * bool(counts))
     for name, value in counts.items():
@@ -175,6 +176,36 @@ def _print_target_scores(metrics: Mapping[str, Any]) -> None:
         more = f" (the first {MAX_TARGETS} of {len(scores):,}; --json shows all)" if len(scores) > MAX_TARGETS else ""
         print_lines("", f"Targets{more}:")
         table(("target", *columns), rows)
+
+
+def _print_baselines(metrics: Mapping[str, Any]) -> None:
+    """Print the errors of a forecast beside those of its baselines, and which of them are better."""
+    baselines: Mapping[str, Mapping[str, float]] = metrics.get("baselines") or {}
+    if not baselines:
+        return
+    columns = [name for name in next(iter(baselines.values())) if name in metrics]
+    rows = [
+        (title, *(format_value(row[column]) if column in row else "" for column in columns))
+        for title, row in (("model", metrics), *baselines.items())
+    ]
+    print_lines("", "Baselines:")
+    table(("forecast", *columns), rows)
+    print_wrapped(compare_with_baselines(metrics, baselines))
+
+
+def compare_with_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> str:
+    """Which baselines have a smaller squared error than the model."""
+    own = metrics["mse_scaled"]
+    errors = {name: row["mse_scaled"] for name, row in baselines.items()}
+    best = min(errors, key=lambda name: errors[name])
+    better = sorted((name for name in errors if errors[name] < own), key=lambda name: errors[name])
+    figures = f"{format_value(own)} against {format_value(errors[best])}"
+    if better:
+        others = f", and also worse than {' and '.join(better[1:])}" if len(better) > 1 else ""
+        return f"The model is worse than {best} (mse_scaled {figures}){others}: use {best}, or train longer."
+    if errors[best] == own:
+        return f"The model is as good as the best baseline, {best}."
+    return f"The model is better than every baseline; the best of them is {best} (mse_scaled {figures})."
 
 
 def _print_label_scores(metrics: Mapping[str, Any], *, most: int) -> None:

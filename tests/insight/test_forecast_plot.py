@@ -58,7 +58,7 @@ def test_dates_interval_and_the_name_of_the_baseline(tmp_path: Path) -> None:
         forecast,
         np.array([3.0, 3.0]),
         tmp_path / "forecast.pdf",
-        interval=(forecast - 1, forecast + 2),
+        intervals={"95 % interval": (forecast - 1, forecast + 2)},
         times=times,
         baseline_name="baseline: last value",
         title="air: forecasts",

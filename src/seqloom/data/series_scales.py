@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
+import torch
 from pydantic import model_validator
+from torch import Tensor
 
 from seqloom.config import ConfigSection
 from seqloom.data.feature_statistics import check_scales, is_constant, round_to_single
@@ -73,6 +75,11 @@ class SeriesScales(ConfigSection):
         """Scaled values of the targets in the units of the data."""
         restored: Numbers = scaled * np.array(self.deviations)[targets] + np.array(self.means)[targets]
         return restored
+
+    def target_scales(self, targets: Sequence[int]) -> tuple[Tensor, Tensor]:  # (targets,) each
+        """The means and the standard deviations of the targets."""
+        means, deviations = (torch.tensor(each)[list(targets)] for each in (self.means, self.deviations))
+        return means, deviations
 
     def varying(self, targets: Sequence[int]) -> list[int]:
         """The positions of the targets that change, which are those to score; all, if none does."""

@@ -4,30 +4,40 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqloom.data.readers.series import Numbers, Window
 from seqloom.data.readers.text_files import pluralize
 from seqloom.insight.forecast_plot import draw_forecast
 from seqloom.insight.plotting import titled
+from seqloom.metrics.forecast_quantiles import central_intervals, usual_interval
 
 MAX_PLOT_STEPS = 200  # time steps in a plot
 MIN_ERROR_WINDOWS = 40  # forecasts from which on a 95 % interval of the errors is drawn; of fewer, their range
 MAX_ERROR_WINDOWS = 500  # forecasts whose errors give the interval in a plot
 
 
+class PlottedForecast(NamedTuple):
+    """The steps of a forecast that a plot shows: the horizon, or the next step after each row (``every_step``)."""
+
+    values: Numbers  # (T, targets)
+    quantiles: NDArray[np.float32]  # (T, targets, levels); no levels: the model forecasts numbers only
+
+
 @dataclass(frozen=True, kw_only=True)
 class DevForecasts:
     """Forecasts of development examples, to be drawn."""
 
-    predict: Callable[[Sequence[Window]], list[Numbers]]
-    """The forecast for each example, (horizon, targets); ``every_step``: the next step after each row, (T, targets)."""
+    predict: Callable[[Sequence[Window]], list[PlottedForecast]]
     names: Sequence[str]  # of the targets
     horizon: int
     every_step: bool
+    levels: Sequence[float]  # of the quantiles; empty: the interval is that of the errors
     baseline_name: str
-    baseline_lag: int  # the baseline repeats the value of this many steps before
+    baseline: Callable[[Sequence[Window]], Numbers]  # its forecasts, (N, horizon, targets)
 
     def draw(self, examples: Sequence[Window], path: Path) -> None:
         """Draw the forecasts for the last rows of the examples."""
@@ -36,18 +46,14 @@ class DevForecasts:
         windows = [window for window in examples[::-1] if window.series is series][::stride]
         windows = windows[:1] if self.every_step else windows[: max(MAX_PLOT_STEPS // stride, 1)][::-1]
         columns = self._columns(series.names)
-        forecast = np.concatenate(self.predict(windows))[-MAX_PLOT_STEPS:]
-        naive = [
-            window.seasonal_forecast(self.horizon, self.baseline_lag, every_step=self.every_step)[..., columns]
-            for window in windows
-        ]
-        baseline = np.concatenate([self._plotted(values) for values in naive])[-len(forecast) :]
+        plotted = self.predict(windows)
+        forecast = np.concatenate([each.values for each in plotted])[-MAX_PLOT_STEPS:]
+        naive = self.baseline(windows)  # (N, horizon, targets)
+        baseline = (naive[:, 0] if self.every_step else np.concatenate(naive))[-len(forecast) :]
         end = windows[-1].stop + stride
         start = max(end - len(forecast) - max(min(len(forecast), MAX_PLOT_STEPS // 2), self.horizon), 0)
         stamps = None if series.axis is None else series.axis.stamps
-        low, high = self._error_quantiles(examples)
-        share = "95 %" if len(examples) >= MIN_ERROR_WINDOWS else "all"
-        repeats = math.ceil(len(forecast) / len(low))
+        quantiles = np.concatenate([each.quantiles for each in plotted])[-len(forecast) :]
         draw_forecast(
             series.values[start:end, columns],
             forecast,
@@ -55,14 +61,31 @@ class DevForecasts:
             path,
             names=self.names,
             times=None if stamps is None else stamps[start:end],
-            interval=(
-                forecast + np.tile(low, (repeats, 1))[-len(forecast) :],
-                forecast + np.tile(high, (repeats, 1))[-len(forecast) :],
-            ),
+            intervals=self._intervals(quantiles) if self.levels else self._error_interval(examples, forecast),
             baseline_name=f"baseline: {self.baseline_name}",
-            interval_name=f"{share} of the errors of {pluralize(min(len(examples), MAX_ERROR_WINDOWS), 'forecast')}",
             title=titled(f"forecasts of {pluralize(stride, 'step')} on the dev data"),
         )
+
+    def _intervals(self, quantiles: NDArray[np.float32]) -> dict[str, tuple[Numbers, Numbers]]:
+        """The intervals of the model from the usual one to the widest."""
+        usual = usual_interval(self.levels)
+        return {
+            f"{100 * share:.3g} % interval": (
+                quantiles[..., low].astype(np.float64),
+                quantiles[..., high].astype(np.float64),
+            )
+            for low, high, share in central_intervals(self.levels)
+            if usual is not None and low <= usual[0]
+        }
+
+    def _error_interval(self, examples: Sequence[Window], forecast: Numbers) -> dict[str, tuple[Numbers, Numbers]]:
+        """The interval of the errors of all forecasts, around these ones."""
+        low, high = self._error_quantiles(examples)
+        share = "95 %" if len(examples) >= MIN_ERROR_WINDOWS else "all"
+        repeats = math.ceil(len(forecast) / len(low))
+        bounds = [forecast + np.tile(bound, (repeats, 1))[-len(forecast) :] for bound in (low, high)]
+        name = f"{share} of the errors of {pluralize(min(len(examples), MAX_ERROR_WINDOWS), 'forecast')}"
+        return {name: (bounds[0], bounds[1])}
 
     def _columns(self, names: Sequence[str]) -> list[int]:
         return [names.index(name) for name in self.names]
@@ -78,7 +101,7 @@ class DevForecasts:
         errors = []
         for window, forecast in zip(chosen, self.predict(chosen), strict=True):
             future = window.future(self.horizon, every_step=self.every_step)[..., self._columns(window.series.names)]
-            error = self._plotted(future) - forecast
+            error = self._plotted(future) - forecast.values
             errors.append(error[:, None] if self.every_step else error[None])
         bounds = (0.025, 0.975) if len(examples) >= MIN_ERROR_WINDOWS else (0.0, 1.0)
         low, high = np.quantile(np.concatenate(errors), bounds, axis=0)

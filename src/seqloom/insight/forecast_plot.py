@@ -1,6 +1,6 @@
-"""A plot of forecasts beside what was observed, with their interval and a baseline."""
+"""A plot of forecasts beside what was observed, with their intervals and a baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +23,15 @@ def draw_forecast(
     path: str | Path,
     names: Sequence[str] = (),  # of the columns
     *,
-    interval: tuple[ArrayLike, ArrayLike] | None = None,  # lower and upper bounds, as the forecast
+    intervals: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,  # lower and upper bounds, as the forecast
     times: ArrayLike | None = None,  # (history + T,), dates or numbers; None: steps, the first forecast is step 1
     baseline_name: str = "baseline",
-    interval_name: str = "95 % interval",
     title: str = "",
 ) -> "Figure":
-    """Draw the observed values, the forecast, its interval and the baseline: a panel for each column."""
+    """Draw the observed values, the forecast, its intervals (the widest first) and the baseline, a panel per column."""
     actual, predicted = _columns(observed), _columns(forecast)
     naive = None if baseline is None else _columns(baseline)
-    bounds = None if interval is None else (_columns(interval[0]), _columns(interval[1]))
+    bounds = {name: (_columns(low), _columns(high)) for name, (low, high) in (intervals or {}).items()}
     for name, values in (("forecast", predicted), ("baseline", predicted if naive is None else naive)):
         if values.shape[1] != actual.shape[1] or not 0 < len(values) <= len(actual):
             raise ValueError(f"{name} has shape {values.shape}, expected at most {actual.shape}, that of observed")
@@ -48,9 +47,11 @@ def draw_forecast(
     figure = panel_figure(count, width=9.6 if across == 1 else 6.4, height=2.6 if count > 1 else 4.2, across=across)
     for column, axes in enumerate(figure.axes):
         recent = steps[-len(predicted) :]
-        if bounds is not None:
-            low, high = (bound[:, column] for bound in bounds)
-            axes.fill_between(recent, low, high, color=RED, alpha=0.15, linewidth=0, label=interval_name)
+        for number, (name, (low, high)) in enumerate(bounds.items()):  # the widest first
+            strength = 0.13 + 0.09 * number
+            axes.fill_between(
+                recent, low[:, column], high[:, column], color=RED, alpha=strength, linewidth=0, label=name
+            )
         axes.plot(steps, actual[:, column], color=BLACK, linewidth=1.3, label="observed")
         if naive is not None:
             axes.plot(

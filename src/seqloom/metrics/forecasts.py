@@ -1,6 +1,6 @@
 """Errors of forecasts beside those of naive ones, in the units of the data and in standard deviations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,29 +8,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.metrics import regression
+from seqloom.metrics.forecast_quantiles import central_intervals, interval_name, quantile_scores, shown_names
 
 Numbers = NDArray[np.float64]
 
+LAST, SEASONAL, DRIFT, SMOOTHING, DLINEAR = "last value", "season before", "drift", "exponential smoothing", "DLinear"
+"""Baselines, as scores name them."""
+SHORT_NAMES = {LAST: "last", SEASONAL: "seasonal"}  # of baselines whose errors stand beside those of the model
+SKILL_DIGITS = 6
 MAX_TARGETS = 1000  # columns up to which each has errors of its own
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecasts:
-    """Forecasts, what was observed, and the errors of naive forecasts, each (N, horizon, targets)."""
+    """Forecasts, what was observed, and the forecasts of baselines, each (N, horizon, targets)."""
 
     truth: Numbers
     forecast: Numbers
-    last_errors: Numbers  # of the last value before each forecast
-    seasonal_errors: Numbers | None  # of the value one season before; None: there is no season
+    baselines: Mapping[str, Numbers]  # forecasts of other methods by name; the last value is one of them
     scale: Numbers  # (targets,), standard deviations in the training data
     names: Sequence[str]  # of the targets
     naive_errors: Sequence[float]  # mean absolute error of the naive forecast in the training data, for each target
+    levels: Sequence[float] = ()  # probabilities of the quantiles
+    quantiles: NDArray[np.float32] | None = None  # (N, horizon, targets, levels)
 
     def score(self) -> dict[str, Any]:
         """Errors and skill by name; NaN where one is not defined."""
-        model_mse, last_mse = self._scaled_mse(self.forecast - self.truth), self._scaled_mse(self.last_errors)
+        errors = {name: forecast - self.truth for name, forecast in self.baselines.items()}
+        short_names = {name: SHORT_NAMES[name] for name in errors if name in SHORT_NAMES}
+        model_mse, last_mse = self._scaled_mse(self.forecast - self.truth), self._scaled_mse(errors[LAST])
         targets = self.truth.shape[-1]
         flat = self.truth.reshape(-1, targets), self.forecast.reshape(-1, targets)
+        others = {name: self._errors_of(error) for name, error in errors.items()}
+        lowest = min(other["mse_scaled"] for other in others.values())
         scores = {
             "mse_scaled": float(model_mse.mean()),
             "mse": regression.mse(self.truth, self.forecast),
@@ -38,30 +48,50 @@ class Forecasts:
             "mase": regression.mase(self.truth, self.forecast, self.naive_errors),
             "rse": regression.rse(self.truth, self.forecast),
             "correlation": regression.correlation(*flat),
-            "skill": float(1 - model_mse.mean() / last_mse.mean()) if last_mse.mean() else float("nan"),
-            "skill_worst": float((1 - model_mse / last_mse).min()) if last_mse.all() else float("nan"),
-            "last_mse": float((self.last_errors**2).mean()),
-            "last_mse_scaled": float(last_mse.mean()),
+            "skill": _skill(float(model_mse.mean()), float(last_mse.mean())),
+            "skill_worst": min(map(_skill, model_mse.tolist(), last_mse.tolist())) if last_mse.all() else float("nan"),
+            "skill_best_baseline": _skill(float(model_mse.mean()), lowest),
         }
-        if self.seasonal_errors is not None:
-            scores |= {
-                "seasonal_mse": float((self.seasonal_errors**2).mean()),
-                "seasonal_mse_scaled": float(self._scaled_mse(self.seasonal_errors).mean()),
-            }
+        for name, short in short_names.items():
+            scores |= {f"{short}_mse": others[name]["mse"], f"{short}_mse_scaled": others[name]["mse_scaled"]}
         steps = {"mse_scaled": model_mse, "last_mse_scaled": last_mse}
+        intervals: dict[str, Any] = {}
+        by_place: dict[str, Numbers] = {}
+        if self.quantiles is not None:
+            by_place = quantile_scores(self.truth, self.quantiles, self.levels, scale=self.scale)
+            means = {name: float(values.mean()) for name, values in by_place.items()}
+            shown = shown_names(self.levels)
+            scores |= {name: means[name] for name in shown}
+            steps |= {name: by_place[name].mean(axis=1) for name in shown}
+            intervals["intervals"] = {
+                f"{share:.4g}": {part: means[f"{part}_{interval_name(share)}"] for part in ("coverage", "width")}
+                for *_, share in central_intervals(self.levels)
+            }
         per_step = regression.by_step(self.truth, self.forecast, steps)
-        return scores | {"windows": len(self.truth), "per_step": per_step} | self._per_target()
+        counts = {"windows": len(self.truth)}
+        details = {"baselines": others, "per_step": per_step}
+        return scores | counts | details | self._per_target(errors, short_names, by_place) | intervals
 
-    def _per_target(self) -> dict[str, dict[str, dict[str, float]]]:
+    def _errors_of(self, errors: Numbers) -> dict[str, float]:
+        return {
+            "mse_scaled": float(self._scaled_mse(errors).mean()),
+            "mse": float((errors**2).mean()),
+            "mae": float(np.abs(errors).mean()),
+            "mase": regression.mase(errors, np.zeros_like(errors), self.naive_errors),
+        }
+
+    def _per_target(
+        self, others: Mapping[str, Numbers], short_names: Mapping[str, str], by_place: Mapping[str, Numbers]
+    ) -> dict[str, dict[str, dict[str, float]]]:
         """The errors of each target, if there are several."""
         if not 1 < len(self.names) <= MAX_TARGETS:
             return {}
-        errors = {"": self.forecast - self.truth, "last_": self.last_errors}
-        if self.seasonal_errors is not None:
-            errors["seasonal_"] = self.seasonal_errors
+        errors = {"": self.forecast - self.truth} | {f"{short}_": others[name] for name, short in short_names.items()}
         columns = {"mse_scaled": ((errors[""] / self.scale) ** 2), "mse": errors[""] ** 2, "mae": np.abs(errors[""])}
         columns |= {f"{name}mae": np.abs(values) for name, values in errors.items() if name}
         means = {name: values.mean(axis=(0, 1)).tolist() for name, values in columns.items()}
+        if by_place:
+            means |= {name: by_place[name].mean(axis=0).tolist() for name in shown_names(self.levels)}
         return {
             "per_target": {
                 target: {name: values[place] for name, values in means.items()}
@@ -73,3 +103,8 @@ class Forecasts:
         """The mean squared error at each step, in standard deviations."""
         squared: Numbers = ((errors / self.scale) ** 2).mean(axis=(0, 2))
         return squared
+
+
+def _skill(error: float, other: float) -> float:
+    """1 − error / other, to the digits that single precision determines; NaN if the other is zero."""
+    return round(1 - error / other, SKILL_DIGITS) + 0.0 if other else float("nan")  # + 0.0: no minus sign before zero

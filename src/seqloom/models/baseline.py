@@ -24,6 +24,7 @@ class Baseline(ConfigSection):
     )
     copies: bool = Field(default=False, description="The answer is the input itself.")
     lag: int = Field(0, description="Forecasts: the value this many steps before (0: not used).")
+    method: str = Field("", description="Forecasts: how they are computed (empty: lag says so).")
 
 
 class TargetCounter:

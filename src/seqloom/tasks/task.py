@@ -314,6 +314,21 @@ class Task(ConfigSection, ABC):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         """One answer per row; needs no targets."""
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether ``calibrate_to`` adjusts the trained model to the development data."""
+        return False
+
+    def calibrate_to(
+        self,
+        model: nn.Module,  # noqa: ARG002
+        examples: Sequence[Any],  # noqa: ARG002  for development
+        *,
+        predict: Callable[[], list[Any]],  # noqa: ARG002  what the model, as it is now, predicts for them
+    ) -> str:
+        """Adjust a trained model to the development examples; what has changed, for the log, or empty: nothing."""
+        return ""
+
     def as_given(self, answer: Any) -> Any:
         """A prediction for Python, with values of the types that the training data in memory had."""
         return answer

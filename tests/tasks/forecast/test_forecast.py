@@ -17,6 +17,7 @@ from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import Window
 from seqloom.data.readers.text_files import DataError
+from seqloom.models.forecast_distributions import Reference
 from seqloom.tasks.forecast import Forecast, ForecastPrediction, Learned
 
 SMALL = {"cell": "gru", "hidden_size": 6}
@@ -64,12 +65,18 @@ def answers(
 class Oracle(nn.Module):
     """A model with a fixed forecast, in scaled units."""
 
-    def __init__(self, forecast: Tensor) -> None:
+    def __init__(self, forecast: Tensor, distribution: Any = None) -> None:
         super().__init__()
-        self.forecast = forecast
+        self.values, self.distribution = forecast, distribution
+
+    def calibrate(self) -> None:
+        """Nothing is adjusted."""
+
+    def numbers(self, _: Any, state: Any) -> tuple[Tensor, Reference, Any]:
+        return self.values.unsqueeze(-1), Reference(torch.zeros(()), torch.ones(self.values.shape[2:])), state
 
     def forward(self, _: Any, state: Any) -> tuple[Tensor, Any]:
-        return self.forecast, state
+        return self.values, state
 
 
 def test_scales_come_from_the_training_rows(tmp_path: Path) -> None:
@@ -163,7 +170,7 @@ def test_the_loss_is_in_units_of_the_naive_error(tmp_path: Path, output: str, er
     batch = fitted.collate(examples)
     padded = torch.zeros(len(examples), batch.target.values.shape[1], 3, 1)
     padded[batch.target.mask] = torch.tensor(forecast, dtype=torch.float32).unsqueeze(-1)
-    loss = fitted.loss(Oracle(padded), batch)
+    loss = fitted.loss(Oracle(padded, fitted.build_model().distribution), batch)
     assert loss.items == batch.items == len(truth)
     assert loss.total.item() == pytest.approx(expected.mean(axis=1).sum(), rel=1e-5)
 
@@ -298,6 +305,7 @@ def test_concatenated_sequences_have_the_same_scores() -> None:
     actual, expected = fitted.score(cut, examples), fitted.score(answers(fitted, model, whole), whole)
     for name in ("per_step", "per_target"):
         assert actual.pop(name).keys() == expected.pop(name).keys()
+    assert actual.pop("baselines") == expected.pop("baselines")
     assert actual == pytest.approx(expected, rel=1e-5)
 
 
@@ -393,6 +401,9 @@ def test_constant_columns() -> None:
     windows = list(alone.read([values[:, :1]]))
     actual, expected = fitted.score(predictions, examples), alone.score(shorter, windows)
     assert actual.pop("per_step").keys() == expected.pop("per_step").keys()
+    for name, errors in expected.pop("baselines").items():
+        assert actual["baselines"][name] == pytest.approx(errors)
+    del actual["baselines"]
     assert actual == pytest.approx(expected)  # the constant column dilutes nothing
     baseline = fitted.fit_baseline(Counter(), examples)
     assert baseline is not None
@@ -594,7 +605,7 @@ def test_the_season_of_monthly_data_is_found_and_judges(tmp_path: Path) -> None:
     assert task(train=str(path), season=1).resolve(path)[0].season == 1
     fitted = resolved.fit(resolved.read(path))
     examples = list(fitted.read(path))[20:]
-    baseline = fitted.fit_baseline(Counter(), examples)
+    baseline = fitted.fit_baseline(Counter(), [])
     assert baseline is not None
     assert baseline.lag == 12
     predictions = answers(fitted, fitted.build_model(), examples)

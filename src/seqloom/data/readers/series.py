@@ -126,6 +126,10 @@ class Window:
         """Whether there are no time stamps because day and month may be exchanged."""
         return self.series.axis is not None and self.series.axis.is_ambiguous
 
+    def origins(self, *, every_step: bool = False) -> NDArray[np.int64]:
+        """The rows after which values are forecast: the last of the history, or all of them."""
+        return np.arange(self.start if every_step else self.stop - 1, self.stop)
+
     @property
     def history(self) -> Numbers:  # (length, D)
         return self.series.values[self.start : self.stop]

@@ -5,8 +5,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from seqloom.data.readers.series import (
     Numbers,
     Series,
     Window,
-    column_positions,
     consecutive_windows,
     last_window,
     windows,
@@ -30,7 +30,7 @@ from seqloom.data.readers.series_reader import SeriesReader
 from seqloom.data.readers.text_files import DataError, Source, pluralize, resolve
 from seqloom.formats import format_number
 from seqloom.insight.attribution import Attribution
-from seqloom.insight.dev_forecasts import DevForecasts
+from seqloom.insight.dev_forecasts import DevForecasts, PlottedForecast
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.forecast_attribution import (
     ForecastValue,
@@ -40,22 +40,19 @@ from seqloom.insight.forecast_attribution import (
     choose_step,
 )
 from seqloom.insight.plotting import plot_path
-from seqloom.metrics import regression
-from seqloom.metrics.confidence import MetricSums, mean_of_sums
-from seqloom.metrics.forecasts import Forecasts
-from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import Encoder, build_stack
-from seqloom.models.forecaster import Forecaster
+from seqloom.models.exponential_smoothing import fit_smoothing
+from seqloom.models.forecast_distributions import ForecastDistribution, build_distribution, point_losses
+from seqloom.models.forecaster import Forecaster, LinearBase
+from seqloom.models.linear_forecast import fit_linear
 from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
-from seqloom.tasks.forecast.settings import ForecastSettings, Learned
-from seqloom.tasks.task import Loss, Predictions, require_fitted
+from seqloom.tasks.forecast.scoring import ForecastScoring
+from seqloom.tasks.forecast.settings import MIN_GAIN, Learned
+from seqloom.tasks.task import Loss, Predictions
 
 MAX_TITLE = 3  # columns in a title
 SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
-
-LOSS_FUNCTIONS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
-
 
 UNREAD_DATES = (
     "no time stamps, since the dates can be read with the day or the month first, and the model was trained with "
@@ -63,7 +60,7 @@ UNREAD_DATES = (
 )
 
 
-class Forecast(ForecastSettings):
+class Forecast(ForecastScoring):
     """Predict the next values of time series."""
 
     def preview(self, source: Source) -> DataPreview:
@@ -74,17 +71,6 @@ class Forecast(ForecastSettings):
     @property
     def no_max_length_reason(self) -> str:
         return "the length of a window is task.history"
-
-    @property
-    def main_metric(self) -> str:
-        return "nll" if self.data_type == "binary" else "mse_scaled"
-
-    @property
-    def gap(self) -> int:
-        """Examples whose horizon overlaps both the training and the held-out part of a series."""
-        if self.output == "last":
-            return self.horizon - 1
-        return math.ceil((self.horizon - 1) / self.history) if self.history else 0
 
     def resolve(self, source: Source) -> tuple[Self, tuple[str, ...]]:
         settings, notes = self._reader().inspect(source)
@@ -153,21 +139,34 @@ class Forecast(ForecastSettings):
             season=self.season,
             shortest=shortest if self.output == "last" else 0,
         )
-        return self.model_copy(update={"learned": learned})
+        return self.model_copy(update={"learned": self._with_baselines(learned, parts)})
+
+    def _with_baselines(self, learned: Learned, parts: Sequence[Numbers]) -> Learned:
+        """The same with baselines fitted to the training data, and the base forecast of the model."""
+        if self.data_type == "binary":
+            return learned
+        targets = self._targets(learned.columns)
+        varying = np.isin(np.arange(len(targets)), learned.varying(targets))
+        scaled = [learned.scale(part)[:, targets][:, varying] for part in parts]
+        linear = fit_linear(scaled, learned.shortest or self.history, self.horizon)
+        if linear is not None:
+            errors = np.zeros((self.horizon, len(targets)))  # of constant columns: they have no others
+            errors[:, varying] = linear.errors
+            linear = linear.model_copy(update={"errors": tuple(map(tuple, errors.tolist()))})
+        is_base = {"last_value": False, "linear": True, "auto": linear is not None and linear.gain > MIN_GAIN}
+        if linear is None and self.base_forecast == "linear":
+            raise DataError(self.train, 'too few rows for a linear forecast: set task.base_forecast to "last_value"')
+        smoothing = fit_smoothing([part[:, targets] for part in parts], max(self.season, 1))
+        update = {
+            "linear": linear,
+            "linear_base": is_base[self.base_forecast] and self.relative and self.output == "last",
+            "smoothing": tuple(smoothing),
+        }
+        return learned.model_copy(update=update)
 
     def summarize_example(self, example: Window) -> ExampleSummary:
         """The columns of the series; windows overlap, so that duplicates are not counted."""
         return ExampleSummary(values=example.series.values, columns=example.series.names, is_view=True)
-
-    def _targets(self, columns: Sequence[str]) -> list[int]:
-        positions = column_positions(columns)
-        if missing := [name for name in self.target if name not in positions]:
-            raise DataError(self.train, f"no column {missing[0]!r} (task.target); found {', '.join(columns)}")
-        return [positions[name] for name in self.target or columns]
-
-    @property
-    def fitted(self) -> Learned:
-        return require_fitted(self.learned)
 
     def collate(self, examples: Sequence[Window]) -> Batch:
         learned = self.fitted
@@ -236,7 +235,11 @@ class Forecast(ForecastSettings):
             every_step=self.output == "every_step",
             separate=self.channel_independent,
             horizon_changes=torch.tensor(learned.horizon_changes) if relative else None,
+            linear=LinearBase(*learned.linear.tensors()) if learned.linear and learned.linear_base else None,
             first=1 if self.data_type == "numbers" and self.inputs == "changes" else 0,
+            distribution=self._distribution(),
+            levels=self.levels,
+            calibrated=self.is_calibrated,
         )
         if self.data_type == "binary" and not self.channel_independent:
             # Starting from the frequency of each feature reaches the same likelihood in fewer updates.
@@ -244,34 +247,65 @@ class Forecast(ForecastSettings):
             model.head.bias.data = odds.repeat(self.horizon)
         return model
 
+    def _distribution(self) -> ForecastDistribution:
+        # In units of the base forecast's error, so that the learning rate does not depend on the data's scale.
+        learned = self.fitted
+        errors = learned.linear.errors if learned.linear and learned.linear_base else learned.horizon_changes
+        unit = math.sqrt(np.square(errors).mean()) or 1.0
+        return build_distribution(
+            self.distribution,
+            point_loss=partial(point_losses, function=self.loss_function, unit=unit),
+            unit=unit,
+            levels=self.quantiles,
+            horizon=self.horizon,
+            counts=learned.target_scales(self._targets(learned.columns)),
+        )
+
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         if batch.target is None:
             raise ValueError("cannot compute the loss: the values to forecast are missing")
-        forecast, state = model(batch.inputs, batch.state)
-        # Both are (N, horizon, targets).
-        predicted, truth = forecast[batch.target.mask], batch.target.values[batch.target.mask]
+        mask, truth = batch.target.mask, batch.target.values[batch.target.mask]  # (N, horizon, targets)
         if self.data_type == "binary":
-            losses = nn.functional.binary_cross_entropy_with_logits(predicted, truth, reduction="none").sum(dim=-1)
-        else:
-            # In units of the naive forecast's error, so that the learning rate does not depend on the data's scale.
-            unit = math.sqrt(np.square(self.fitted.horizon_changes).mean()) or 1.0
-            losses = LOSS_FUNCTIONS[self.loss_function](predicted / unit, truth / unit, reduction="none")
-        return Loss(losses.flatten(1).mean(dim=1).sum(), len(predicted), state)
+            forecast, state = model(batch.inputs, batch.state)
+            frames = nn.functional.binary_cross_entropy_with_logits(forecast[mask], truth, reduction="none")
+            return Loss(frames.sum(dim=-1).mean(dim=1).sum(), len(truth), state)
+        forecaster = cast(Forecaster, model)
+        if model.training:
+            forecaster.calibrate()  # of a run that training starts from
+        numbers, reference, state = forecaster.numbers(batch.inputs, batch.state)
+        base = reference.base[mask] if reference.base.dim() else reference.base
+        losses = forecaster.distribution.loss(numbers[mask], truth, reference._replace(base=base))
+        return Loss(losses.flatten(1).mean(dim=1).sum(), len(truth), state)
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        forecast, state = model(batch.inputs, batch.state)
+        if self.levels:
+            (forecast, scaled_quantiles), state = cast(Forecaster, model).forecast(batch.inputs, batch.state)
+        else:
+            forecast, state = model(batch.inputs, batch.state)
+            scaled_quantiles = forecast.new_empty((*forecast.shape, 0))
+        targets = self._targets(self.fitted.columns)
         values = self._restore(forecast.double().sigmoid() if self.data_type == "binary" else forecast)
-        columns = self.fitted.columns
-        names = [columns[target] for target in self._targets(columns)]
+        quantiles = self._restore(scaled_quantiles.movedim(-1, 0))  # (levels, B, T or 1, horizon, targets)
+        names = [self.fitted.columns[target] for target in targets]
         if batch.examples and self.data_type == "numbers":  # forecasts that people read
-            values = self.fitted.round(values, self._targets(columns))
+            values, quantiles = (self.fitted.round(each, targets) for each in (values, quantiles))
+        bands = np.moveaxis(quantiles, 0, -1).astype(np.float32)
         stamps = [window.time_stamps(self.horizon) for window in batch.examples] or [[] for _ in values]
         unread = [UNREAD_DATES * window.has_ambiguous_dates for window in batch.examples] or [""] * len(values)
         if self.output == "last":
             short = map(self._short_history, batch.inputs.lengths.tolist())
             forecasts = [
-                ForecastPrediction(names, row[0].tolist(), [], [], times, "; ".join(filter(None, warnings)))
-                for row, times, *warnings in zip(values, stamps, short, unread, strict=True)
+                ForecastPrediction(
+                    names,
+                    row[0].tolist(),
+                    [],
+                    [],
+                    times,
+                    "; ".join(filter(None, warnings)),
+                    levels=self.levels,
+                    bands=band[0],
+                )
+                for row, band, times, *warnings in zip(values, bands, stamps, short, unread, strict=True)
             ]
             return Predictions(forecasts, state)
         truth = None if batch.target is None else self._restore(batch.target.values)
@@ -280,9 +314,22 @@ class Forecast(ForecastSettings):
             steps = values[row, :length].tolist()
             observed = [] if truth is None else truth[row, :length].tolist()
             answers.append(
-                ForecastPrediction(names, steps[-1] if steps else [], steps, observed, stamps[row], unread[row])
+                ForecastPrediction(
+                    names,
+                    steps[-1] if steps else [],
+                    steps,
+                    observed,
+                    stamps[row],
+                    unread[row],
+                    levels=self.levels,
+                    bands=bands[row, length - 1] if length else None,
+                    step_bands=bands[row, :length],
+                )
             )
         return Predictions(answers, state)
+
+    def to_json(self, prediction: ForecastPrediction) -> dict[str, Any]:
+        return prediction.to_json()
 
     def _short_history(self, rows: int) -> str:
         """A warning about fewer rows than in training; empty: they are enough."""
@@ -292,40 +339,6 @@ class Forecast(ForecastSettings):
             f"forecast from {pluralize(rows, 'row')}, but the model was trained with {expected} (task.history): give "
             f"at least {expected} rows"
         )
-
-    def _scored(self) -> tuple[list[int], list[int]]:
-        """The columns to score, and their places among the targets: those that change."""
-        targets = self._targets(self.fitted.columns)
-        places = self.fitted.varying(targets)
-        return [targets[place] for place in places], places
-
-    def _pairs(
-        self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]
-    ) -> list[tuple[Numbers, Numbers]]:
-        """The observed and the forecast values of each example, (N, horizon, targets)."""
-        unknown = next((window for window in examples if not window.known), None)
-        if unknown is not None:
-            raise DataError(unknown.location, "the values to forecast are missing; evaluation needs them")
-        targets = self._targets(self.fitted.columns)
-        shape = -1, self.horizon, len(targets)
-        if self.output == "every_step":
-            # Sequences may have been concatenated and cut; concatenating all answers restores the order of examples.
-            ends = np.cumsum([len(window) for window in examples])[:-1]
-            sides = [answer.truth for answer in predictions], [answer.steps for answer in predictions]
-            joined = (np.concatenate([np.reshape(part, shape) for part in side]) for side in sides)
-            return list(zip(*(np.split(side, ends) for side in joined), strict=True))
-        return [
-            (window.future(self.horizon)[..., targets], np.reshape(answer.values, shape))
-            for window, answer in zip(examples, predictions, strict=True)
-        ]
-
-    def metric_sums(self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]) -> MetricSums:
-        pairs = self._pairs(predictions, examples)
-        if self.data_type == "binary":
-            return mean_of_sums([regression.log_losses(*pair) for pair in pairs])
-        columns, places = self._scored()
-        scale = np.array(self.fitted.deviations)[columns]
-        return mean_of_sums([((forecast - truth)[..., places] / scale) ** 2 for truth, forecast in pairs])
 
     @property
     def custom_layer_field(self) -> str:
@@ -377,72 +390,6 @@ class Forecast(ForecastSettings):
         time = prediction.times[step] if prediction.times else ""
         return attribute_forecast(model, history, value, method=method, columns=learned.columns, time=time)
 
-    def score(self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]) -> dict[str, Any]:
-        truth, forecast = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
-        if self.data_type == "binary":
-            return {
-                "nll": regression.frame_nll(truth, forecast),
-                "accuracy": regression.frame_accuracy(truth, forecast),
-                "frames": len(truth) * self.horizon,
-            }
-        observed, (columns, places) = self._observed(examples), self._scored()
-        last, seasonal = (
-            (self._naive(examples, lag) - observed)[..., places] if lag else None
-            for lag in (1, self.season if self.season > 1 else 0)
-        )
-        assert last is not None  # noqa: S101  its lag is 1
-        forecasts = Forecasts(
-            truth=truth[..., places],
-            forecast=forecast[..., places],
-            last_errors=last,
-            seasonal_errors=seasonal,
-            scale=np.array(self.fitted.deviations)[columns],
-            names=[self.fitted.columns[column] for column in columns],
-            naive_errors=[self.fitted.naive_errors[place] for place in places],
-        )
-        scores = forecasts.score()
-        return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
-
-    def _observed(self, examples: Sequence[Window]) -> Numbers:  # (N, horizon, targets)
-        """The values to forecast, in the order of the examples."""
-        every_step = self.output == "every_step"
-        futures = [window.future(self.horizon, every_step=every_step) for window in examples]
-        return np.concatenate(futures)[..., self._targets(self.fitted.columns)]
-
-    def _naive(self, examples: Sequence[Window], season: int) -> Numbers:  # (N, horizon, targets)
-        """The values one season before those to forecast, in the order of the examples."""
-        every_step = self.output == "every_step"
-        naive = [window.seasonal_forecast(self.horizon, season, every_step=every_step) for window in examples]
-        return np.concatenate(naive)[..., self._targets(self.fitted.columns)]
-
-    def fit_baseline(self, counts: Counter[Any], examples: Sequence[Window]) -> Baseline | None:  # noqa: ARG002
-        if self.data_type == "binary":
-            return Baseline(name="frequency of each feature")
-        candidates = [Baseline(name="last value", lag=1)]
-        if self.season > 1:
-            candidates.append(Baseline(name=f"value one season ({self.season} steps) before", lag=self.season))
-        if not examples:
-            return candidates[-1]
-        return min(candidates, key=lambda candidate: self.score_baseline(candidate, examples)[self.main_metric])
-
-    def score_baseline(self, baseline: Baseline, examples: Sequence[Window]) -> dict[str, float]:
-        learned, truth = self.fitted, self._observed(examples)
-        targets = self._targets(learned.columns)
-        if self.data_type == "binary":
-            forecast = np.broadcast_to(np.array(learned.means)[targets], truth.shape)
-            return {
-                "nll": regression.frame_nll(truth, forecast),
-                "accuracy": regression.frame_accuracy(truth, forecast),
-            }
-        columns, places = self._scored()
-        truth, forecast = truth[..., places], self._naive(examples, max(baseline.lag, 1))[..., places]
-        scale = np.array(learned.deviations)[columns]
-        return {
-            "mse_scaled": regression.mse(truth / scale, forecast / scale),
-            "mse": regression.mse(truth, forecast),
-            "mae": regression.mae(truth, forecast),
-        }
-
     @property
     def dev_is_short(self) -> bool:
         if self.learned is None or not self.dev or self.dev == IN_MEMORY:
@@ -470,15 +417,20 @@ class Forecast(ForecastSettings):
             return
         every_step, columns = self.output == "every_step", self.fitted.columns
 
-        def forecasts(windows: Sequence[Window]) -> list[Numbers]:
-            answers = predict(windows)
-            return [np.array(answer.steps)[:, 0] if every_step else np.array(answer.values) for answer in answers]
+        def forecasts(windows: Sequence[Window]) -> list[PlottedForecast]:
+            return [
+                PlottedForecast(np.array(answer.steps)[:, 0], answer.step_quantiles[:, 0])
+                if every_step
+                else PlottedForecast(np.array(answer.values), answer.quantiles)
+                for answer in predict(windows)
+            ]
 
         DevForecasts(
             predict=forecasts,
             names=[columns[target] for target in self._targets(columns)],
             horizon=self.horizon,
             every_step=every_step,
+            levels=self.levels,
             baseline_name=baseline.name,
-            baseline_lag=baseline.lag,
+            baseline=lambda windows: self.baseline_forecast(baseline, windows),
         ).draw(examples, plot_path(folder, "forecast"))

@@ -1,7 +1,7 @@
 """The configuration of the task forecast, and what it learns from the training data."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,13 +12,24 @@ from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.series_scales import SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.exponential_smoothing import Smoothing
+from seqloom.models.linear_forecast import LinearForecast
 from seqloom.tasks.task import Task
+
+DistributionName = Literal["none", "quantiles", "gaussian", "student_t", "gaussian_mixture", "negative_binomial"]
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
 
 
+MIN_GAIN = 0.02  # by which a linear forecast has to be better than the last value to be the base of a network
+
+
 class Learned(SeriesScales):
-    """Columns and scales of the training data."""
+    """Columns and scales of the training data, and baselines fitted to them."""
+
+    linear: LinearForecast | None = None
+    linear_base: bool = False  # the network forecasts the change from the linear forecast
+    smoothing: tuple[Smoothing, ...] = ()  # of each target
 
 
 class ForecastSettings(Task):
@@ -87,11 +98,33 @@ class ForecastSettings(Task):
         default=True,
         description="Forecast the change from the last value, so that training starts from that baseline.",
     )
+    base_forecast: Literal["last_value", "linear", "auto"] = Field(
+        "last_value",
+        description="What the change that the model forecasts is added to (relative = true). linear: a linear forecast "
+        'from the history, fitted to the training data (output = "last"); auto: linear, if it is better than the last '
+        "value at the end of the training data.",
+    )
     channel_independent: bool = Field(
         default=False, description="Forecast each column from its own past only, with one model for all columns."
     )
     loss_function: Literal["mse", "mae", "huber"] = Field(
         "mse", description="Loss function (data_type numbers; binary data use cross-entropy)."
+    )
+    distribution: DistributionName = Field(
+        "none",
+        description="What is forecast besides a number (data_type numbers). quantiles: those of task.quantiles, by the "
+        "pinball loss; gaussian, student_t, gaussian_mixture: a distribution, whose mean is the forecast; "
+        "negative_binomial: the same for counts; none: no intervals.",
+    )
+    quantiles: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
+        (0.025, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.975),
+        min_length=2,
+        description="Probabilities of the quantiles, in ascending order; two such as 0.1 and 0.9 bound an interval.",
+    )
+    calibrate: bool = Field(
+        default=False,
+        description="After training, correct the intervals by the dev data, and return to the last value as far as the "
+        "dev data do not show that the model is better (relative = true).",
     )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
@@ -107,6 +140,8 @@ class ForecastSettings(Task):
     @classmethod
     def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
         values: dict[str, Any] = {"task.encoder.hidden_size": 64, "task.encoder.dropout": 0.1}
+        if document.get("task.data_type") != "binary":
+            values |= {"task.distribution": "quantiles", "task.calibrate": True, "task.base_forecast": "auto"}
         if data is None or not data.head:
             return values | training_defaults(document, None)
         rows = min(len(series.values) for series in data.head)
@@ -127,6 +162,14 @@ class ForecastSettings(Task):
     def _check(self) -> Self:
         if not self.history and self.output == "last":
             raise ValueError('history is 0, which needs output = "every_step": set task.history or task.output')
+        if list(self.quantiles) != sorted(set(self.quantiles)):
+            raise ValueError(f"quantiles is {list(self.quantiles)}, expected different numbers in ascending order")
+        if self.data_type == "binary" and self.distribution != "none":
+            raise ValueError(
+                f'distribution is "{self.distribution}", but binary frames have probabilities: set it to "none"'
+            )
+        if self.base_forecast == "linear" and self.output == "every_step":
+            raise ValueError('base_forecast is "linear", which needs output = "last": set it to "last_value"')
         if self.encoder.bidirectional:
             raise ValueError("encoder.bidirectional is true, but a forecast must not see later values: set it to false")
         if missing := [name for name in self.target if self.columns and name not in self.columns]:

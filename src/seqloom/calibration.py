@@ -1,0 +1,26 @@
+"""After training, the best model is adjusted to the development data, where its task does so."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from seqloom import terminal
+from seqloom.evaluation import predict_all, score, split_details
+from seqloom.run import Run
+from seqloom.run_config import Config
+
+
+def calibrate_best(run: Run, config: Config, dev: Sequence[Any]) -> None:
+    """Calibrate the best checkpoint of a run; its scores become those of the calibrated model."""
+    task = config.task
+    if not dev or not task.is_calibrated or not run.saved("best"):
+        return
+    snapshot = run.load_best()
+    module = task.load_model(snapshot.model, run.path).to(config.train.device)
+    note = task.calibrate_to(module, dev, predict=lambda: predict_all(config, module, dev))
+    if not note:
+        return
+    metrics, details = split_details(score(task, predict_all(config, module, dev), dev))
+    weights = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
+    run.write_details(terminal.json_value(details))
+    run.save("best", snapshot._replace(model=weights, facts={**snapshot.facts, "metrics": metrics}))
+    run.log(note)
