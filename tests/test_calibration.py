@@ -10,7 +10,8 @@ import seqloom
 from seqloom.config import Document
 from seqloom.models.forecaster import Forecaster
 from seqloom.run import Run
-from seqloom.run_config import Config
+from seqloom.run_config import Config, load_config
+from seqloom.run_summary import print_summary, summarize
 from seqloom.workflow import resume, train
 
 
@@ -68,3 +69,13 @@ def test_nothing_is_calibrated_where_it_is_switched_off(tmp_path: Path) -> None:
     assert module.shrinkage is None
     assert module.interval_shifts is None
     assert "calibrated" not in (run.path / "train.log").read_text()
+
+
+def test_a_trained_forecaster_is_described_with_its_baselines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(tmp_path, np.random.default_rng(2).normal(size=200).cumsum())
+    print_summary(summarize(run, load_config(run)), run.details())
+    shown = capsys.readouterr().out
+    assert "Baselines:" in shown
+    assert "exponential smoothing" in shown

@@ -244,3 +244,27 @@ def test_any_stream_can_be_printed_to(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal.print_json({"text": "é"})
     sys.stderr.close()
     assert content.getvalue().splitlines() == [rb"\xe9 \u2588", b"{", rb'  "text": "\u00e9"', b"}"]
+
+
+def test_baselines_of_a_forecast(capsys: pytest.CaptureFixture[str]) -> None:
+    def errors(value: float) -> dict[str, float]:
+        return {"mse_scaled": value, "mae": 2 * value}
+
+    better: dict[str, Any] = {"baselines": {"last value": errors(0.9), "drift": errors(0.7)}, **errors(0.5)}
+    terminal.print_details(better)
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[1:6] == [
+        "Baselines:",
+        "forecast    mse_scaled  mae",
+        "model       0.5         1",
+        "last value  0.9         1.8",
+        "drift       0.7         1.4",
+    ]
+    assert " ".join(lines[6:]).startswith("The model is better than every baseline; the best of them is drift")
+    terminal.print_details(better, compare=False)
+    assert "better" not in capsys.readouterr().out
+    sentence = terminal.compare_with_baselines(errors(0.8), better["baselines"] | {"DLinear": errors(0.6)})
+    assert sentence.startswith(
+        "The model is worse than DLinear (mse_scaled 0.8 against 0.6), and also worse than drift:"
+    )
+    assert terminal.compare_with_baselines(errors(0.7), better["baselines"]).startswith("The model is as good as")

@@ -320,7 +320,7 @@ def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
         terminal.print_lines(*[""] * (not summary.metrics))
         terminal.print_wrapped(sentence)
     if summary.metrics:
-        terminal.print_details(details, most=3)
+        terminal.print_details({**summary.metrics, **details}, most=3, compare=False)
     terminal.print_lines("")
     rows = {"run": summary.path}
     if summary.pictures:

@@ -137,11 +137,14 @@ def text_width() -> int:
     return min(shutil.get_terminal_size().columns, 100) if sys.stdout.isatty() else 80
 
 
-def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:
-    """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any."""
+def print_details(metrics: Mapping[str, Any], *, most: int = 5, compare: bool = True) -> None:
+    """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any.
+
+    ``compare``: also say which baselines are better than the model.
+    """
     _print_label_scores(metrics, most=2 * most)
     _print_target_scores(metrics)
-    _print_baselines(metrics)
+    _print_baselines(metrics, compare=compare)
     counts = {name: value for name, value in metrics.items() if name.endswith("_errors") and isinstance(value, dict)}
     print_lines(*[""] * bool(counts))
     for name, value in counts.items():
@@ -178,7 +181,7 @@ def _print_target_scores(metrics: Mapping[str, Any]) -> None:
         table(("target", *columns), rows)
 
 
-def _print_baselines(metrics: Mapping[str, Any]) -> None:
+def _print_baselines(metrics: Mapping[str, Any], *, compare: bool) -> None:
     """Print the errors of a forecast beside those of its baselines, and which of them are better."""
     baselines: Mapping[str, Mapping[str, float]] = metrics.get("baselines") or {}
     if not baselines:
@@ -190,7 +193,8 @@ def _print_baselines(metrics: Mapping[str, Any]) -> None:
     ]
     print_lines("", "Baselines:")
     table(("forecast", *columns), rows)
-    print_wrapped(compare_with_baselines(metrics, baselines))
+    if compare:
+        print_wrapped(compare_with_baselines(metrics, baselines))
 
 
 def compare_with_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> str:

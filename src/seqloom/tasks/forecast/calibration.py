@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 
-CORRECTION = 0.5  # of the shift that the development data suggest: they are one period, the training data others
+PRIOR_BLOCKS = 100  # of examples that are taken to agree with the quantiles that the network has learned
 MIN_BLOCKS = 8  # of development examples that do not overlap; fewer say too little
 ERRORS = 2.0  # standard errors by which the best factor has to exceed 0
 
@@ -44,20 +44,27 @@ def estimate_shifts(
     truth: Numbers,  # (N, horizon, K)
     quantiles: NDArray[np.float32],  # (N, horizon, K, levels)
     levels: Sequence[float],
+    *,
+    blocks: int,  # examples that do not overlap
 ) -> Numbers:  # (levels,)
-    """How far each quantile is moved, in widths of the widest interval: half-way to its share of the truth below.
+    """How far each quantile is moved, in widths of the widest interval, towards its share of the truth below.
 
     The whole way would be conformal prediction with a scaled error (Romano et al. 2019), for each quantile on its own.
+    Few data go a part of it: the training data say something about the errors, too.
     """
     width = quantiles[..., -1] - quantiles[..., 0]
     usable = width > 0
     if not usable.any():
         return np.zeros(len(levels))
-    return CORRECTION * np.array(
-        [
-            np.quantile((truth - quantiles[..., place])[usable] / width[usable], level)
-            for place, level in enumerate(levels)
-        ]
+    return (
+        blocks
+        / (blocks + PRIOR_BLOCKS)
+        * np.array(
+            [
+                np.quantile((truth - quantiles[..., place])[usable] / width[usable], level)
+                for place, level in enumerate(levels)
+            ]
+        )
     )
 
 

@@ -80,8 +80,10 @@ class ForecastScoring(ForecastSettings):
         if self.levels:
             truth = np.concatenate([truth for truth, _ in pairs])[..., places]
             quantiles = self._predicted_quantiles(predict())[..., places, :]
-            forecaster.calibrate(shrinkage.factor, estimate_shifts(truth, quantiles, self.levels).tolist())
-            notes.append("the quantiles are half-way between those of the network and those of the dev data")
+            blocks = math.ceil(len(examples) / overlap)
+            shifts = estimate_shifts(truth, quantiles, self.levels, blocks=blocks)
+            forecaster.calibrate(shrinkage.factor, shifts.tolist())
+            notes.append("the quantiles were moved towards those of the errors on the dev data")
         return "calibrated: " + "; ".join(notes) if notes else ""
 
     def _scored(self) -> tuple[list[int], list[int]]:
