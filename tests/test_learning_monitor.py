@@ -45,6 +45,13 @@ def test_a_model_that_does_not_learn_is_noticed(
     assert key in end
 
 
+def test_the_remedy_names_the_limit_that_was_set(tmp_path: Path) -> None:
+    (warning,), end, _ = train(CASES["transcribe"], tmp_path, learning_rate=1e-3, minutes=60)
+    assert "train.minutes" in warning
+    assert "train.epochs" not in warning
+    assert "train.epochs" in end  # which have ended it
+
+
 def test_a_model_that_learns_gets_no_warning(tmp_path: Path) -> None:
     lines = ["up high above over\n", "down low below under\n"]
     new = ["up above high\n", "down under low\n"]

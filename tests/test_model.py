@@ -100,11 +100,18 @@ def test_predictions_are_made_before_the_next_batch_is_read(run: Run) -> None:
 
 def test_predictions_do_not_depend_on_the_batch_size(run: Run) -> None:
     model = load(run.path)
-    texts = ["up", "it goes low below under", "", "what is this", "high"] * 3
+    texts = ["up", "it goes low below under", "", "what is up", "high"] * 3
     alone, together = (model.predict(texts, batch_size=size) for size in (1, 7))
     for one, other in zip(alone, together, strict=True):
         assert one.label == other.label
         assert asdict(one)["probabilities"] == pytest.approx(asdict(other)["probabilities"], abs=1e-6)
+
+
+def test_a_text_of_unknown_words_is_reported(run: Run) -> None:
+    answers = load(run.path).predict(["high", "zzz qqq", "zzz"])
+    assert len(answers) == 3
+    assert repr(answers).splitlines()[-1].startswith("2 of 3: no word of the text occurs in the training data")
+    assert not load(run.path).predict("high").notes
 
 
 def test_a_model_is_evaluated_on_its_current_device(run: Run) -> None:

@@ -31,8 +31,12 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
         read_document("", task="tagger", data="x")
     with pytest.raises(ConfigError, match=r"'train\.epochs' is not an override; write section\.key=value"):
         read_document("train.epochs", ["5"], task="classify", data=str(tmp_path / "t.txt"))
-    with pytest.raises(ValueError, match="nothing to train"):
+    with pytest.raises(ValueError, match=r"^--task tag needs --data FILE, too"):
         read_document("", task="tag")
+    with pytest.raises(ValueError, match=r"^--data x\.csv needs --task, too: caption, classify, "):
+        read_document("", data="x.csv")
+    with pytest.raises(ValueError, match=r"^nothing to train or check"):
+        read_document("")
 
 
 def test_data_files_are_found_by_their_names(tmp_path: Path) -> None:

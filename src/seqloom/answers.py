@@ -14,9 +14,10 @@ INPUT_LENGTH, VALUE_LENGTH = 50, 60  # characters
 class Answers(list[Any]):
     """Predictions, one for each input. ``answers["label"]`` is the list of all labels, and so for any other field."""
 
-    def __init__(self, answers: Iterable[Any], inputs: Sequence[str] = ()) -> None:
+    def __init__(self, answers: Iterable[Any], inputs: Sequence[str] = (), notes: Sequence[str] = ()) -> None:
         super().__init__(answers)
         self.inputs = list(inputs)  # texts to show beside the predictions
+        self.notes = list(notes)  # sentences to show below them, such as that the model knows no word of an input
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Any: ...
@@ -36,7 +37,7 @@ class Answers(list[Any]):
         return super().__getitem__(index)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Answers, (list(self), self.inputs)
+        return Answers, (list(self), self.inputs, self.notes)
 
     def __repr__(self) -> str:
         if not self:
@@ -87,7 +88,7 @@ class Answers(list[Any]):
         return html.escape(shorten(text, 2 * VALUE_LENGTH))
 
     def _more(self) -> list[str]:
-        return [f"… {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []
+        return [*([f"… {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []), *self.notes]
 
 
 def _text(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -122,9 +123,11 @@ class Model:
     def predict(self, source: Any, *, batch_size: int = 64) -> Answers:
         """The predictions in order for texts, arrays or a table, for one text, or for a file by its path."""
         inputs: list[str] = []
-        examples = self._noting_inputs(self.read(self.source(source)), inputs)
+        counts: Counter[str] = Counter()
+        examples = self._noting_inputs(self.read(self.source(source)), inputs, counts)
         answers = chain.from_iterable(self.predict_batches(examples, batch_size=batch_size))
-        return Answers(map(self.task.as_given, _with_warnings(answers)), inputs)
+        given = list(map(self.task.as_given, _with_warnings(answers)))
+        return Answers(given, inputs, [f"{count:,} of {len(given):,}: {warning}" for warning, count in counts.items()])
 
     def source(self, source: Any, *, again: str = "") -> Any:
         """A string that names no file, and does not look like a file name, as the only text of a list.
@@ -141,9 +144,12 @@ class Model:
             again = again or f"a text is given in a list: predict([{shorten(source, 60)!r}])"
             raise DataError(error.location, f"{error.message}; {again}") from None
 
-    def _noting_inputs(self, examples: Iterable[Any], inputs: list[str]) -> Iterator[Any]:
+    def _noting_inputs(self, examples: Iterable[Any], inputs: list[str], counts: Counter[str]) -> Iterator[Any]:
+        """The same examples; adds their texts to ``inputs``, and warnings about them with their counts."""
         for example in examples:
             inputs.append(shorten(self.task.input_text(example), INPUT_LENGTH))
+            if warning := self.task.input_warning(example):
+                counts[warning] += 1
             yield example
 
     def align(

@@ -21,6 +21,10 @@ def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", d
         raise ValueError(f"give either a configuration ({path}) or --task and --data, not both")
     if path:
         return configuration.read(Path(path), overrides)
+    if data and not task:
+        raise ValueError(f"--data {data} needs --task, too: {', '.join(tasks.names())}")
+    if task and not data:
+        raise ValueError(f"--task {task} needs --data FILE, too; seqloom init {task} writes a configuration")
     if not task or not data:
         raise ValueError("nothing to train or check: give a configuration (see seqloom init), or --task and --data")
     try:

@@ -17,7 +17,7 @@ from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_duration, format_number
 from seqloom.metrics.confidence import wilson_interval
-from seqloom.metrics.learning import describe_flat_loss, flat_loss
+from seqloom.metrics.learning import describe_flat_loss, flat_loss, with_limit
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
 from seqloom.models.transcription.search_guide import LanguageModelConfig
@@ -181,7 +181,7 @@ def _file_name(setting: str | LanguageModelConfig) -> str:
 def _name_limit(remedy: str, finished: str) -> str:
     """The remedy with the limit that has ended the training in place of the epochs."""
     limit = LIMIT.match(finished)
-    return remedy.replace("train.epochs", f"train.{limit['name']}s") if limit else remedy
+    return with_limit(remedy, f"{limit['name']}s" if limit else "")
 
 
 def changed_settings(config: Config) -> dict[str, Any]:

@@ -340,7 +340,8 @@ def _run_training(
         events = engine.train(
             rule, evaluate=evaluate if dev else None, time_fraction=recorder.time_fraction, start=start
         )
-        monitor = LearningMonitor(config.task, run.summary().get("baseline_scores", {}))
+        scores = run.summary().get("baseline_scores", {})
+        monitor = LearningMonitor(config.task, scores, limit=config.train.limit)
         update = start.facts["position"]["update"] if start else 0
         event: Progress | None = None
         try:

@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> Path:
 
 def lines(capsys: pytest.CaptureFixture[str], *files: Path, as_json: bool = False) -> list[str]:
     """What is printed if the answer to an example is the number of its time steps."""
-    task: Any = SimpleNamespace(to_json=asdict)
+    task: Any = SimpleNamespace(to_json=asdict, input_warning=lambda _: "")
     printer = PredictionPrinter(task, as_json=as_json, names=len(files) > 1, interactive=False)
     reader = LabelledReader(known={"sit"}, kind="vectors")
     examples = printer.watch((str(file), reader.read(file)) for file in files)

@@ -20,6 +20,8 @@ def test_codes_for_missing_values() -> None:
     assert far_outside(-999, -999, 9999, 9999)[0].startswith("column sales: 2 times -999 and 2 times 9999, far")
     assert far_outside(-99, -99, usual=np.linspace(0, 100, 50))  # nines are enough, though -99 is not far away
     assert not far_outside(-80, -80, usual=np.linspace(0, 100, 50))
+    assert far_outside(-999, -999, usual=np.arange(50.0) % 6)  # few different values, but nines
+    assert not far_outside(-800, -800, usual=np.arange(50.0) % 6)
 
 
 def test_a_single_value_hundreds_of_deviations_away() -> None:

@@ -94,8 +94,7 @@ def evaluate(
                 f"{file}: the model was trained on {pluralize(trained, 'example')} of this file, so that the scores do "
                 "not show how well it does on new data"
             )
-        labels = getattr(model.task.learned, "labels", None)
-        if labels and (unseen := labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))):
+        if unseen := model.task.describe_unseen(metrics):
             terminal.print_warning(f"{file}: labels that do not occur in the training data count as errors: {unseen}")
         if as_json:
             terminal.print_json(metrics)

@@ -43,6 +43,7 @@ class PredictionPrinter:
                 if identity and identity == os.path.basename(file or name):  # noqa: PTH119  the file is the example
                     file, identity = file or name, ""
                 self.origins.append(Origin(file, identity))
+                self._count_warning(self.task.input_warning(example))
                 yield example
 
     def print(self, predictions: Sequence[Any]) -> None:
@@ -66,16 +67,21 @@ class PredictionPrinter:
 
     def _count(self, prediction: Any) -> None:
         self.answers += 1
-        if warning := getattr(prediction, "warning", ""):
-            self.warnings[warning] = self.warnings.get(warning, 0) + 1
+        self._count_warning(getattr(prediction, "warning", ""))
         if unknown := getattr(prediction, "unknown", []):
             self.affected += 1
             self.unknown |= dict.fromkeys(unknown)
             if self.interactive:
                 terminal.print_note(f"the model does not know {_quote(unknown)}")
 
+    def _count_warning(self, warning: str) -> None:
+        if warning:
+            self.warnings[warning] = self.warnings.get(warning, 0) + 1
+
     def finish(self) -> None:
         """Remark on what the model did not know, and repeat the warnings of predictions."""
+        if not self.answers and not self.interactive:
+            terminal.print_note("the input is empty, there is nothing to predict")
         for number, (warning, repeated) in enumerate(self.warnings.items()):
             if number == SHOWN:
                 terminal.print_note(f"… {len(self.warnings) - SHOWN:,} more warnings; --json shows all")

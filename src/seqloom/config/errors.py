@@ -165,6 +165,11 @@ def _describe(located: Iterable[_Located], *, keys: Keys) -> Iterator[Problem]:
             yield problem
         else:
             expected = [_expected(error) for error in errors if error.error["type"] != "extra_forbidden"]
+            column = (*path[:-1], f"{path[-1]}_column")
+            if expected == ["a table"] and isinstance(errors[0].value, str) and column in keys:
+                hint = f'; did you mean "{dotted(column)}"?'
+                yield Problem(path, f"{dotted(path)}: expected a table, got {_short(errors[0].value)}{hint}")
+                continue
             yield _mismatch(path, errors[0].value, expected=expected, allowed=choices(errors[0].annotation))
 
 

@@ -41,6 +41,10 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "dev": "dev_file dev_data valid valid_file valid_data validation validation_file validation_data val val_file "
     "eval_file",
     "dev_fraction": "dev_share validation_split val_split valid_split dev_split dev_size",
+    "text_column": "text texts text_field text_key",
+    "label_column target": "label labels label_field label_key target_column y y_column",
+    "date": "date_column time_column time datetime timestamp ds",
+    "word_column": "words_column token_column",
     "min_count": "minimum min_freq min_frequency min_df word_min_count",
     "vocab_size": "size vocabulary_size max_vocab max_vocab_size num_words max_features num_merges bpe_merges",
     "lowercase": "lower lower_case do_lower_case do_lowercase uncased",

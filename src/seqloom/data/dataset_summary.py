@@ -19,6 +19,7 @@ from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.conll import LONG_SENTENCE
 from seqloom.data.readers.spans import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
+from seqloom.data.suspect_content import SuspectContent
 from seqloom.data.target_ranges import TargetRange, TargetRanges
 from seqloom.data.value_ranges import ValueRanges, has_single_colour
 
@@ -247,6 +248,7 @@ class DatasetSummary:
         self.infeasible = Findings()  # locations and reasons
         self.infeasible_when_augmented = Findings()  # locations and reasons
         self.contents = ContentIndex(target_name)
+        self.suspect = SuspectContent()
         self.sides: dict[str, SideCounter] = {}  # pairs only: source and target
         self.tokens: int | None = None  # elements that the model reads; None: not counted
         self.unknown: int | None = None  # unknown tokens; None: not counted, or vectors
@@ -272,6 +274,8 @@ class DatasetSummary:
         self._add_labels(example.location, summary)
         if summary.content and length:
             self.contents.add(summary.content, summary.target.encode(), example.location)
+            if summary.values is None:
+                self.suspect.add(summary.content, summary.target, summary.labels)
         self.values.add(summary.values, summary.columns)
         if has_single_colour(summary.values):
             self.single_colour.add(getattr(example, "name", "") or example.location)
@@ -397,6 +401,7 @@ class DatasetSummary:
             yield f"{pluralize(self.invalid_labels.total, 'label')} out of order, first {location}: {reason}" + (
                 ", as in IOB1: task.convert_iob1 = true converts it to BIO" if reason[:2] == "I-" else ""
             )
+        yield from self.suspect.warnings(self.labels) if train is None else ()
         yield from self._value_warnings(train)
         known = {} if train is None else dict.fromkeys(map(_folded, train.labels))
         if groups := [group for group in self.similar_labels() if _folded(group[0]) not in known]:

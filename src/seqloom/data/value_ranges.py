@@ -10,6 +10,7 @@ FAR = 50  # times the range of the other values: a single value so far away is r
 FAR_REPEATED = 5  # the same for a value that occurs several times, as a code for missing values does
 FAR_NINES = 0.5  # the same for such a value that is written with nines, as -999
 MIN_DISTINCT = 10  # different values of a column, below which they may be codes themselves
+MIN_DISTINCT_NINES = 3  # the same beside a value such as -999
 KEPT_ELEMENTS = 1 << 20  # in which values far outside are searched
 
 
@@ -61,13 +62,16 @@ def _far(column: NDArray[Any]) -> str:  # (T,)
     if not len(column):
         return ""
     inner = column[(column != column.min()) & (column != column.max())]
-    if len(np.unique(inner)) < MIN_DISTINCT:
+    distinct = len(np.unique(inner))
+    if distinct < MIN_DISTINCT_NINES:
         return ""
     low, high = float(inner.min()), float(inner.max())
     parts = []
     for value, distance in ((float(column.min()), low - column.min()), (float(column.max()), column.max() - high)):
         count = int((column == value).sum())
         is_code = set(f"{abs(value):g}") == {"9"} and abs(value) > 90
+        if distinct < MIN_DISTINCT and not is_code:
+            continue
         limit = FAR if count == 1 else FAR_NINES if is_code else FAR_REPEATED
         if distance > limit * (high - low) and 2 * count < len(column):
             parts.append(f"{count:,} times {value:g}" if count > 1 else f"{value:g}")

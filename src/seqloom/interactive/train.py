@@ -10,7 +10,6 @@ from seqloom import tasks, workflow
 from seqloom.config import ConfigError, Document
 from seqloom.config import read as read_config
 from seqloom.config.schema import fields, members
-from seqloom.data.readers import columns as table_columns
 from seqloom.data.readers import memory, tables
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.formats import describe_type
@@ -194,7 +193,7 @@ def _apply_settings(
     """The data with targets that were given apart from them, and the settings by ``section.key``."""
     keys: dict[str, Any] = {}
     names = fields(kind)
-    if any(name.endswith("_column") for name in names):  # each input has a target
+    if any(name.endswith("_column") and name != "text_column" for name in names):  # each input has a target
         data, dev = (
             memory.with_targets(*given, noun=kind.target_name) if _is_pair_of_lists(given) else given
             for given in (data, dev)
@@ -206,9 +205,6 @@ def _apply_settings(
             keys[f"task.{name}_column"] = value
         elif f"{name}_column" in names and not isinstance(value, Mapping) and value is not None:
             data = memory.with_targets(data, value, noun=name)
-        elif name == "text" and isinstance(value, str) and tables.is_table(data):
-            data = table_columns.texts(data, value)
-            dev = table_columns.texts(dev, value) if tables.is_table(dev) else dev
         else:
             section = "train" if name in fields(TrainConfig) and name not in names else "task"
             keys[f"{section}.{name}"] = [value] if isinstance(value, str) and _is_list(names, name) else value

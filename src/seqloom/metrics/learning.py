@@ -28,6 +28,11 @@ def flat_loss(losses: Sequence[float]) -> tuple[float, float] | None:
     return (first, last) if last >= first - FLAT * abs(first) else None
 
 
+def with_limit(remedy: str, limit: str) -> str:
+    """A remedy with the limit that ends the training, such as ``minutes``, in place of the epochs."""
+    return remedy.replace("train.epochs", f"train.{limit}") if limit else remedy
+
+
 def describe_flat_loss(first: float, last: float) -> str:
     """What a loss that has not fallen means, and what to try."""
     return (

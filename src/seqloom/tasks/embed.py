@@ -18,9 +18,9 @@ from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers.columns import texts
-from seqloom.data.readers.tables import is_table
+from seqloom.data.readers.tables import JSON_SUFFIXES, is_binary, suffix
 from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.text_tables import detect_column, is_text_table, texts
 from seqloom.data.readers.word_questions import Question, detect, read_questions, read_test
 from seqloom.data.text.passages import Passage, passages
 from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count_words
@@ -130,6 +130,11 @@ class Embed(Task):
         "one_hot: a baseline without learned vectors.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
+    text_column: int | str = Field(
+        "",
+        description="Column with the texts of a table (CSV, JSON lines, Parquet …): name, or index from 0, negative "
+        "from the end (empty: by name and content).",
+    )
     lowercase: bool = Field(default=False, description="Convert the text to lowercase.")
     min_count: int = Field(5, ge=1, description="Skip words that occur less often than this.")
     max_words: int = Field(0, ge=0, description="Keep only this many of the most frequent words (0: all).")
@@ -188,11 +193,27 @@ class Embed(Task):
     def with_top_words(self, count: int) -> Self:
         return self.model_copy(update={"top_words": count})
 
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        if not self._is_table(source):
+            return self, ()
+        settings, notes = detect_column(source, column=self.text_column, encoding=self.encoding)
+        return self.model_copy(update=settings), notes
+
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
-        source = source if isinstance(source, Path) or not is_table(source) else texts(source)
+        if self._is_table(source):
+            rows = texts(source, column=self.text_column, encoding=self.encoding)
+            return passages([text for _, text in rows], lowercase=self.lowercase)
         if detect(source, encoding=self.encoding) == "text":
             return passages(source, encoding=self.encoding, lowercase=self.lowercase)
         return read_test(source, encoding=self.encoding)
+
+    def _is_table(self, source: Path | Sequence[Any]) -> bool:
+        """Whether a source is a table with a column of texts, and not one of analogies or word pairs."""
+        if not is_text_table(source):
+            return False
+        if not isinstance(source, Path) or is_binary(source) or suffix(source) in JSON_SUFFIXES:
+            return True
+        return detect(source, encoding=self.encoding) == "text"
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Question]:
         return read_questions(source, encoding=self.encoding)

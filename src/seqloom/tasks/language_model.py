@@ -19,9 +19,8 @@ from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers.columns import texts
-from seqloom.data.readers.tables import is_table
-from seqloom.data.readers.text_files import DataError, Location, lines, resolve
+from seqloom.data.readers.text_files import DataError, Location, resolve
+from seqloom.data.readers.text_tables import detect_column, texts
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
@@ -106,6 +105,11 @@ class LanguageModel(Task):
         "vectors for other tasks (task.pretrained).",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
+    text_column: int | str = Field(
+        "",
+        description="Column with the texts of a table (CSV, JSON lines, Parquet …): name, or index from 0, negative "
+        "from the end (empty: by name and content).",
+    )
     arpa: str = Field(
         "", description="n-gram models only: ARPA file to import instead of training on task.train (empty: train)."
     )
@@ -210,9 +214,14 @@ class LanguageModel(Task):
     def tokenizer(self) -> Tokenizer:
         return self.fitted.text
 
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        if self.arpa:
+            return self, ()
+        settings, notes = detect_column(source, column=self.text_column, encoding=self.encoding)
+        return self.model_copy(update=settings), notes
+
     def read(self, source: Path | Sequence[Any]) -> Iterator[TextLine]:
-        source = source if isinstance(source, Path) or not is_table(source) else texts(source)
-        for location, text in lines(source, encoding=self.encoding):
+        for location, text in texts(source, column=self.text_column, encoding=self.encoding):
             yield TextLine(location, text, self._count_tokens(text))
 
     def _count_tokens(self, text: str) -> int:
@@ -244,6 +253,9 @@ class LanguageModel(Task):
 
     def input_text(self, example: TextLine) -> str:
         return example.text
+
+    def input_warning(self, example: TextLine) -> str:
+        return self.tokenizer.describe_unknown(example.text)
 
     def summarize_example(self, example: TextLine) -> ExampleSummary:
         return ExampleSummary(content=example.text.encode())

@@ -371,6 +371,14 @@ class Task(ConfigSection, ABC):
     def check_targets(self, examples: Sequence[Any]) -> None:
         """Raise a DataError if no target of the examples occurs in the training data, so that scores mean nothing."""
 
+    def describe_unseen(self, metrics: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """The labels of evaluated data that the training data do not have, by their metrics; empty: none."""
+        return ""
+
+    def input_warning(self, example: Any) -> str:  # noqa: ARG002
+        """Why the prediction for an input means little, such as a text of unknown words; empty: nothing to say."""
+        return ""
+
     def check_inputs(self, examples: Sequence[Any]) -> None:
         """Raise a DataError if the fitted model cannot read the examples, such as vectors with other channels."""
 

@@ -109,6 +109,11 @@ class TrainConfig(ConfigSection):
         return self
 
     @property
+    def limit(self) -> Literal["epochs", "updates", "tokens", "minutes"]:
+        """The key that is expected to end the training: another limit is set to end it before its epochs do."""
+        return "minutes" if self.minutes else "tokens" if self.tokens else "updates" if self.updates else "epochs"
+
+    @property
     def loggers(self) -> tuple[LoggerName, ...]:
         """``log_to`` as a tuple."""
         return self.log_to if isinstance(self.log_to, tuple) else (self.log_to,)

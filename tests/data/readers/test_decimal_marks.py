@@ -61,11 +61,16 @@ def test_the_whole_column_decides() -> None:
     assert read(*integers, "1.234", decimal=".").values[-1, 0] == 1.234
 
 
-def test_three_decimals_are_mentioned() -> None:
-    series = table(lines(*(f"1.{number}" for number in range(230, 250))))
+def test_three_decimals_are_mentioned_or_between_semicolons_refused() -> None:
+    numbers = [f"1.{number}" for number in range(230, 250)]
+    series = table([line.replace(";", ",") for line in lines(*numbers)])
     assert series.values[0, 0] == 1.23
     assert series.number_note.startswith("numbers such as 1.234 are read with a decimal point, not as thousands: load")
     assert not table(lines(*(f"{number}.234" for number in range(20)))).number_note
+    with pytest.raises(DataError, match=r"column 'load': '1\.230' may have a decimal point or a thousands separator"):
+        table(lines(*numbers))
+    assert table(lines(*numbers), decimal=",").values[0, 0] == 1230
+    assert table(lines(*numbers), decimal=".").values[0, 0] == 1.23
 
 
 def test_another_column_shows_the_mark() -> None:

@@ -106,7 +106,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes
     assert next(actual) == (Location("standard input", 1), "a")
     assert error(actual) == (
         "standard input:2: expected UTF-8, found byte 0xff at byte 2 of the line; "
-        'for another encoding set it, for example task.encoding = "latin-1"'
+        'for another encoding set it, for example task.encoding = "latin-1", or predict --encoding latin-1'
     )
 
 

@@ -1,5 +1,6 @@
 """Forecasting: scales, losses and scores compared with NumPy; the model never sees the future."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,7 +17,7 @@ from seqloom.data.batch import Batch
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import Window
-from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.text_files import WARNING, DataError
 from seqloom.models.forecast_distributions import Reference
 from seqloom.tasks.forecast import Forecast, ForecastPrediction, Learned
 
@@ -488,6 +489,49 @@ def test_a_short_dev_file_takes_its_history_from_the_training_file(tmp_path: Pat
     for actual, expected in zip(windows, whole, strict=True):
         np.testing.assert_array_equal(actual.history, expected.history)
         np.testing.assert_array_equal(actual.future(3), expected.future(3))
+
+
+def test_the_dev_file_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
+    train, dev, other = (tmp_path / name for name in ("t.csv", "d.csv", "e.csv"))
+    train.write_text("date,a,b\n" + "".join(f"2024-01-{day:02},{day},{day * 10}\n" for day in range(1, 16)))
+    dev.write_text("date,b,a\n" + "".join(f"2024-02-{day:02},{day * 10},{day}\n" for day in range(1, 16)))
+    other.write_text("date,a,c\n" + "".join(f"2024-02-{day:02},{day},{day * 10}\n" for day in range(1, 16)))
+    resolved, _ = task(train=str(train), dev=str(dev)).resolve(train)
+    first = next(iter(resolved.read(dev)))
+    assert first.series.names == ("a", "b")
+    np.testing.assert_array_equal(first.history, [[day, day * 10] for day in range(1, 5)])
+    with pytest.raises(DataError, match=r"e\.csv:2: no column 'b'"):
+        list(resolved.read(other))
+
+
+@pytest.mark.parametrize(
+    ("years", "warning"),
+    [
+        (range(1930, 1940), None),
+        (range(1880, 1895), r"its time \(1880 to 1894\) lies before that of the training data"),
+        (range(1920, 1940), r"its time \(1920 to 1939\) overlaps that of the training data"),
+        (range(1900, 1930), r"its time \(1900 to 1929\) overlaps that of the training data"),
+    ],
+)
+def test_a_dev_file_that_does_not_follow_the_training_file_is_reported(
+    years: range, warning: str | None, tmp_path: Path
+) -> None:
+    train, dev = write_years(tmp_path / "t.csv", range(1900, 1930)), write_years(tmp_path / "d.csv", years)
+    _, notes = task(train=str(train), dev=str(dev)).resolve(train)
+    warnings = [note for note in notes if note.startswith(WARNING)]
+    assert len(warnings) == (warning is not None)
+    if warning is not None:
+        assert re.match(f"{WARNING}dev file {dev}: {warning}", warnings[0])
+
+
+def test_a_dev_file_with_the_same_rows_and_no_dates_is_reported(tmp_path: Path) -> None:
+    train, dev = tmp_path / "t.csv", tmp_path / "d.csv"
+    for path in (train, dev):
+        path.write_text("".join(f"{number % 7}\n" for number in range(20)))
+    _, notes = task(train=str(train), dev=str(dev)).resolve(train)
+    assert [note.removeprefix(WARNING) for note in notes if note.startswith(WARNING)] == [
+        f"dev file {dev}: it has the same rows as the training data, so that its scores say nothing about new data"
+    ]
 
 
 def test_a_short_file_that_continues_nothing_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 
 FORMATS = (
     (b"%PDF", "a PDF document; export its text"),
+    (b"version https://git-lfs", "a pointer of Git LFS instead of the file; fetch it with git lfs pull"),
     (b"PK\x03\x04", "a zip archive or an Office document"),
     (b"PAR1", "a Parquet file"),
     (b"ARROW1", "an Arrow or Feather file; save it as Parquet or CSV"),
@@ -24,6 +25,8 @@ FORMATS = (
     (b"OggS", "an Ogg file"),
     (b"ID3", "an MP3 file"),
 )
+TEXT = (b"%PDF", b"version https://git-lfs")
+"""Formats that may begin with nothing but text."""
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x80-\xff]")  # what a text file in ASCII has not
 
@@ -35,6 +38,6 @@ def binary_format(start: bytes) -> str:
     if start[257:262] == b"ustar":
         return "a tar archive; name the file in it: archive.tar/file"
     for magic, name in FORMATS:
-        if start.startswith(magic) and (magic == b"%PDF" or CONTROL.search(start)):
+        if start.startswith(magic) and (magic in TEXT or CONTROL.search(start)):
             return name
     return ""

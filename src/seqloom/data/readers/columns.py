@@ -7,7 +7,7 @@ from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
-from seqloom.data.readers.table_values import LONGEST_LABEL, as_number, as_text, is_missing
+from seqloom.data.readers.table_values import LONGEST_LABEL, as_number, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import DataError, Location, no_such_column
 
@@ -92,23 +92,6 @@ def find_columns(
         table = with_header(table)
     columns = resolve_columns(table, roles, chosen)
     return table, replace(columns, targets=targets) if isinstance(targets, tuple) else columns
-
-
-def texts(source: Any, column: str = "") -> list[str]:
-    """The texts of a table in memory, for tasks that read nothing else."""
-    table = tables.read_table(source)
-    role = Role("text", "text", column_names.TEXT, "text")
-    try:
-        columns = resolve_columns(table, [role], {"text": column})
-    except DataError:
-        if column in ("", *table.names):
-            listed = ", ".join(map(repr, table.names))[:200]
-            raise DataError(
-                "input", f"cannot tell which column holds the text: name it, text=…; columns: {listed}"
-            ) from None
-        raise
-    name = columns.name("text")
-    return [as_text(at, columns.value(at, fields, "text"), name=name) for at, fields in table.records]
 
 
 def join_columns(table: Table, columns: tuple[int | str, ...], *, required: bool = True) -> tuple[Table, str]:

@@ -70,6 +70,7 @@ def describe_columns(
     chosen = [
         find_column(first.location, column, width, key="label_column") for column in label_columns(labels) or (-1,)
     ]
+    _check_distinct(first.location, word, chosen)
     others = [str(index + 1) for index in range(width) if index not in (word, *chosen)]
     taken = [f"word from column {word + 1} (task.word_column = {word})"]
     taken += [f"label from column {index + 1} (task.label_column = {index})" for index in chosen]
@@ -84,7 +85,16 @@ def describe_conllu(words: Column | None, labels: LabelColumn | None) -> str:
     columns += [("label", "label_column", column) for column in label_columns(labels) or ("upos",)]
     where = Location("CoNLL-U", 0)
     indices = [(noun, find_column(where, column, len(CONLLU), key=key, names=CONLLU)) for noun, key, column in columns]
+    _check_distinct(where, indices[0][1], [index for _, index in indices[1:]])
     return "CoNLL-U: " + ", ".join(f"{noun} from column {index + 1} {CONLLU[index]!r}" for noun, index in indices)
+
+
+def _check_distinct(location: Location, word: int, labels: Sequence[int]) -> None:
+    if word in labels:
+        raise DataError(
+            location,
+            f"task.word_column and task.label_column are both column {word + 1}; expected different columns",
+        )
 
 
 def are_sentences(first: Sequence[str], is_label: Callable[[str], bool]) -> bool:

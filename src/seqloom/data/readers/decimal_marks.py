@@ -64,6 +64,7 @@ def find_marks(
     columns: Sequence[Sequence[Any]],  # the values of each column, or enough of them
     *,
     preferred: DecimalMark = "",  # where the values leave it open
+    separator: str = "",  # of the columns; a semicolon separates them where the comma is the decimal mark
 ) -> NumberMarks:
     """The decimal marks of the columns.
 
@@ -78,20 +79,26 @@ def find_marks(
         if preferred or len(common) == 1:
             marks[index] = preferred or next(iter(common))
         elif unclear:
-            mark = "comma" if "," in unclear[0] else "point"
-            raise DataError(
-                location,
-                f"column {names[index]!r}: {unclear[0]!r} may have a decimal {mark} or a thousands separator; "
-                'set task.decimal to "," (decimal comma) or "." (decimal point)',
-            )
+            raise _undecidable(location, names[index], unclear[0])
     uncertain = [
         index
         for index in sorted(written.keys() - marks.keys())
         if len(written[index]) >= MIN_GROUPS and all(map(_ONE_GROUP.fullmatch, written[index]))
     ]
+    if uncertain and separator == ";" and not preferred:
+        raise _undecidable(location, names[uncertain[0]], written[uncertain[0]][0])
     kept = {index: mark for index, mark in marks.items() if index in unusual or mark == ","}
     pointed = frozenset(index for index, mark in kept.items() if mark == "," and _thousands(written[index]))
     return NumberMarks(kept, pointed, tuple(uncertain))
+
+
+def _undecidable(location: Location, name: str, value: str) -> DataError:
+    mark = "comma" if "," in value else "point"
+    return DataError(
+        location,
+        f"column {name!r}: {value!r} may have a decimal {mark} or a thousands separator; set task.decimal to "
+        '"," (decimal comma) or "." (decimal point)',
+    )
 
 
 def undecided(columns: Sequence[Sequence[Any]]) -> list[int]:

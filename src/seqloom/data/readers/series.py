@@ -201,12 +201,12 @@ def table(
     index = index_name(path)
     index, date = (index, (index,)) if index and date in (None, (index,)) else ("", date)
     opened = with_index(path, index) if index else path
-    names, records = _open_table(opened, range_.text, separator)
+    names, records, separator = _open_table(opened, range_.text, separator)
     if len(columns) == 1 and names[int(bool(index)) :] == ["1"]:  # a series without a name
         names[-1] = columns[0]
     once = isinstance(opened, Path) and opened == text_files.STANDARD_INPUT
     reopen = None if once else lambda: _open_table(opened, range_.text, separator)[1]
-    first_records, records, marks = _with_points(names, records, reopen, range_.text, decimal)
+    first_records, records, marks = _with_points(names, records, reopen, range_.text, decimal, separator)
     location = first_records[0][0]
     _check_columns(location, names, (*columns, *target, *(date or ())))
     head = [[fields[column] for _, fields in first_records] for column in range(len(names))]
@@ -333,6 +333,7 @@ def _with_points(
     reopen: Callable[[], Iterator[Record]] | None,  # reads the records once more; None: that is not possible
     file: str,
     decimal: DecimalMark,
+    separator: str,
 ) -> tuple[list[Record], Iterator[Record], NumberMarks]:
     """The first records and the others, with decimal points only, and the decimal marks that they have had."""
     head = list(islice(records, tables.HEAD))
@@ -345,40 +346,39 @@ def _with_points(
     if undecided and reopen is not None:
         for column, values in decimal_marks.deciding_values(reopen(), undecided).items():
             columns[column] = values
-    marks = decimal_marks.find_marks(head[0][0], names, columns, preferred=decimal)
+    marks = decimal_marks.find_marks(head[0][0], names, columns, preferred=decimal, separator=separator)
     if not marks.marks:
         return head, records, marks
     changed = list(decimal_marks.with_points(head, marks.marks, names))
     return changed, decimal_marks.with_points(records, marks.marks, names), marks
 
 
-def _open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record]]:
-    """The names of the columns (numbers from 1 without a header), and the records."""
+def _open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record], str]:
+    """The names of the columns (numbers from 1 without a header), the records, and what separates the columns."""
     if isinstance(source, Path) or tables.is_table(source):
         opened = tables.read_table(source, separator=separator, header=False)
-        names, records = list(opened.names), opened.records
+        names, records, separator = list(opened.names), opened.records, opened.separator
     else:
         lines = list(text_files.lines(source))
         separator = separator or tables.sniff_separator([line for _, line in lines[: tables.SNIFFED_LINES]])
         names, records = [], tables.split_columns(iter(lines), separator)
     if names:
-        return names, _checked_widths(records, len(names))
+        return names, _checked_widths(records, len(names)), separator
     location, first = next(records, (Location(file, 1), []))
     if not first:
         raise DataError(location, "expected a table of numbers, found an empty file")
     if any(_number(field) is not None or decimal_marks.writes_number(field) for field in first) or all(
         map(_is_missing, first)
     ):
-        return [str(number + 1) for number in range(len(first))], _checked_widths(
-            chain([(location, first)], records), len(first)
-        )
+        rows = _checked_widths(chain([(location, first)], records), len(first))
+        return [str(number + 1) for number in range(len(first))], rows, separator
     names = [str(name).strip() for name in first]
     if len(set(names)) < len(names):
         raise DataError(location, "duplicate column names")
     first_row = next(records, None)
     if first_row is None:
         raise DataError(location, "no rows after the header")
-    return names, _checked_widths(chain([first_row], records), len(names))
+    return names, _checked_widths(chain([first_row], records), len(names)), separator
 
 
 def _checked_widths(records: Iterable[Record], width: int) -> Iterator[Record]:

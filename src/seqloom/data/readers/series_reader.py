@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqloom.data.feature_statistics import is_constant
 from seqloom.data.readers import tables, text_files
 from seqloom.data.readers.date_formats import DateOrder
@@ -61,8 +63,9 @@ class SeriesReader:
         settings["decimal"] = series.decimal
         if series.number_note:
             notes.append(series.number_note)
+        if series.names != tuple(str(number + 1) for number in range(len(series.names))):
+            settings["columns"] = series.names  # those of the development file may have another order
         if series.left_out:
-            settings["columns"] = series.names
             notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
         if problem := _irregular(series):
             notes.append(f"{WARNING}{problem}")
@@ -106,6 +109,8 @@ class SeriesReader:
                 return []
             series = self._table(path)
             if problem := _irregular(series):
+                notes.append(f"{WARNING}dev file {self.dev}: {problem}")
+            if problem := _earlier(train, series):
                 notes.append(f"{WARNING}dev file {self.dev}: {problem}")
             rows = text_files.pluralize(series.stop - series.start, "row")
             if self._is_short(series):
@@ -159,6 +164,26 @@ def constant_columns(values: Numbers, names: Sequence[str]) -> list[str]:  # (T,
     """The columns that never change, if others do."""
     constant = is_constant(values.mean(axis=0), values.std(axis=0))
     return [] if constant.all() else [name for name, is_still in zip(names, constant, strict=True) if is_still]
+
+
+def _earlier(train: Series, dev: Series) -> str:
+    """What is wrong with development data that do not follow the training data; empty if they do."""
+    if train.axis is None or dev.axis is None or train.axis.stamps is None or dev.axis.stamps is None:
+        same = np.array_equal(train.values[train.start : train.stop], dev.values[dev.start : dev.stop])
+        return "it has the same rows as the training data, so that its scores say nothing about new data" * same
+    if train.axis.stamps.dtype.kind != dev.axis.stamps.dtype.kind:
+        return ""
+    trained, held_out = train.axis.stamps[train.start : train.stop], dev.axis.stamps[dev.start : dev.stop]
+    last, (first, end) = trained.max(), (held_out.min(), held_out.max())
+    if first > last:
+        return ""
+    dates = dev.axis.write(np.array([first, end]))
+    if end < trained.min():
+        return f"its time ({dates[0]} to {dates[1]}) lies before that of the training data, whose future it should be"
+    return (
+        f"its time ({dates[0]} to {dates[1]}) overlaps that of the training data, so that its scores say little about "
+        "the future"
+    )
 
 
 def _irregular(series: Series) -> str:

@@ -24,17 +24,26 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
         names = names[:-1]
     if not names or not all(NAME.fullmatch(name) and as_number(name) is None for name in names):
         return False
+    usual = sum(map(_is_usual, names))
+    if 2 * usual >= len(names) > 1:  # files that were joined repeat their header
+        others = [row for row in others if not repeats(row, first)]
     columns = [_column(others, index) for index in range(len(first))]
     pairs = [(name, column) for name, column in zip(first, columns, strict=True) if name]
     if any(is_numeric(column) for _, column in pairs):
         return True
     recurring = any(name in column for name, column in pairs)
-    usual = sum(map(_is_usual, names))
     short = all(len(name.split()) == 1 or _is_usual(name) for name in names)
     if 2 * usual >= len(names) and short and not recurring:
         return True
     # A class that occurs once and a text of one word, where the others are classes that recur and long texts.
     return not recurring and any(map(recurs, columns)) and any(map(is_prose, columns)) and len(others) >= 10
+
+
+def repeats(row: Sequence[Any], names: Sequence[str]) -> bool:
+    """Whether a row holds the names of the columns once more."""
+    return len(row) == len(names) and all(
+        isinstance(value, str) and value.strip() == name for value, name in zip(row, names, strict=True)
+    )
 
 
 def _is_usual(name: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.readers import excel, parquet, text_files
-from seqloom.data.readers.table_header import has_header
+from seqloom.data.readers.table_header import has_header, repeats
 from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location
 
@@ -111,7 +111,21 @@ def _build(
             location, values = head.pop(0)
             names = [str("" if value is None else value).strip() for value in values]
             check_names(location, names)
+            if len(names) > 1:
+                rest = _without_header(chain(head, iterator), names, location)
+                head = list(islice(rest, HEAD + 1))
+                iterator = rest
     return Table(file, tuple(names or ()), tuple(head[:HEAD]), chain(head, iterator), separator)
+
+
+def _without_header(records: Iterable[Record], names: Sequence[str], first: Location) -> Iterator[Record]:
+    """The same records; DataError for one that repeats the header, which is no example."""
+    for location, values in records:
+        if values and values[0] == names[0] and repeats(values, names):
+            raise DataError(
+                location, f"repeats the header of line {first.line}, as if files had been joined: remove this line"
+            )
+        yield location, values
 
 
 def _checked(records: Iterable[Record]) -> Iterator[Record]:

@@ -351,7 +351,7 @@ def decode_line(location: Location, raw: bytes, *, encoding: str) -> str:
         raise DataError(
             location,
             f"expected {encoding.upper()}, found byte 0x{raw[start]:02x} at byte {start + 1} of the line; "
-            'for another encoding set it, for example task.encoding = "latin-1"',
+            'for another encoding set it, for example task.encoding = "latin-1", or predict --encoding latin-1',
         ) from None
     if encoding != "utf-8":
         check_text(location, text)

@@ -199,6 +199,14 @@ class Tokenizer(ConfigSection):
         known = self.ids
         return list(dict.fromkeys(token for token in self.tokens(text) if token not in known))
 
+    def describe_unknown(self, text: str) -> str:
+        """That nothing of a text is in the vocabulary; empty: some of it is, or it is empty."""
+        unknown = set(self.unknown_tokens(text))
+        if not unknown or not unknown.issuperset(self.tokens(text)):
+            return ""
+        noun = {"words": "word", "characters": "character"}.get(self.unit, "token")
+        return f"no {noun} of the text occurs in the training data, so that the answer does not depend on it"
+
     def encode(self, text: str) -> list[int]:
         if self.unit == "subwords":
             ids = self.from_library

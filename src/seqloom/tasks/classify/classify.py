@@ -1,7 +1,7 @@
 """Classification and regression: one label, or numbers, for a text, a series of vectors, sound, an image or a video."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -227,6 +227,13 @@ class Classify(ClassifySettings):
     def _inputs(self) -> SignalInputs:
         """What is done with signals."""
         return SignalInputs(require_fitted(self.fitted.signal), self.audio)
+
+    def input_warning(self, example: LabelledSequence) -> str:
+        text, content = self.fitted.text, example.content
+        return text.describe_unknown(content) if text is not None and isinstance(content, str) else ""
+
+    def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
+        return self.fitted.labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))
 
     def check_inputs(self, examples: Sequence[LabelledSequence]) -> None:
         if self.fitted.text is None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -358,6 +358,9 @@ class Tag(TagSettings):
             [(example.location, label) for example in examples for label in example.labels or ()],
             outside="O" if self._has_spans else "",
         )
+
+    def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
+        return self.fitted.labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))
 
     def check_inputs(self, examples: Sequence[TaggedSequence]) -> None:
         if self.fitted.words is None:

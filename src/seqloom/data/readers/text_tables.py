@@ -1,0 +1,59 @@
+"""Texts in a column of a table, for tasks that read nothing else: CSV, JSON lines, Parquet and data frames."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.readers import column_names, tables
+from seqloom.data.readers.columns import Columns, Role, find_columns
+from seqloom.data.readers.table_values import as_text
+from seqloom.data.readers.tables import Table
+from seqloom.data.readers.text_files import DataError, Location, Source, lines
+
+KEY = "text_column"
+
+
+def is_text_table(source: Source) -> bool:
+    """Whether texts are in a column of a source: a table in memory, or a file whose name says that it is one."""
+    if not isinstance(source, Path):
+        return tables.is_table(source)
+    return tables.suffix(source) in tables.SUFFIXES and not source.is_dir()
+
+
+def texts(source: Source, *, column: int | str = "", encoding: str = "utf-8") -> Iterator[tuple[Location, str]]:
+    """The lines of a text, or the texts in a column of a table, with their locations."""
+    if not is_text_table(source):
+        yield from lines(source, encoding=encoding)
+        return
+    table, columns = _find(source, column, encoding)
+    name = columns.name(KEY) if KEY in columns.indices else ""
+    for location, fields in table.records:
+        yield location, as_text(location, columns.value(location, fields, KEY), name=name)
+
+
+def detect_column(
+    source: Source, *, column: int | str = "", encoding: str = "utf-8"
+) -> tuple[dict[str, int | str], tuple[str, ...]]:
+    """The setting that names the column with the texts, and a note about it; nothing if the source is no table."""
+    if not is_text_table(source):
+        return {}, ()
+    table, columns = _find(source, column, encoding)
+    return columns.settings(), (columns.describe(),) if table.width else ()
+
+
+def _find(source: Any, column: int | str, encoding: str) -> tuple[Table, Columns]:
+    role = Role(KEY, "text", column_names.TEXT, "text")
+    try:
+        return find_columns(source, [role], {KEY: column}, encoding=encoding)
+    except DataError as error:
+        if isinstance(source, Path):
+            raise DataError(
+                error.location, f"{error.message}. A file with plain text has another suffix, such as .txt"
+            ) from None
+        names = tables.read_table(source).names
+        if column not in ("", *names):
+            raise
+        listed = ", ".join(map(repr, names))[:200]
+        raise DataError(
+            "input", f"cannot tell which column holds the text: name it, text=…; columns: {listed}"
+        ) from None
