@@ -67,6 +67,19 @@ class FrameEmbedding(nn.Module):
         return dropped
 
 
+class VideoEmbedding(nn.Module):
+    """A vector for each image of a video, with dropout."""
+
+    def __init__(self, images: nn.Module, *, dropout: float = 0.0) -> None:  # (B, T, S, S, 3) → (B, T, size)
+        super().__init__()
+        self.images = images
+        self.dropout = Dropout(dropout)
+
+    def forward(self, inputs: Any) -> Tensor:  # Padded → (B, T, size)
+        dropped: Tensor = self.dropout(self.images(inputs.values))
+        return dropped
+
+
 class SoftmaxOutput(nn.Module):
     """A softmax over labels at each position."""
 

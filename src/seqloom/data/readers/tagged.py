@@ -1,7 +1,7 @@
 """Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files, tables or plain lines, and vectors."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -24,12 +24,14 @@ from seqloom.data.readers.conll_columns import (
     is_conllu,
     without_header,
 )
+from seqloom.data.readers.media_lists import is_media
 from seqloom.data.readers.numeric_targets import Numbers, TargetType, as_target, finite, label_columns, to_number
 from seqloom.data.readers.parallel_labels import describe_parallel_files
 from seqloom.data.readers.spans import to_bio
 from seqloom.data.readers.table_values import as_label, as_text
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.tagged_frames import read_frames
+from seqloom.data.readers.tagged_media import TaggedMedia, lists_media
 from seqloom.data.readers.text_files import (
     STANDARD_INPUT,
     DataError,
@@ -66,7 +68,7 @@ TaggedSequence = Sentence | VectorSequence
 Tagged = TypeVar("Tagged", Sentence, VectorSequence)
 
 DETECTION_LINES = 500  # lines in which an empty one shows that empty lines separate sequences
-Format = Literal["auto", "conll", "conllu", "lines", "table", "long", "vectors"]
+Format = Literal["auto", "conll", "conllu", "lines", "table", "long", "vectors", "media"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class TaggedReader:
     channel_names: tuple[str, ...] = ()  # of these features; empty: unknown
     convert_iob1: bool = False
     missing: Missing = "error"
+    media: TaggedMedia = field(default_factory=TaggedMedia)
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
         for sequence in self._read(source):
@@ -108,6 +111,8 @@ class TaggedReader:
         if kind == "long":
             return self._long(source)
         assert isinstance(source, Path)  # noqa: S101  anything else is a table
+        if kind == "media":
+            return self.media.read(source, self._chosen)
         if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
             return read_parallel(source, self.parallel, encoding=self.encoding)
         if kind == "vectors":
@@ -159,6 +164,8 @@ class TaggedReader:
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
         if not isinstance(source, Path) or self.parallel is not None:
             return {}, ""
+        if kind == "media":
+            return {}, self.media.describe(source, self._chosen)
         if kind == "conllu":
             return {}, describe_conllu(self.words, self.labels)
         if kind == "conll":
@@ -172,18 +179,34 @@ class TaggedReader:
             )
         return {}, ""
 
+    def rates(self, source: Source) -> Iterator[int]:
+        """The sampling rates of listed recordings; none if the source lists none."""
+        is_list = isinstance(source, Path) and self.detect(source) == "media"
+        return self.media.rates(source, self._chosen) if is_list and isinstance(source, Path) else iter(())
+
+    def listed_files(self, source: Path) -> list[Path]:
+        """The recordings and videos that a list names."""
+        is_list = source != STANDARD_INPUT and self.detect(source) == "media"
+        return self.media.listed_files(source, self._chosen) if is_list else []
+
     def detect(self, source: Source) -> Format:
         """The configured format, or else the one that the name and the first rows of the source show."""
         if self.format != "auto":
             return self.format
         if isinstance(source, Path):
             named = detect(source, frames=bool(self.frames))
+            if source != STANDARD_INPUT and is_media(source):
+                return "media"
             if source.is_dir():
                 return "long"
             if source == STANDARD_INPUT or self.parallel is not None:
                 return named
             if named in ("conllu", "lines") or tables.suffix(source) in (".npz", ".ts"):
                 return named
+            if not tables.is_binary(source) and lists_media(
+                source, _first_lines(source, self.encoding), encoding=self.encoding
+            ):
+                return "media"
             if table := _table_format(source, self._chosen, encoding=self.encoding):
                 return table
             return "conllu" if named == "conll" and is_conllu(_first_lines(source, self.encoding)) else named

@@ -25,12 +25,13 @@ class VectorSequence:
     """A sequence of vectors with one label, or with one for each element; numbers take the place of labels."""
 
     location: Location
-    values: Values  # (T, D)
+    values: Values  # (T, D); of a video (T, S, S, 3)
     label: str | None = None  # label of the whole sequence
     labels: tuple[str, ...] | None = None  # label of each element
     target: Numbers | None = None  # (K,), numbers of the whole sequence, or (T, K), of each element
     channel_names: tuple[str, ...] = ()  # of a header; empty: unknown
     identity: str = ""  # name of the sequence in its table; empty: it has none
+    step_seconds: float = 0.0  # time from one element to the next; 0: unknown
 
     def __len__(self) -> int:
         return len(self.values)

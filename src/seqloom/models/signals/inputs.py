@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from seqloom.data.readers.media import Kind, MediaDecoder, Signal
 from seqloom.data.readers.pixels import Resize
+from seqloom.data.readers.tagged_media import Frames
 from seqloom.models.signals.audio_features import AudioFeatures
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
@@ -52,6 +55,16 @@ def media_decoder(
         image_size=image_size,
         resize=resize,
     )
+
+
+def sound_frames(signal: Signal, audio: AudioFeatures) -> Frames:
+    """Sound as the frames of its spectrum; other signals as they are."""
+    if not signal.rate:
+        return Frames(signal.values)
+    spectrum = audio.spectrum(signal.rate)
+    with torch.no_grad():
+        values, *_ = spectrum(torch.from_numpy(np.asarray(signal.values, np.float32)).unsqueeze(0))
+    return Frames(values[0].numpy(), spectrum.hop / signal.rate, spectrum.window / 2 / signal.rate)
 
 
 @dataclass(frozen=True)

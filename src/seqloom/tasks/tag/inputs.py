@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from seqloom.data.batch import Padded, pad
+from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.data.readers.text_files import DataError, pluralize
-from seqloom.data.readers.vectors import Values
+from seqloom.data.readers.vectors import Values, VectorSequence
 from seqloom.data.text.vocabulary import build_vocabulary, vocabulary_from_counts
 from seqloom.models.character_encoder import (
     MAX_CHARACTERS,
@@ -22,7 +23,9 @@ from seqloom.models.character_encoder import (
 )
 from seqloom.models.hmm import RARE, HMMInput, suffixes
 from seqloom.models.pretrained.combined import CombinedInput
-from seqloom.models.tagger import FrameEmbedding, WordEmbedding
+from seqloom.models.signals.encoders import FrameImages
+from seqloom.models.signals.image_encoder import ImageEncoder
+from seqloom.models.tagger import FrameEmbedding, VideoEmbedding, WordEmbedding
 from seqloom.tasks.tag.settings import Learned, TagSettings
 
 MANY_LABELS = 100
@@ -93,6 +96,34 @@ def collate_words(
     return CombinedInput(inputs, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
 
 
+class FrameStatistics:
+    """The scale of the frames of the training data, one sequence after the other; all have to be of one kind."""
+
+    def __init__(self) -> None:
+        self.moments = RunningMoments()
+        self.names: tuple[str, ...] = ()
+        self.video = False
+
+    def add(self, example: VectorSequence) -> None:
+        if not self.moments.count:
+            self.names, self.video = example.channel_names, is_video(example)
+        elif is_video(example) is not self.video:
+            raise DataError(example.location, "found both vectors and videos; expected one of them")
+        values = match_channels(example.location, example.values, example.channel_names, self.names)
+        size = values.shape[-1]
+        if self.moments.count and size != self.moments.size:
+            raise DataError(
+                example.location, f"expected {self.moments.size} features as in the first sequence, found {size}"
+            )
+        self.moments.add(values.reshape(-1, size))
+
+    def learned(self) -> dict[str, Any]:
+        """What the model has to know of the frames."""
+        moments = self.moments
+        scale = {"size": moments.size, "mean": moments.means(), "deviation": moments.deviations()}
+        return {**scale, "channel_names": self.names, "video": self.video}
+
+
 def collate_frames(learned: Learned, examples: Sequence[TaggedSequence]) -> Padded:
     """Standardised vectors."""
     rows = [
@@ -105,16 +136,27 @@ def frame_values(learned: Learned, example: TaggedSequence) -> Values:
     """The vectors of an example, with their features in the order of the training data."""
     if isinstance(example, Sentence):
         raise DataError(example.location, f"expected frames of {learned.size} features, found words")
+    if is_video(example) is not learned.video:
+        kinds = ("a video", "vectors") if learned.video else ("vectors", "a video")
+        raise DataError(example.location, "expected {} as in the training data, found {}".format(*kinds))
     values = match_channels(example.location, example.values, example.channel_names, learned.channel_names)
-    if values.shape[1] != learned.size:
+    if values.shape[-1] != learned.size:
         raise DataError(
-            example.location, f"expected frames of {learned.size} features, found {values.shape[1]} features"
+            example.location, f"expected frames of {learned.size} features, found {values.shape[-1]} features"
         )
     return values
 
 
+def is_video(example: VectorSequence) -> bool:
+    """Whether the frames of an example are images."""
+    return example.values.ndim == 4
+
+
 def build_embedding(settings: TagSettings, learned: Learned) -> tuple[nn.Module, int]:
     """The input layer and the width of its output."""
+    if learned.video:
+        images = FrameImages(ImageEncoder(settings.image_encoder, settings.image_size))
+        return VideoEmbedding(images, dropout=settings.input_dropout), images.size
     if learned.words is None:
         return FrameEmbedding(learned.size, dropout=settings.input_dropout), learned.size
     with_characters = settings.characters.layers and learned.characters is not None

@@ -1,13 +1,18 @@
 """How a tagger reads its files: to train, to predict, and with the settings that the training data show."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from seqloom.data.readers.media import MediaDecoder
+from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.numeric_targets import detect
 from seqloom.data.readers.table_values import is_numeric
 from seqloom.data.readers.tagged import TaggedReader
+from seqloom.data.readers.tagged_media import TaggedMedia
+from seqloom.models.signals.inputs import sound_frames
 from seqloom.tasks.tag.settings import TagSettings
 
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
@@ -27,9 +32,22 @@ def build_reader(settings: TagSettings) -> TaggedReader:
         parallel=settings.parallel,
         convert_iob1=settings.convert_iob1,
         missing=settings.missing,
+        media=_media(settings),
         frames=learned.size if learned is not None and learned.words is None else 0,
         channel_names=() if learned is None else learned.channel_names,
     )
+
+
+def _media(settings: TagSettings) -> TaggedMedia:
+    """The reader of listed recordings and videos."""
+    decoder = MediaDecoder(
+        sample_rate=settings.audio.sample_rate,
+        n_mfcc=settings.audio.n_mfcc,
+        image_size=settings.image_size,
+        resize=settings.resize,
+    )
+    frames = partial(sound_frames, audio=settings.audio)
+    return TaggedMedia(MediaFiles(decoder, settings.folder), frames, settings.encoding)
 
 
 def build_input_reader(settings: TagSettings, source: Path | Sequence[Any]) -> tuple[TaggedReader, str]:
@@ -48,7 +66,9 @@ def build_input_reader(settings: TagSettings, source: Path | Sequence[Any]) -> t
 def detect_settings(settings: TagSettings, source: Path | Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Settings that the training data show, and notes about them."""
     shown, note = build_reader(settings).inspect(source)
-    notes = [note]
+    audio, rates = settings.audio.with_rate(build_reader(settings).rates(source))
+    notes = [note, rates]
+    settings = settings.model_copy(update={"audio": audio})
     if settings.target_type == "auto":
         examples = build_reader(settings.model_copy(update=shown)).read(source)
         targets = (
@@ -58,4 +78,4 @@ def detect_settings(settings: TagSettings, source: Path | Sequence[Any]) -> tupl
         )
         kind, note = detect(targets)
         shown, notes = {**shown, "target_type": kind}, [*notes, note]
-    return shown, tuple(filter(None, notes))
+    return {"audio": audio, **shown}, tuple(filter(None, notes))

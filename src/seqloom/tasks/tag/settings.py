@@ -13,6 +13,7 @@ from seqloom.data.readers import tagged
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.conll_columns import Column
 from seqloom.data.readers.numeric_targets import TargetType
+from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.spans import are_spans
 from seqloom.data.readers.vectors import Missing, VectorSequence
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
@@ -23,6 +24,8 @@ from seqloom.models.character_encoder import (
 )
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
+from seqloom.models.signals.audio_features import AudioFeatures
+from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.tasks.targets.numbers import LossFunction
 from seqloom.tasks.task import Task, TextEncoding
 
@@ -63,6 +66,7 @@ class Learned(ConfigSection):
     mean: tuple[float, ...] = ()  # one per feature of a frame
     deviation: tuple[float, ...] = ()
     channel_names: tuple[str, ...] = ()  # of the features of a frame; empty: unknown
+    video: bool = False  # the frames are images; size is that of a pixel
     vectors: PretrainedInputs | None = None
 
     @model_validator(mode="after")
@@ -84,16 +88,19 @@ class TagSettings(Task):
         "task.output": "crf if the labels are spans (B-, I-), otherwise linear",
         "task.input_dropout": "0.3, for numbers at each vector 0",
         "task.encoder.dropout": "0.3, for numbers at each vector 0",
+        "task.image_encoder.channels": "16 for videos",
     }
     too_long: ClassVar[tuple[TooLong, ...]] = ("split", "truncate", "skip")
-    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
+    data_files: ClassVar[Mapping[str, str]] = {"folder": "folder"}
+    option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding", "folder": "folder"}
 
     name: Literal["tag"] = "tag"
     format: tagged.Format = Field(
         "auto",
         description="File format: conll (a word and its label per line), conllu, lines (a sentence per line, to "
         "predict), table (words in a CSV, JSON, Excel or Parquet file), vectors (frames in .csv, .npz or .ts), long "
-        "(frames with a column that names their sequence); auto: by suffix and first lines, otherwise conll.",
+        "(frames with a column that names their sequence), media (a list of recordings or videos with their labels); "
+        "auto: by suffix and first lines, otherwise conll.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     label_column: LabelColumn | None = Field(
@@ -116,6 +123,9 @@ class TagSettings(Task):
     time_column: Column | None = Field(
         None, description="long: column with the time, which is not part of the vectors. Default: by name."
     )
+    folder: str = Field(
+        "", description="Folder or tar archive of the listed recordings or videos (empty: the folder of the list)."
+    )
     missing: Missing = Field("error", description="Missing values: error stops, hold repeats the previous value.")
     check_labels: bool = Field(
         default=True,
@@ -134,6 +144,16 @@ class TagSettings(Task):
     model: Literal["neural", "hmm"] = Field(
         "neural",
         description="neural: recurrent or Transformer layers; hmm: a hidden Markov model, a fast baseline.",
+    )
+    audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
+    image_size: int = Field(
+        32, ge=4, le=4096, description="Height and width to which the frames of videos are resized, in pixels."
+    )
+    resize: Resize = Field(
+        "crop", description="Frames of videos that are not square: crop keeps the centre, pad adds grey borders."
+    )
+    image_encoder: ImageEncoderConfig = Field(
+        default_factory=ImageEncoderConfig, description="Convolutions over each frame of a video."
     )
     words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Word embedding.")
     characters: CharacterConfig = Field(
@@ -174,6 +194,8 @@ class TagSettings(Task):
             has_spans = are_spans(label for example in data.head for label in example.labels or ())
             values["task.output"] = "crf" if has_spans else "linear"
             first = data.head[0] if data.head else None
+            if isinstance(first, VectorSequence) and first.values.ndim == 4:
+                values |= {"task.image_encoder.channels": 16}
             if isinstance(first, VectorSequence) and first.target is not None:
                 values |= {"task.input_dropout": 0.0, "task.encoder.dropout": 0.0}
         return values | training_defaults(document, data.examples if data else None)

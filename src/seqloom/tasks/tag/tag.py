@@ -12,10 +12,8 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
-from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers import spans
-from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.data.readers.tagged_parts import cut_sequence
 from seqloom.data.readers.text_files import DataError
@@ -34,6 +32,7 @@ from seqloom.models.hmm import HMM, shorten
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import SoftmaxOutput, Tagger
 from seqloom.tasks.tag.inputs import (
+    FrameStatistics,
     build_embedding,
     collate_frames,
     collate_words,
@@ -41,6 +40,7 @@ from seqloom.tasks.tag.inputs import (
     fit_words,
     frame_values,
     input_words,
+    is_video,
     lookup_form,
     swap_problem,
 )
@@ -48,7 +48,7 @@ from seqloom.tasks.tag.reading import build_input_reader, build_reader, detect_s
 from seqloom.tasks.tag.settings import Learned, TagSettings
 from seqloom.tasks.targets import numbers
 from seqloom.tasks.targets.numbers import NumberTargets, StepRegression
-from seqloom.tasks.targets.tags import TagPrediction, known_and_unknown, score_tags, tag_baseline
+from seqloom.tasks.targets.tags import TagPrediction, known_and_unknown, score_tags, tag_baseline, tag_prediction
 from seqloom.tasks.task import Loss, Predictions, require_fitted
 
 PLOTTED = 100  # development examples of which the longest is plotted
@@ -92,6 +92,9 @@ class Tag(TagSettings):
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[TaggedSequence]:
         return build_input_reader(self, source)[0].read(source)
 
+    def listed_files(self, source: Path) -> list[Path]:
+        return build_reader(self).listed_files(source)
+
     def input_note(self, source: Path | Sequence[Any]) -> str:
         return build_input_reader(self, source)[1]
 
@@ -102,8 +105,7 @@ class Tag(TagSettings):
     def fit(self, examples: Iterable[TaggedSequence]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
-        statistics, targets = RunningMoments(), TargetStatistics()
-        names: tuple[str, ...] = ()
+        frames, targets = FrameStatistics(), TargetStatistics()
         for example in examples:
             if example.labels is None and example.target is None:
                 raise self._missing_target(example, "training")
@@ -118,15 +120,7 @@ class Tag(TagSettings):
             if isinstance(example, Sentence):
                 words.update(example.words)
             else:
-                names = names if statistics.count else example.channel_names
-                values = match_channels(example.location, example.values, example.channel_names, names)
-                size = values.shape[1]
-                if statistics.count and size != statistics.size:
-                    raise DataError(
-                        example.location,
-                        f"expected {statistics.size} features as in the first sequence, found {size}",
-                    )
-                statistics.add(values)
+                frames.add(example)
         labels = Labels.of(label for pair in pairs for label in pair if label)
         if not labels.names and not targets.moments.count:
             raise self._no_examples()
@@ -137,7 +131,7 @@ class Tag(TagSettings):
                 self.train,
                 f"{problem}; is task.label_column right? task.check_labels = false trains nevertheless",
             )
-        if words and statistics.count:
+        if words and frames.moments.count:
             raise DataError(self.train, "found both words and vectors; expected one of them")
         common: dict[str, Any] = {
             "labels": labels,
@@ -149,17 +143,21 @@ class Tag(TagSettings):
             common["scale"] = targets.checked_scale(self.label_column, file=self.train, check=self.check_labels)
         if not words and self.pretrained:
             raise DataError(self.train, "found vectors; task.pretrained works with words only")
-        if not words:
-            mean, deviation = statistics.means(), statistics.deviations()
-            learned = Learned(**common, size=statistics.size, mean=mean, deviation=deviation, channel_names=names)
-        else:
-            learned = fit_words(self, common, words)
+        learned = fit_words(self, common, words) if words else Learned(**common, **frames.learned())
         kind = "number" if learned.scale is not None else "class"
         return self.model_copy(update={"learned": learned, "target_type": kind})
 
     @property
     def length_unit(self) -> str:
         return "steps" if self.fitted.words is None else "words"
+
+    def predicted_steps(self, example: TaggedSequence) -> list[str]:
+        """What the elements of an example are called: words, times of sound, or numbers from 1."""
+        if isinstance(example, Sentence):
+            return list(example.words)
+        if example.step_seconds:
+            return [f"{number * example.step_seconds:.2f} s" for number in range(len(example))]
+        return [str(number) for number in range(1, len(example) + 1)]
 
     def summarize_example(self, example: TaggedSequence) -> ExampleSummary:
         if example.target is not None:
@@ -265,10 +263,11 @@ class Tag(TagSettings):
         names = self.fitted.labels.names
         lengths = mask.sum(dim=1).tolist()
         words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
-        columns = zip(words or [[]] * len(lengths), best.tolist(), probabilities.tolist(), lengths, strict=True)
+        seconds = [0.0 if isinstance(example, Sentence) else example.step_seconds for example in batch.examples]
+        columns = zip(words, seconds, best.tolist(), probabilities.tolist(), lengths, strict=True)
         answers = [
-            TagPrediction(sentence, [names[label] for label in labels[:length]], values[:length])
-            for sentence, labels, values, length in columns
+            tag_prediction(sentence, [names[label] for label in labels[:length]], values[:length], step_seconds=step)
+            for sentence, step, labels, values, length in columns
         ]
         return Predictions(answers, self._carried(state))
 
@@ -407,7 +406,7 @@ class Tag(TagSettings):
         (prediction,) = predictions.answers
         if isinstance(prediction, StepRegression):
             return self._explain_numbers(prediction, layers, heads=heads)
-        words = prediction.words or [str(number) for number in range(1, len(prediction.labels) + 1)]
+        words = self.predicted_steps(example)
         emissions, _ = model(batch.inputs, None)
         marginals = model.marginals(emissions, batch.inputs.mask)[0].tolist()
         choices = []
@@ -474,7 +473,7 @@ class Tag(TagSettings):
             method=method,
             target=label,
             tokens=names,
-            signal=None if isinstance(example, Sentence) else frame_values(self.fitted, example),
+            signal=None if isinstance(example, Sentence) or is_video(example) else frame_values(self.fitted, example),
             channels=self.fitted.channel_names,
             word=names[position],
             position=position + 1,

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from seqloom import html
@@ -26,6 +27,34 @@ class TagPrediction:
     def _repr_html_(self) -> str:
         words = self.words or [str(number) for number in range(1, len(self.labels) + 1)]
         return html.labelled_words(words, self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPrediction(TagPrediction):
+    """The predicted labels of the frames of sound, which it shows as segments with times."""
+
+    segments: list[tuple[float, float, str]]  # start and end in seconds, label
+
+    def __str__(self) -> str:
+        return "".join(f"{start:.2f}\t{end:.2f}\t{label}\n" for start, end, label in self.segments)
+
+
+def tag_prediction(
+    words: list[str],
+    labels: list[str],
+    probabilities: list[float],
+    *,
+    step_seconds: float = 0.0,  # from one frame of sound to the next; 0: no times
+) -> TagPrediction:
+    """The labels of words or frames; those of sound with the segments of equal labels."""
+    if not step_seconds:
+        return TagPrediction(words, labels, probabilities)
+    segments, start = [], 0
+    for label, group in groupby(labels):
+        end = start + len(list(group))
+        segments.append((round(start * step_seconds, 6), round(end * step_seconds, 6), label))
+        start = end
+    return SegmentPrediction(words, labels, probabilities, segments)
 
 
 def score_tags(
