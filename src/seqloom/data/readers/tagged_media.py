@@ -74,11 +74,11 @@ class TaggedMedia:
             return []
         table, file, label = self._columns(source, chosen)
         rows = [(location, fields) for location, fields in table.records]
-        found = self.files.locate([(location, str(fields[file]).strip()) for location, fields in rows], source.parent)
+        located = self.files.locate([(location, str(fields[file]).strip()) for location, fields in rows], source.parent)
         if label is None:
-            return found
+            return located
         labels = [path for _, fields in rows if (path := _label_file(fields[label], source.parent)) is not None]
-        return [*found, *labels]
+        return [*located, *labels]
 
     def _columns(self, source: Path, chosen: Chosen) -> tuple[tables.Table, int, int | None]:
         """The table, the column of the files, and that of the labels, if there is one."""
@@ -115,12 +115,12 @@ class TaggedMedia:
         sequence = VectorSequence(location, frames.values, identity=name, step_seconds=frames.step)
         if labels is None or (not isinstance(labels, list) and is_missing(labels)):
             return sequence
-        found = _read_labels(location, labels, folder, frames, encoding=self.encoding)
-        if len(found) != len(frames.values):
-            count = f"{name} has {len(frames.values):,} frames, but {len(found):,} labels"
+        frame_labels = _read_labels(location, labels, folder, frames, encoding=self.encoding)
+        if len(frame_labels) != len(frames.values):
+            count = f"{name} has {len(frames.values):,} frames, but {len(frame_labels):,} labels"
             advice = "; for sound, name a file of segments (start, end, label) instead" if frames.step else ""
             raise DataError(location, f"{count}{advice}")
-        targets = [as_target(location, label, name="label") for label in found]
+        targets = [as_target(location, label, name="label") for label in frame_labels]
         unknown = [number for number, target in enumerate(targets, start=1) if target is None]
         if unknown:
             raise DataError(location, f"label {unknown[0]} of {name} is missing")
@@ -145,10 +145,10 @@ def _read_labels(location: Location, value: Any, folder: Path, frames: Frames, *
         return str(value).split()
     if not path.is_file():
         raise DataError(location, f"no file of labels {str(value)!r} in {folder}")
-    found = label_files.read_segments(path, encoding=encoding)
-    segments = [each for each in found if not isinstance(each, str)]
+    labels = label_files.read_segments(path, encoding=encoding)
+    segments = [each for each in labels if not isinstance(each, str)]
     if not segments:
-        return found
+        return labels
     if not frames.step:
         raise DataError(
             location, f"{value}: segments with times need sound; give a video or vectors a label for each frame"
