@@ -91,6 +91,7 @@ COMMON_WORDS = """
     quick, thorough, quiet, version, schema
     load, write, draw, print, trace, capture, captured, from, to, torch
     symbols, distractors, forget, bias, lags, singular, value, matrices
+    feed, forward, interval, bracket, other, test
     map, plot, plots, curves, explanation, insight, testing, sklearn
 """
 """Words of names that the glossary need not explain."""

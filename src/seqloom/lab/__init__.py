@@ -7,7 +7,7 @@ import typing
 if typing.TYPE_CHECKING:
     from seqloom.lab.experiment import Experiment
 
-SHARED = ("estimate", "experiment", "network", "panels", "runner")
+SHARED = ("cell_comparison", "estimate", "experiment", "network", "panels", "runner", "texts")
 """Modules that are not experiments."""
 
 

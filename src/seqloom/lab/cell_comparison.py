@@ -1,0 +1,144 @@
+"""What experiments that compare a cell with the LSTM have in common: character language models of equal width."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from seqloom.formats import format_number
+from seqloom.insight.plotting import panel_figure
+from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
+from seqloom.lab.network import Network, train
+from seqloom.lab.panels import draw_curves, legend_below, set_title
+from seqloom.lab.texts import TextName, bits_per_character, load_text
+from seqloom.layers.build import recurrent
+from seqloom.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EVALUATIONS = 8
+MARGIN = 0.05
+"""A cell is as good as the LSTM if it needs at most this share of bits more."""
+REFERENCE = "lstm"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A language model at one moment of its training."""
+
+    cell: str
+    text: str
+    seed: int
+    update: int
+    bits: float  # per character of the dev text
+    parameters: int  # of the recurrent layer
+
+
+class CellComparison(Experiment):
+    """Language models whose recurrent layers differ in their cell only."""
+
+    topic: ClassVar[str] = "Cells"
+    cell: ClassVar[str]  # that is compared with the LSTM
+    title: ClassVar[str]  # what it is called in sentences
+    rule: ClassVar[str] = (
+        "Both cells have the same number of units and see the same batches. The claim holds if the bits per character "
+        "of held-out text at the end of training, divided by those of the LSTM (geometric mean over texts and seeds), "
+        "are at most 1.05 with the whole 95 % interval; it does not hold if the whole interval lies above."
+    )
+    quick: ClassVar[Mapping[str, Any]] = {
+        "seeds": 2,
+        "texts": ("prose",),
+        "hidden_size": 8,
+        "length": 10,
+        "updates": 8,
+    }
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "hidden_size": 96, "updates": 1000}
+    row: ClassVar[type[Any]] = Score
+
+    texts: tuple[TextName, ...] = Field(
+        ("prose", "code"), min_length=1, description="Texts: English prose, Python code."
+    )
+    hidden_size: int = Field(64, ge=1, description="Units of each layer.")
+    length: int = Field(50, ge=2, description="Characters of a training sequence.")
+    batch_size: int = Field(16, ge=1, description="Sequences per update.")
+    updates: int = Field(800, ge=EVALUATIONS, description="Updates of each training.")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
+
+    def trials(self) -> list[Trial]:
+        return [
+            Trial(f"{cell}, {text}, seed {seed}", partial(self._measure, cell, text, seed))
+            for seed in self.all_seeds
+            for text in self.texts
+            for cell in (REFERENCE, self.cell)
+        ]
+
+    def _measure(self, cell: str, name: TextName, seed: int) -> list[Score]:
+        text = load_text(name)
+        torch.manual_seed(seed)
+        network = Network(recurrent(cell, text.size, self.hidden_size), text.size)
+        parameters = sum(parameter.numel() for parameter in network.layer.parameters())
+        settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
+        sample = text.sampler(batch_size=self.batch_size, length=self.length, seed=seed)
+        dev = text.dev_batch()
+        return [
+            Score(cell, name, seed, event.update, bits_per_character(network, dev), parameters)
+            for event in train(network, sample, settings)
+            if event.update % (self.updates // EVALUATIONS) == 0 or event.update == self.updates
+        ]
+
+    def verdict(self, rows: Sequence[Score]) -> Verdict:
+        estimate = Estimate.of_geometric_mean(ratios(rows, self.cell))
+        own, other = ({row.parameters for row in rows if row.cell == cell} for cell in (self.cell, REFERENCE))
+        share = max(own) / max(other)
+        bits = {cell: fmean(final_bits(rows, cell).values()) for cell in (self.cell, REFERENCE)}
+        return Verdict(
+            conclude(estimate.is_below(1 + MARGIN)),
+            f"With {share:.0%} of the parameters, the {self.title} needs {estimate.format()} times as many bits per "
+            f"character as the LSTM ({format_number(bits[self.cell], 3)} and {format_number(bits[REFERENCE], 3)} bits "
+            "on average).",
+            {"ratio of bits per character": estimate},
+        )
+
+    def table(self, rows: Sequence[Score]) -> Table:
+        texts = list(dict.fromkeys(row.text for row in rows))
+        cells = []
+        for cell in (REFERENCE, self.cell):
+            bits = {
+                text: [value for (own, _), value in final_bits(rows, cell).items() if own == text] for text in texts
+            }
+            parameters = max(row.parameters for row in rows if row.cell == cell)
+            cells.append([cell, f"{parameters:,}", *(Estimate.of_mean(bits[text]).format() for text in texts)])
+        return ["cell", "parameters", *(f"bits per character, {text}" for text in texts)], cells
+
+    def draw(self, rows: Sequence[Score]) -> "Figure":
+        texts = list(dict.fromkeys(row.text for row in rows))
+        figure = panel_figure(len(texts), width=5.2, height=3.9)
+        for axes, text in zip(figure.axes, texts, strict=True):
+            curves: dict[str, dict[int, list[float]]] = {}
+            for row in rows:
+                if row.text == text:
+                    label = f"{row.cell}, {row.parameters:,} parameters"
+                    curves.setdefault(label, {}).setdefault(row.update, []).append(row.bits)
+            draw_curves(axes, curves)
+            axes.set(xlabel="updates", ylabel="bits per character of held-out text")
+            set_title(axes, f"Language model of {text}")
+        legend_below(figure, figure.axes[0])
+        return figure
+
+
+def final_bits(rows: Sequence[Score], cell: str) -> dict[tuple[str, int], float]:
+    """The bits per character after the last update, by text and seed."""
+    last = max(row.update for row in rows)
+    return {(row.text, row.seed): row.bits for row in rows if row.cell == cell and row.update == last}
+
+
+def ratios(rows: Sequence[Score], cell: str) -> list[float]:
+    """The bits of a cell divided by those of the LSTM, for each text and seed."""
+    reference = final_bits(rows, REFERENCE)
+    return [bits / reference[case] for case, bits in final_bits(rows, cell).items()]
