@@ -25,6 +25,8 @@ from seqloom.evaluation import LengthScore, evaluate, predict_all, score_by_leng
 from seqloom.formats import describe_type, shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.explanation import Explanation, layer_weights
+from seqloom.insight.plotting import named_plots
+from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.length_bins import LengthBins, quantile_bins
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
@@ -311,6 +313,27 @@ class Model:
         if trained := count_trained(self.config, data, examples, recorded=self.trained_on):
             scores["in_train"] = trained
         return scores
+
+    def backtest(
+        self,
+        source: Any,  # the path of a file, or a table in memory
+        *,
+        step: int = 0,  # time steps from one origin to the next; 0: the horizon, so that forecasts do not overlap
+        origins: int = 0,  # the last ones, of each series; 0: all
+        picture: str | Path | None = None,  # file for a plot of the forecasts
+    ) -> Backtest:
+        """Forecast from several origins as if the rest were not known yet, and compare with what came.
+
+        The model is not trained again at each origin. For forecasters.
+        """
+        _, examples = self._labelled(source)
+
+        def predict(chosen: Sequence[Any]) -> list[Any]:
+            return predict_all(self.config, self.module, chosen)
+
+        path = None if picture is None else Path(picture)
+        with named_plots(self.name):
+            return self.task.backtest(examples, step=step, origins=origins, predict=predict, picture=path)
 
     def evaluate_by_length(
         self,

@@ -56,8 +56,16 @@ def evaluate(
     bins: Annotated[
         str, typer.Option(help="With --by: largest length of each bin, such as 10,20,40 (default: quantiles).")
     ] = "",
+    backtest: Annotated[
+        bool, typer.Option("--backtest", help="forecast: score forecasts from several origins, by horizon and origin.")
+    ] = False,
+    step: Annotated[int, typer.Option(min=0, help="With --backtest: time steps between origins (0: the horizon).")] = 0,
+    origins: Annotated[
+        int, typer.Option(min=0, help="With --backtest: number of origins, the last ones (0: all).")
+    ] = 0,
     output: Annotated[
-        Path | None, typer.Option(help="With --by: file of the picture, .png, .svg or .pdf (default: in RUN).")
+        Path | None,
+        typer.Option(help="With --by or --backtest: file of the picture, .png, .svg or .pdf (default: in RUN)."),
     ] = None,
     theme: PlotTheme = "",
     layer: Layer = "",
@@ -75,19 +83,28 @@ def evaluate(
 ) -> None:
     """Score a model on labelled data. Prints its metrics with 95 % confidence intervals.
 
-    With --by length, several runs can be given, whose scores are drawn in one picture.
+    With --by length, several runs can be given, whose scores are drawn in one picture. With --backtest, a forecaster
+    predicts from several origins as if the rest were not known yet; it is not trained again.
     """
     from seqloom import terminal
     from seqloom.data.readers.text_files import pluralize
 
     with errors():
         files = {"constrain": constrain, "lexicon": lexicon, "lm": lm, "folder": folder, "captions": captions}
-        _check_grouping(run, by=by, bins=bins, output=output, theme=theme, top_words=top_words)
+        draws = bool(by) or backtest
+        _check_grouping(run, by=by, bins=bins, top_words=top_words, backtest=backtest)
+        if not draws and (output is not None or theme):
+            raise ValueError(f"--{'theme' if theme else 'output'} needs --by length or --backtest")
+        if not backtest and (step or origins):
+            raise ValueError(f"--{'step' if step else 'origins'} needs --backtest")
         models = [_load(path, layer, ensemble, search=search, **files) for path in run]
         if by:
             _report_by_length(run, models, file, bins=bins, output=output, theme=theme, as_json=as_json)
             return
         (model,) = models
+        if backtest:
+            _report_backtest(model, file, step, origins, output or run[0], theme=theme, as_json=as_json)
+            return
         metrics = model.evaluate(file, top_words=top_words)
         if trained := metrics.get("in_train"):
             terminal.print_warning(
@@ -106,16 +123,28 @@ def evaluate(
             terminal.print_details(metrics)
 
 
-def _check_grouping(
-    runs: Sequence[Path], *, by: str, bins: str, output: Path | None, theme: str, top_words: int
+def _report_backtest(
+    model: "Model", file: str, step: int, origins: int, output: Path, *, theme: str, as_json: bool
 ) -> None:
+    from seqloom.cli.backtests import print_backtest
+    from seqloom.insight.plotting import check_theme, plot_theme
+
+    settings = model.config.train
+    picture = output / f"backtest.{settings.plot_format}" if output.is_dir() else output
+    with plot_theme(check_theme(theme or settings.plot_theme)):
+        print_backtest(model, file, step=step, origins=origins, picture=picture, as_json=as_json)
+
+
+def _check_grouping(runs: Sequence[Path], *, by: str, bins: str, top_words: int, backtest: bool) -> None:
     """Raise ValueError for options of ``evaluate`` that do not fit together."""
     if by not in ("", "length"):
         raise ValueError(f"--by: expected length, got {by!r}")
     if by and top_words:
         raise ValueError("--top-words: word vectors are not evaluated by length")
-    if not by and (bins or output is not None or theme):
-        raise ValueError(f"--{'bins' if bins else 'theme' if theme else 'output'} needs --by length")
+    if by and backtest:
+        raise ValueError("--by and --backtest exclude each other")
+    if not by and bins:
+        raise ValueError("--bins needs --by length")
     if not by and len(runs) > 1:
         raise ValueError(f"found {len(runs)} runs: --by length compares several, otherwise give one")
 

@@ -38,6 +38,7 @@ class DevForecasts:
     levels: Sequence[float]  # of the quantiles; empty: the interval is that of the errors
     baseline_name: str
     baseline: Callable[[Sequence[Window]], Numbers]  # its forecasts, (N, horizon, targets)
+    data: str = "on the dev data"  # end of the title
 
     def draw(self, examples: Sequence[Window], path: Path) -> None:
         """Draw the forecasts for the last rows of the examples."""
@@ -63,7 +64,7 @@ class DevForecasts:
             times=None if stamps is None else stamps[start:end],
             intervals=self._intervals(quantiles) if self.levels else self._error_interval(examples, forecast),
             baseline_name=f"baseline: {self.baseline_name}",
-            title=titled(f"forecasts of {pluralize(stride, 'step')} on the dev data"),
+            title=titled(f"forecasts of {pluralize(stride, 'step')} {self.data}"),
         )
 
     def _intervals(self, quantiles: NDArray[np.float32]) -> dict[str, tuple[Numbers, Numbers]]:

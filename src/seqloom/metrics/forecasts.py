@@ -40,7 +40,7 @@ class Forecasts:
         targets = self.truth.shape[-1]
         flat = self.truth.reshape(-1, targets), self.forecast.reshape(-1, targets)
         others = {name: self._errors_of(error) for name, error in errors.items()}
-        lowest = min(other["mse_scaled"] for other in others.values())
+        best = min(others, key=lambda name: others[name]["mse_scaled"])
         scores = {
             "mse_scaled": float(model_mse.mean()),
             "mse": regression.mse(self.truth, self.forecast),
@@ -50,11 +50,12 @@ class Forecasts:
             "correlation": regression.correlation(*flat),
             "skill": _skill(float(model_mse.mean()), float(last_mse.mean())),
             "skill_worst": min(map(_skill, model_mse.tolist(), last_mse.tolist())) if last_mse.all() else float("nan"),
-            "skill_best_baseline": _skill(float(model_mse.mean()), lowest),
+            "skill_best_baseline": _skill(float(model_mse.mean()), others[best]["mse_scaled"]),
         }
         for name, short in short_names.items():
             scores |= {f"{short}_mse": others[name]["mse"], f"{short}_mse_scaled": others[name]["mse_scaled"]}
         steps = {"mse_scaled": model_mse, "last_mse_scaled": last_mse}
+        steps |= {"best_baseline_mse_scaled": self._scaled_mse(errors[best])}
         intervals: dict[str, Any] = {}
         by_place: dict[str, Numbers] = {}
         if self.quantiles is not None:

@@ -29,6 +29,7 @@ from seqloom.insight.attribution import Attribution
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.insight.label_paths import LabelPaths
+from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
@@ -580,6 +581,18 @@ class Task(ConfigSection, ABC):
     def open_stream(self, model: nn.Module, *, lag: float = 0.0) -> StreamingSession[Any]:  # noqa: ARG002
         """Open a session that predicts while its input is still arriving."""
         self._refuse("open_stream", "stream")
+
+    def backtest(
+        self,
+        examples: Sequence[Any],  # noqa: ARG002  of labelled data
+        *,
+        step: int,  # noqa: ARG002  time steps from one origin to the next; 0: the horizon
+        origins: int,  # noqa: ARG002  the last ones, of each series; 0: all
+        predict: Callable[[Sequence[Any]], list[Any]],  # noqa: ARG002  answers of the model
+        picture: Path | None = None,  # noqa: ARG002  file for a plot of the forecasts
+    ) -> Backtest:
+        """Forecast from several origins, and compare with what came."""
+        self._refuse("backtest", "be backtested")
 
     def export(self, model: nn.Module, path: Path) -> None:  # noqa: ARG002
         """Write the model to a file for other programs; the suffix chooses the format."""

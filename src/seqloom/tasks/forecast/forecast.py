@@ -40,11 +40,13 @@ from seqloom.insight.forecast_attribution import (
     choose_step,
 )
 from seqloom.insight.plotting import plot_path
+from seqloom.metrics.backtest import Backtest
 from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.exponential_smoothing import fit_smoothing
 from seqloom.models.forecast_distributions import ForecastDistribution, build_distribution, point_losses
 from seqloom.models.forecaster import Forecaster, LinearBase
 from seqloom.models.linear_forecast import fit_linear
+from seqloom.tasks.forecast.origins import build_backtest, choose_origins
 from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
 from seqloom.tasks.forecast.scoring import ForecastScoring
 from seqloom.tasks.forecast.settings import MIN_GAIN, Learned
@@ -411,10 +413,15 @@ class Forecast(ForecastScoring):
     def draw_predictions(
         self, examples: Sequence[Window], folder: Path, *, predict: Callable[[Sequence[Any]], list[Any]]
     ) -> None:
-        """Draw forecasts at the end of the development data, with their history, interval and baseline."""
-        baseline = self.fit_baseline(Counter(), examples) if examples else None
-        if self.data_type != "numbers" or baseline is None:
-            return
+        """Draw forecasts at the end of the development data, with their history, intervals and baseline."""
+        if examples and self.data_type == "numbers":
+            self._draw(examples, plot_path(folder, "forecast"), "on the dev data", predict)
+
+    def _draw(
+        self, examples: Sequence[Window], path: Path, data: str, predict: Callable[[Sequence[Any]], list[Any]]
+    ) -> None:
+        baseline = self.fit_baseline(Counter(), examples)
+        assert baseline is not None  # noqa: S101  there are several
         every_step, columns = self.output == "every_step", self.fitted.columns
 
         def forecasts(windows: Sequence[Window]) -> list[PlottedForecast]:
@@ -433,4 +440,23 @@ class Forecast(ForecastScoring):
             levels=self.levels,
             baseline_name=baseline.name,
             baseline=lambda windows: self.baseline_forecast(baseline, windows),
-        ).draw(examples, plot_path(folder, "forecast"))
+            data=data,
+        ).draw(examples, path)
+
+    def backtest(
+        self,
+        examples: Sequence[Window],
+        *,
+        step: int,
+        origins: int,
+        predict: Callable[[Sequence[Any]], list[Any]],
+        picture: Path | None = None,
+    ) -> Backtest:
+        if self.data_type == "binary" or self.output == "every_step":
+            raise ValueError('a backtest needs forecasts of numbers with task.output = "last"')
+        chosen = choose_origins(examples, step or self.horizon, origins)
+        predictions = predict(chosen)
+        result = build_backtest(self, predictions, chosen)
+        if picture is not None:
+            self._draw(examples, picture, "of the backtest", predict)
+        return result
