@@ -87,6 +87,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "length_report": {"formats", "terminal", "insight", "metrics", "evaluation", "model"},
     "streaming": {"terminal", "data", "model"},
     "explain": {"files", "formats", "terminal", "insight", "model"},
+    "diagnosis": {
+        *("files", "formats", "terminal", "metrics", "run", "cells", "layers", "data", "training", "models"),
+        *("insight", "tasks", "run_config", "training_data", "model"),
+    },
     "run_plots": {"run", "insight", "run_config", "model"},
     "run_recorder": {
         *("checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"),
@@ -95,6 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workflow": {
         *("files", "checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation"),
         *("run_recorder", "training_data", "loggers", "learning_monitor", "warm_start", "config", "layers", "seqloom"),
+        "diagnosis",
     },
     "comparison": {
         *(
@@ -195,6 +200,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "streaming",
             "length_report",
             "explain",
+            "diagnosis",
             "metrics",
             "workflow",
             "comparison",
@@ -225,6 +231,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "comparison",
             "tuning",
             "explain",
+            "diagnosis",
             "testing",
         ),
     },
@@ -292,8 +299,8 @@ def test_architecture_document_names_existing_files() -> None:
 
 PUBLIC = {
     "seqloom": """Attention Beam Bidirectional Cell Greedy Layer Recurrent Sample Stack VariationalDropout __version__
-        cells compare explain from_torch insight layers load projection recurrence recurrent resume sklearn state sweep
-        testing to_torch train transformer write_npz""",
+        cells compare doctor explain from_torch insight layers load projection recurrence recurrent resume sklearn state
+        sweep testing to_torch train transformer write_npz""",
     "seqloom.cells": "Cell Coupled Elman GRU IndRNN LSTM LayerNormGRU LayerNormLSTM MGU MinGRU MinLSTM MogrifierLSTM "
     "Peephole RecurrentDropout SLSTM SRU Zoneout",
     "seqloom.explain": "explain",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from seqloom.decoding.tokens.beam import Beam
     from seqloom.decoding.tokens.greedy import Greedy
     from seqloom.decoding.tokens.sample import Sample
+    from seqloom.diagnosis.doctor import doctor
     from seqloom.interactive.compare import compare
     from seqloom.interactive.train import resume, train
     from seqloom.layers.attention.attention import Attention
@@ -40,6 +41,7 @@ __all__ = [
     "__version__",
     "cells",
     "compare",
+    "doctor",
     "explain",
     "from_torch",
     "insight",
@@ -73,6 +75,7 @@ _DEFINED_IN = {
     "Stack": "seqloom.layers.stack",
     "VariationalDropout": "seqloom.layers.dropout",
     "compare": "seqloom.interactive.compare",
+    "doctor": "seqloom.diagnosis.doctor",
     "from_torch": "seqloom.layers.torch_conversion",
     "load": "seqloom.model",
     "projection": "seqloom.cells.cell",

@@ -459,6 +459,11 @@ def _with_unopened_files(task: Task, options: Mapping[str, Any], run: Run) -> Ta
         if name and not given:
             unopened = UnopenedFile(name, run=run.path, key=f"task.{field}", option=option)
             raise RunError(f"{run.path}: {unopened.reason}")
+    return with_unopened_data(task, options, run)
+
+
+def with_unopened_data(task: Task, options: Mapping[str, Any], run: Run) -> Task:
+    """The task, with files and folders of its data that are not opened unless the user names them again."""
     places = {field: option for option, field in task.data_files.items() if option not in options}
     changes = {
         field: UnopenedFile(name, run=run.path, key=f"task.{field}", option=option)

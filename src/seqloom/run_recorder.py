@@ -86,9 +86,13 @@ class RunRecorder:
             values = {"loss": event.loss, "learning_rate": event.learning_rate}
             if event.gradient_norm is not None:
                 values |= {"gradient_norm": event.gradient_norm, "clipped": event.clipped}
+            if groups := event.group_norms():
+                values["gradient_norms"] = terminal.json_value(groups)
             self._write_row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
         if event.evaluation is not None:
             self._write_row({"dev": event.evaluation.metrics}, event)
+        if event.diagnosis is not None:
+            self._write_row({"doctor": dict(event.diagnosis)}, event)
         if event.warning:
             self.run.log(f"warning: {event.warning}")
         if event.finished:
@@ -98,6 +102,12 @@ class RunRecorder:
         row = {"update": event.update, "epoch": round(event.epoch, 6), **values}
         self.run.record(row)
         self.rows += 1
+        if "doctor" in values:
+            severities = values["doctor"]["findings"]
+            self.run.log(
+                f"update {event.update}: doctor {', '.join(f'{name}: {each}' for name, each in severities.items())}"
+            )
+            return
         shown = values.get("dev", values)
         numbers = (
             f"{name} {format_number(value, 6)}" for name, value in shown.items() if isinstance(value, float | int)

@@ -271,6 +271,10 @@ def ending(summary: RunSummary) -> str:
     return text
 
 
+NOT_FOR_LOSS = ("constrain", "lexicon", "lm")
+"""Options that name files which only predictions need."""
+
+
 def commands(summary: RunSummary) -> dict[str, str]:
     """Commands to continue with, by what they do."""
     source = summary.dev or summary.train
@@ -285,6 +289,8 @@ def commands(summary: RunSummary) -> dict[str, str]:
     }
     if summary.generates:
         result = {"generate": f"seqloom generate {run}", **result}
+    if summary.degenerate or summary.flat_loss or "No better than" in _comparison(summary):
+        result = {"find the reason": f"seqloom doctor {run} {file}{_again(summary, *NOT_FOR_LOSS)}", **result}
     if not summary.resumable:
         return result
     more = ""

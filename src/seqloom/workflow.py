@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -22,7 +23,9 @@ from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.config import with_changes
 from seqloom.data.dataset_summary import DatasetSummary, all_repeated, findings
 from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.split import Read
+from seqloom.diagnosis.training_doctor import TrainingDoctor
 from seqloom.evaluation import predict_all, score, split_details
 from seqloom.interrupt import Interrupted, interruptible, is_closed_output
 from seqloom.layers.layer_error import LayerError, describe_error
@@ -342,13 +345,15 @@ def _run_training(
         )
         scores = run.summary().get("baseline_scores", {})
         monitor = LearningMonitor(config.task, scores, limit=config.train.limit)
+        done = len(start.facts["position"]["scores"]) if start else 0
+        doctor = TrainingDoctor(config, module, dev if group.is_main else (), evaluations=done)
         update = start.facts["position"]["update"] if start else 0
         event: Progress | None = None
         try:
             with open_loggers(config.train.loggers if group.is_main else (), run, update=update) as log:
                 for each in events:
                     events_seen += 1
-                    event = replace(each, warning=monitor.watch(each))
+                    event = _with_warnings(run, config, each, monitor, doctor)
                     recorder.record(event)
                     if group.is_main:
                         log(run, event)
@@ -362,6 +367,7 @@ def _run_training(
                     recorder.describe(event)
             raise
         except Diverged as error:
+            error.advice = f"{_doctor_command(run, config)} shows where gradients grow"
             if group.is_main:
                 _keep_diverged(run, error)
             raise
@@ -370,6 +376,24 @@ def _run_training(
                 raise LayerError(f"the training of the layer {name} failed: {describe_error(error)}") from error
             raise
     return events_seen
+
+
+def _with_warnings(
+    run: Run, config: Config, event: Progress, monitor: LearningMonitor, doctor: TrainingDoctor
+) -> Progress:
+    """The same event with what the monitor and the doctor have to say about it."""
+    warning = monitor.watch(event)
+    if warning:
+        warning += f" {_doctor_command(run, config)} looks for the reason."
+    examination = doctor.watch(event)
+    warnings = " ".join(filter(None, (warning, examination.warning)))
+    return replace(event, warning=warnings, diagnosis=examination.summary)
+
+
+def _doctor_command(run: Run, config: Config) -> str:
+    """The command that examines a run; its dev data are named, since a run's own files are not opened blindly."""
+    source = config.task.dev or config.task.train
+    return f"seqloom doctor {shlex.quote(str(run.path))} {'FILE' if source == IN_MEMORY else shlex.quote(source)}"
 
 
 def _stop_if(run: Run, *, flag: bool) -> None:

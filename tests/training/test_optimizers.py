@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.training.config import OptimizerName
-from seqloom.training.optimizers import build, total_norm
+from seqloom.training.optimizers import build, group_norms, tensor_norms, total_norm
 
 RATE, DECAY, MOMENTUM = 0.1, 0.3, 0.9
 BETAS, EPSILON = (0.9, 0.999), 1e-8
@@ -60,6 +60,14 @@ def test_frozen_parameters_are_not_updated() -> None:
 
 def test_total_norm_is_of_all_gradients() -> None:
     gradients = [torch.tensor([[3.0, 4.0]]), torch.tensor([12.0])]
-    assert total_norm(gradients) == 13
-    assert total_norm([]) == 0
-    assert math.isnan(total_norm([torch.tensor([math.nan]), torch.tensor([1.0])]))
+    assert total_norm(tensor_norms(gradients)) == 13
+    assert total_norm(tensor_norms([])) == 0
+    assert math.isnan(total_norm(tensor_norms([torch.tensor([math.nan]), torch.tensor([1.0])])))
+
+
+def test_norms_of_groups_are_those_of_layers() -> None:
+    names = ["embed.table.weight", "layer.layers.0.cell.input.weight", "layer.layers.0.cell.input.bias", "bias"]
+    norms = group_norms(names, torch.tensor([2.0, 3.0, 4.0, 7.0]))
+    assert norms == {"embed.table": 2, "layer.layers.0": 5, "bias": 7}
+    many = [f"layer.layers.{number}.weight" for number in range(100)]
+    assert group_norms(many, torch.ones(100)) == {"layer.layers": 10}

@@ -372,6 +372,46 @@ def explain(
         )
 
 
+def doctor(
+    run: RunFolder,
+    file: Annotated[
+        str, typer.Argument(help="File with labelled data; default: the dev data of the run, if they are unchanged.")
+    ] = "",
+    *,
+    reach: Annotated[
+        int, typer.Option(min=0, help="Steps back that the model has to see (0: as the data suggest).")
+    ] = 0,
+    targets: Annotated[int, typer.Option(min=1, help="Losses whose gradients are measured.")] = 200,
+    output: Annotated[Path | None, typer.Option(help="Folder for a plot of each finding; default: RUN/doctor.")] = None,
+    plots: Annotated[
+        str, typer.Option(help="Format of the plots: png, svg or pdf (default: train.plot_format of the run).")
+    ] = "",
+    folder: Folder = "",
+    captions: Captions = "",
+    layer: Layer = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all measurements as JSON; plots are drawn with --output only.")
+    ] = False,
+) -> None:
+    """Find out why a model does not learn. Measures gradients, gates, attention and the record of its training."""
+    from seqloom.diagnosis.run_doctor import report_run
+    from seqloom.run_config import find_layer
+
+    with errors():
+        report_run(
+            run,
+            file,
+            output=output or (None if as_json else run / "doctor"),
+            suffix=f".{plots.lower().lstrip('.')}" if plots else "",
+            as_json=as_json,
+            layer=find_layer(layer),
+            reach=reach,
+            targets=targets,
+            folder=folder,
+            captions=captions,
+        )
+
+
 def generate(
     run: RunFolder,
     prompt: Annotated[str, typer.Argument(help="Beginning of the text.")] = "",

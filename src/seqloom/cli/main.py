@@ -54,6 +54,7 @@ app.command(epilog="Example: seqloom evaluate runs/tag test.conllu")(inference.e
 app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")(inference.predict)
 app.command(epilog="Example: seqloom align runs/transcribe hello.wav 'hello world' --timings srt")(inference.align)
 app.command(epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")(inference.explain)
+app.command(epilog="Example: seqloom doctor runs/tag dev.conllu")(inference.doctor)
 app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")(
     inference.generate
 )

@@ -77,6 +77,11 @@ class TrainConfig(ConfigSection):
     weight_decay: float = Field(0.0, ge=0, description="Weight decay; biases and other vectors are exempt.")
     clip_norm: float = Field(1.0, ge=0, description="Maximum norm of the gradient (0 disables clipping).")
     evaluate_every: int = Field(0, ge=0, description="Updates between evaluations (0: evaluate after each epoch).")
+    doctor_every: int = Field(
+        0,
+        ge=0,
+        description="Evaluations between two examinations by the doctor, which prints what is wrong (0: none).",
+    )
     patience: int = Field(
         0, ge=0, description="Stop after this many evaluations without improvement (0 disables early stopping)."
     )

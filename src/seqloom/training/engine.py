@@ -219,6 +219,7 @@ class Training:
             snapshot=self.snapshot,
             weights=self.weights,
             unit=self.rule.unit,
+            group_norms=result.group_norms,
         )
 
     def snapshot(self) -> Snapshot:

@@ -74,9 +74,12 @@ class GradientUpdate(UpdateRule):
             for parameter in self.model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        named = [(name, parameter.grad) for name, parameter in self.model.named_parameters()]
+        names = [name for name, gradient in named if gradient is not None]
+        gradients = [gradient for _, gradient in named if gradient is not None]
         self.group.sum_tensors(gradients)
-        norm = optimizers.total_norm(gradients) / max(items, 1)
+        norms = optimizers.tensor_norms(gradients)
+        norm = optimizers.total_norm(norms) / max(items, 1)
         finite = math.isfinite(norm) and math.isfinite(loss)
         clipped = finite and bool(settings.clip_norm) and norm > settings.clip_norm
         if finite and items:
@@ -99,6 +102,7 @@ class GradientUpdate(UpdateRule):
             gradient_norm=norm,
             finite=finite,
             clipped=clipped,
+            group_norms=lambda: optimizers.group_norms(names, norms / max(items, 1)),
         )
 
     def _accumulate_gradient(self, parts: list[Batch]) -> tuple[float, float, tuple[Any, ...]]:

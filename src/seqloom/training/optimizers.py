@@ -1,7 +1,9 @@
 """Optimizers and the norm of a gradient."""
 
 import inspect
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +51,39 @@ def build(
     return optimizer
 
 
-def total_norm(gradients: Iterable[Tensor]) -> float:
-    """The Euclidean norm of all gradients together."""
-    return float(nn.utils.get_total_norm(gradients))
+def tensor_norms(gradients: list[Tensor]) -> Tensor:  # (number of tensors,)
+    """The Euclidean norm of each gradient."""
+    return torch.stack(torch._foreach_norm(gradients)) if gradients else torch.zeros(0)  # noqa: SLF001  no public name
+
+
+def total_norm(norms: Tensor) -> float:
+    """The Euclidean norm of all gradients together, from that of each."""
+    return float(torch.linalg.vector_norm(norms))
+
+
+MAX_GROUPS = 40
+"""Groups of parameters by layer; a model with more layers has one group for all of them."""
+
+
+def parameter_groups(names: Iterable[str]) -> dict[str, str]:
+    """The group of each parameter: its module down to the first numbered layer, or to the second level."""
+    names = list(names)
+    groups = {name: _group(name) for name in names}
+    if len(set(groups.values())) > MAX_GROUPS:
+        groups = {name: re.sub(r"(\.\d+)+$", "", group) for name, group in groups.items()}
+    return groups
+
+
+def _group(name: str) -> str:
+    *modules, parameter = name.split(".")
+    numbered = next((index for index, module in enumerate(modules) if module.isdigit()), 1)
+    return ".".join(modules[: numbered + 1]) or parameter
+
+
+def group_norms(names: Sequence[str], norms: Tensor) -> dict[str, float]:
+    """The Euclidean norm of the gradient of each group, from that of each parameter."""
+    squares: dict[str, float] = {}
+    groups = parameter_groups(names)
+    for name, norm in zip(names, norms.tolist(), strict=True):
+        squares[groups[name]] = squares.get(groups[name], 0.0) + norm * norm
+    return {name: math.sqrt(square) for name, square in squares.items()}

@@ -22,6 +22,7 @@ class UpdateResult(NamedTuple):
     gradient_norm: float | None = None  # before clipping
     finite: bool = True  # False: the update was skipped
     clipped: bool = False
+    group_norms: Callable[[], dict[str, float]] = dict  # norm of the gradient of each group of parameters
 
 
 class Position(NamedTuple):
@@ -115,3 +116,6 @@ class Progress:
     weights: Callable[[], dict[str, Tensor]]  # the weights that are evaluated; call it before the next event
     unit: str = "items"  # what `items` counts
     warning: str = ""  # that the model does not seem to learn, and what to try; given once
+    group_norms: Callable[[], dict[str, float]] = dict
+    """Norm of the gradient of each group of parameters, before clipping; call it before the next event."""
+    diagnosis: Mapping[str, Any] | None = None  # summary of the doctor, at evaluations at which it was called

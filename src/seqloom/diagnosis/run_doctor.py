@@ -1,0 +1,230 @@
+"""The doctor for a training run: its model on labelled data, and the record of its training."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from torch import Tensor
+
+from seqloom.data.batch import Batch
+from seqloom.data.fingerprint import fingerprint
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.memory import IN_MEMORY, as_source
+from seqloom.data.readers.text_files import DataError, expand, resolve
+from seqloom.diagnosis.diagnosis import Diagnosis, Finding
+from seqloom.diagnosis.doctor import TARGETS, Names, diagnose
+from seqloom.diagnosis.findings import by_severity
+from seqloom.diagnosis.report import report
+from seqloom.diagnosis.training_findings import training_findings
+from seqloom.diagnosis.training_record import TrainingRecord, training_record
+from seqloom.insight.plotting import SUFFIXES
+from seqloom.model import Model, with_unopened_data
+from seqloom.models.encoder import LayerFactory
+from seqloom.run import Run
+from seqloom.run_config import Config, load_config
+from seqloom.tasks.task import PredictionOptions, Task
+from seqloom.training.self_trained import SelfTrained
+from seqloom.training_data import data_readers
+
+MAX_ROWS = 64
+"""Sequences that are examined at most."""
+MAX_STEPS = 512
+"""Longer sequences are examined only if there are no others."""
+MAX_ELEMENTS = 8192
+"""Steps of all examined sequences together, with padding: memory and time grow with them."""
+
+
+class _Data(NamedTuple):
+    examples: list[Any]
+    source: str  # for people
+    notes: list[str]
+
+
+def doctor_run(
+    path: str | Path,
+    file: str = "",  # labelled data; empty: the dev data of the run, if they can be read safely
+    *,
+    layer: LayerFactory | None = None,
+    reach: int = 0,
+    targets: int = TARGETS,
+    folder: str = "",  # of the recordings or images that the file lists
+    captions: str = "",
+) -> Diagnosis:
+    """Examine a run: its best checkpoint on labelled data, and the record of its training."""
+    run = Run.open(path)
+    config = load_config(run, layer=layer)
+    record = _training_record(run, config)
+    baseline = run.summary().get("baseline_scores", {})
+    found = list(training_findings(record, baseline)) if record is not None else []
+    if not (run.saved("best") or run.saved("last")):
+        notes = ["the run has no checkpoint yet: only the record of its training was examined"]
+        return Diagnosis(run.name, "", by_severity(found), [], training=record, notes=notes)
+    given = {name: value for name, value in (("folder", folder), ("captions", captions)) if value}
+    task = config.task.with_options(**cast(PredictionOptions, given))
+    task = with_unopened_data(task, given, run)
+    model = Model(config._replace(task=task), task.load_model(run.load_best().model, run.path), name=run.name)
+    data = _labelled(model, file) if file else _own_data(run, config, model)
+    if isinstance(model.module, SelfTrained):
+        notes = [f"the model of {run.path} is not trained by gradients, which the doctor follows"]
+        return Diagnosis(run.name, "", by_severity(found), [], training=record, notes=notes)
+    if not data.examples:
+        return Diagnosis(run.name, "", by_severity(found), [], training=record, notes=data.notes)
+    diagnosis = _examine(model, data, reach=reach, targets=targets, more=found)
+    return replace(diagnosis, training=record)
+
+
+def report_run(
+    path: Path,
+    file: str,
+    *,
+    output: Path | None,  # folder of the pictures; None: draw none
+    suffix: str,  # of the pictures: .png, .svg or .pdf; empty: as the run says
+    as_json: bool,
+    **options: Any,  # as for doctor_run
+) -> None:
+    """Examine a run, print the findings and draw them."""
+    if suffix and suffix not in SUFFIXES:
+        raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
+    diagnosis = doctor_run(path, file, **options)
+    plot_format = load_config(Run.open(path), layer=options.get("layer")).train.plot_format
+    report(diagnosis, output, suffix=suffix or f".{plot_format}", as_json=as_json)
+
+
+def examine_model(model: Model, source: Any, *, reach: int, targets: int) -> Diagnosis:
+    """Examine a loaded model on labelled data: a file, a table or pairs in memory, or a batch of its task."""
+    if isinstance(model.module, SelfTrained):
+        raise TypeError(f"a model of the task {model.task.name} that is not trained by gradients cannot be examined")
+    if isinstance(source, Batch):
+        batch = source
+        return diagnose(
+            model.module,
+            lambda: model.task.loss(model.module, batch).total,
+            name=model.name or type(model.module).__name__,
+            names=task_names(model.task),
+            reach=reach,
+            targets=targets,
+        )
+    return _examine(model, _labelled(model, source), reach=reach, targets=targets)
+
+
+def _examine(model: Model, data: _Data, *, reach: int, targets: int, more: Sequence[Finding] = ()) -> Diagnosis:
+    task, module = model.task, model.module
+    batch, notes = make_batch(model.config._replace(task=task), data.examples)
+    return diagnose(
+        module,
+        lambda: _loss(task, module, batch),
+        name=model.name or type(module).__name__,
+        names=task_names(task),
+        source=data.source,
+        reach=reach,
+        targets=targets,
+        more=more,
+        notes=[*data.notes, *notes],
+    )
+
+
+def _loss(task: Task, module: Any, batch: Batch) -> Tensor:
+    return task.loss(module, batch).total
+
+
+def task_names(task: Task) -> Names:
+    """How the parts of a task's model are called: as the sections of its configuration."""
+    sections = {
+        name: f"task.{name}" for name in type(task).model_fields if name in ("encoder", "decoder", "characters")
+    }
+    default = task.custom_layer_field or next(iter(sections), "model")
+    pooling = "task.pooling" if "pooling" in type(task).model_fields else ""
+    return Names(default, sections, pooling)
+
+
+def make_batch(config: Config, examples: Sequence[Any]) -> tuple[Batch, list[str]]:
+    """A batch of real sequences, spread evenly over the examples, and notes about what was left out of it."""
+    task = config.task
+    if config.train.bptt_steps:  # all sequences are read as one
+        loader = BatchLoader(
+            lambda: iter(examples),
+            task.collate,
+            batch_size=min(config.train.batch_size, 16),
+            bptt_steps=min(max(config.train.bptt_steps, 100), MAX_STEPS),
+            shuffle=False,
+            shuffle_buffer=len(examples),
+        )
+        return next(iter(loader.epoch(0)))[0], []
+    usable = [example for example in examples if not task.infeasible(example)]
+    steps = {id(example): task.steps(example) for example in usable}
+    short = [example for example in usable if 2 <= steps[id(example)] <= MAX_STEPS]
+    notes = []
+    if not short:
+        short = sorted(usable, key=lambda example: steps[id(example)])[:4]
+        if not short:
+            raise ValueError("none of the examples can be examined: they are empty, or too short for their targets")
+    elif len(short) < len(usable):
+        skipped = sum(steps[id(example)] > MAX_STEPS for example in usable)
+        notes = [f"{skipped} sequences of more than {MAX_STEPS} steps were not examined"] if skipped else []
+    longest = max(steps[id(example)] for example in short)
+    rows = max(min(MAX_ROWS, len(short), MAX_ELEMENTS // max(longest, 1)), min(len(short), 4))
+    chosen = [short[(2 * number + 1) * len(short) // (2 * rows)] for number in range(rows)]
+    return task.collate(chosen), notes
+
+
+def _labelled(model: Model, source: Any) -> _Data:
+    data = resolve(source) if isinstance(source, str) else as_source(source)
+    examples = list(model.task.read(data))
+    shown = str(source) if isinstance(source, str | Path) else ""
+    if not examples:
+        raise ValueError(f"{shown or 'data'}: there are no examples")
+    model.task.check_targets(examples)
+    return _Data(examples, shown, [])
+
+
+def _own_data(run: Run, config: Config, model: Model) -> _Data:
+    """The dev data that a run names, if they are still the files that it was trained with.
+
+    A run may come from someone else: a file that it names is read only if its content is known by its fingerprint, so
+    that nothing foreign is read or shown. Data that name further files have to be named by the user.
+    """
+    name = config.task.dev or config.task.train
+    again = f"seqloom doctor {run.path} FILE"
+    refusal = ""
+    if name == IN_MEMORY:
+        refusal = "the run was trained on data in memory"
+    elif any(getattr(config.task, field, "") for field in config.task.data_files.values()):
+        refusal = "its data name further files"
+    elif not _is_plain_file(name):
+        refusal = f"{name} is not a file on this machine"
+    elif run.environment.get("data", {}).get(name) != fingerprint(name):
+        refusal = f"{name} is not what the run was trained with"
+    elif config.task.listed_files(resolve(name)):
+        refusal = f"{name} lists further files"
+    if refusal:
+        return _Data([], "", [f"gradients, gates and units were not measured, since {refusal}: {again} measures them"])
+    examples = list(config.task.read(resolve(name)) if config.task.dev else data_readers(config).dev())
+    if not examples:
+        return _Data([], "", [f"the run has no dev data: {again} measures gradients, gates and units"])
+    model.task.check_targets(examples)
+    held_out = "" if config.task.dev else " (its held-out part)"
+    return _Data(examples, f"{name}{held_out}", [])
+
+
+def _is_plain_file(name: str) -> bool:
+    """Whether a name stands for regular files that exist; nothing is opened, and no other machine is asked."""
+    if name.startswith(("\\\\", "//")) or name == "-":
+        return False
+    with suppress(DataError, OSError):
+        return all(os.path.isfile(path) for path in expand(resolve(name)))  # noqa: PTH113  follows links, like resolve
+    return False
+
+
+def _training_record(run: Run, config: Config) -> TrainingRecord | None:
+    task, settings = config.task, config.train
+    return training_record(
+        run.rows(),
+        metric=task.main_metric,
+        higher_is_better=task.higher_is_better,
+        clip_norm=settings.clip_norm,
+        learning_rate=settings.learning_rate,
+        finished=run.summary().get("finished", ""),
+    )

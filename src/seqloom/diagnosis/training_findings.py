@@ -1,0 +1,193 @@
+"""Findings about a training: whether it learned, its learning rate, clipping, gradient norms, and overfitting."""
+
+import math
+from collections.abc import Iterator, Mapping
+from statistics import fmean, median
+
+from seqloom.diagnosis import thresholds as limit
+from seqloom.diagnosis.diagnosis import Finding, Severity
+from seqloom.diagnosis.training_record import TrainingRecord, recent
+from seqloom.formats import format_number, format_percent
+from seqloom.metrics.learning import flat_loss
+
+RATE, CLIP = "train.learning_rate", "train.clip_norm"
+
+
+def training_findings(record: TrainingRecord, baseline: Mapping[str, float]) -> Iterator[Finding]:
+    """The findings about a training; ``baseline`` has the scores of a trivial model."""
+    yield learning(record, baseline.get(record.metric, math.nan))
+    yield learning_rate(record)
+    if record.gradient_norm:
+        yield clipping(record)
+    if record.group_norms:
+        yield gradient_norms(record)
+    if len(record.dev_loss) > 1:
+        yield generalization(record)
+
+
+def learning(record: TrainingRecord, baseline: float) -> Finding:
+    """Whether the model is better than the trivial one."""
+    first, last = recent(record.loss[:1], 1.0), recent(record.loss, 0.1)
+    evidence = {"first_loss": first, "last_loss": last, "updates": record.updates, "baseline": baseline}
+    if record.score:
+        choose = max if record.higher_is_better else min
+        best = choose(value for _, value in record.score)
+        evidence["best_score"] = best
+        beats = best > baseline if record.higher_is_better else best < baseline
+        if not math.isnan(baseline) and not beats:
+            verdict = (
+                f"The model has learned nothing that the trivial baseline does not know: {record.metric} "
+                f"{format_number(best, 4)} at best, baseline {format_number(baseline, 4)}. See the other findings for "
+                f"the reason; seqloom check CONFIG --learning-rate suggests a {RATE}."
+            )
+            return Finding("learning", "problem", verdict, (RATE, "train.epochs"), evidence)
+        score = f"{record.metric} {format_number(best, 4)}"
+        trivial = "" if math.isnan(baseline) else f" (baseline {format_number(baseline, 4)})"
+        verdict = f"The model learns: {score}{trivial}, training loss {first:.4g} at first, {last:.4g} at the end."
+        return Finding("learning", "healthy", verdict, evidence=evidence)
+    verdict = f"The training loss is {first:.4g} at first and {last:.4g} at the end; there are no dev scores."
+    return Finding("learning", "healthy", verdict, evidence=evidence)
+
+
+def learning_rate(record: TrainingRecord) -> Finding:
+    """Signs in the training loss of a learning rate that is too low or too high."""
+    losses = [loss for _, loss in record.loss]
+    evidence = {"learning_rate": record.peak_learning_rate, "skipped_updates": record.skipped}
+    if record.skipped:
+        verdict = (
+            f"{record.skipped} updates were skipped, because the gradient was not finite: {RATE} = "
+            f"{record.peak_learning_rate:g} is too high. Divide it by 3, or set {CLIP} = 1."
+        )
+        return Finding("learning rate", "problem", verdict, (RATE, CLIP), evidence)
+    lowest, last = min(losses), recent(record.loss, 0.1)
+    evidence |= {"lowest_loss": lowest, "last_loss": last}
+    if len(losses) >= 4 and last > max(losses[0], 2 * lowest):
+        verdict = (
+            f"The training loss rises: {losses[0]:.4g} at first, {last:.4g} at the end. {RATE} = "
+            f"{record.peak_learning_rate:g} is too high: divide it by 3."
+        )
+        return Finding("learning rate", "problem", verdict, (RATE,), evidence)
+    if flat := flat_loss(losses):
+        norms = [norm for _, norm in record.gradient_norm]
+        weak = bool(norms) and median(norms) < 1e-3
+        cause = "gradients are tiny" if weak else f"{RATE} = {record.peak_learning_rate:g} is too low, or far too high"
+        verdict = (
+            f"The training loss does not fall ({flat[0]:.4g} at first, {flat[1]:.4g} at the end): {cause}. seqloom "
+            "check CONFIG --learning-rate suggests a value."
+        )
+        return Finding("learning rate", "problem", verdict, (RATE,), evidence)
+    fall = _late_fall(losses)
+    evidence["late_fall"] = fall
+    rates = [rate for _, rate in record.learning_rate]
+    decayed = bool(rates) and rates[-1] < 0.2 * max(rates)
+    if fall > limit.STILL_FALLING:
+        more = "train.epochs" if not decayed else f"train.epochs, or {RATE}"
+        verdict = (
+            f"The training loss was still falling when the training ended ({format_percent(fall)} in its last fifth): "
+            f"raise {more}."
+        )
+        return Finding("learning rate", "warning", verdict, ("train.epochs", RATE), evidence)
+    verdict = f"{RATE} = {record.peak_learning_rate:g} shows no sign of being too high or too low."
+    return Finding("learning rate", "healthy", verdict, evidence=evidence)
+
+
+def _late_fall(losses: list[float]) -> float:
+    """The share by which the loss fell from the fifth before the last to the last one."""
+    fifth = len(losses) // 5
+    if fifth < 2:
+        return 0.0
+    before, after = fmean(losses[-2 * fifth : -fifth]), fmean(losses[-fifth:])
+    return (before - after) / abs(before) if before else 0.0
+
+
+def clipping(record: TrainingRecord) -> Finding:
+    """How often gradients were clipped, and whether their norm has spikes."""
+    norms = [norm for _, norm in record.gradient_norm]
+    usual, largest = median(norms), max(norms)
+    share = record.clipped_share
+    evidence = {
+        "clipped_share": share,
+        "clip_norm": record.clip_norm,
+        "median_norm": usual,
+        "largest_norm": largest,
+    }
+    if not record.clip_norm:
+        if usual and largest > limit.SPIKE * usual:
+            verdict = (
+                f"The gradient norm has spikes ({format_number(largest, 3)}, usually {format_number(usual, 3)}) and "
+                f"nothing limits them: set {CLIP} = {format_number(2 * usual, 1)}."
+            )
+            return Finding("clipping", "warning", verdict, (CLIP,), evidence)
+        verdict = f"Gradients are not clipped, and their norm (usually {format_number(usual, 3)}) has no spikes."
+        return Finding("clipping", "healthy", verdict, evidence=evidence)
+    text = f"{format_percent(share)} of the updates were clipped to {record.clip_norm:g}"
+    text += f"; the norm before it was usually {format_number(usual, 3)}, at most {format_number(largest, 3)}"
+    if share >= limit.OFTEN_CLIPPED:
+        far = usual > limit.EXPLODED * record.clip_norm
+        severity: Severity = "problem" if far else "warning"
+        effect = "gradients explode" if far else f"{CLIP}, not {RATE}, sets the size of most updates"
+        verdict = f"{text}: {effect}. Raise {CLIP} to {format_number(2 * usual, 1)}, or lower {RATE}."
+        if far:
+            verdict = f"{text}: {effect}. Lower {RATE}, and see the finding stability."
+        return Finding("clipping", severity, verdict, (CLIP, RATE), evidence)
+    return Finding("clipping", "healthy", f"{text}.", evidence=evidence)
+
+
+def gradient_norms(record: TrainingRecord) -> Finding:
+    """Whether all groups of parameters get a gradient."""
+    means = {name: fmean(norm for _, norm in points) for name, points in record.group_norms.items()}
+    evidence = {"mean_norm": means}
+    weakest, strongest = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    if not means[weakest]:
+        without = ", ".join(name for name, norm in means.items() if not norm)
+        verdict = f"{without} got no gradient in the whole training: its weights were never changed."
+        return Finding("gradient norms", "warning", verdict, (), evidence)
+    ratio = means[strongest] / means[weakest]
+    if ratio > limit.UNBALANCED:
+        verdict = (
+            f"The gradient of {strongest} is {format_number(ratio, 2)} times that of {weakest}, which hardly learns: "
+            "look at the finding memory."
+        )
+        return Finding("gradient norms", "warning", verdict, (RATE,), evidence)
+    verdict = (
+        f"All groups of parameters get a gradient: from {format_number(means[weakest], 2)} ({weakest}) to "
+        f"{format_number(means[strongest], 2)} ({strongest}) on average."
+    )
+    return Finding("gradient norms", "healthy", verdict, evidence=evidence)
+
+
+def generalization(record: TrainingRecord) -> Finding:
+    """Whether the dev loss follows the training loss."""
+    best, last = min(record.dev_loss, key=lambda point: point[1]), record.dev_loss[-1]
+    ratios = [dev / near for update, dev in record.dev_loss if (near := _loss_near(record, update)) > 0]
+    growth = ratios[-1] / ratios[0] if len(ratios) > 1 and ratios[0] > 0 else math.nan
+    evidence = {
+        "best_dev_loss": best[1],
+        "best_update": best[0],
+        "last_dev_loss": last[1],
+        "last_loss": recent(record.loss, 0.1),
+        "gap_growth": growth,
+    }
+    rises = best[1] > 0 and last[1] > limit.WORSE * best[1]
+    falls = recent(record.loss, 0.1) < _loss_near(record, best[0])
+    keys = ("train.patience", "train.weight_decay")
+    if rises and falls:
+        verdict = (
+            f"The model overfits: the dev loss was lowest at update {best[0]:,} ({best[1]:.4g}) and rose to "
+            f"{last[1]:.4g}, while the training loss fell. The best checkpoint is kept; more dropout, weight decay or "
+            "data may improve it, and train.patience saves the time."
+        )
+        return Finding("generalization", "warning", verdict, keys, evidence)
+    if growth > limit.LARGE_GAP:
+        verdict = (
+            f"The gap to the dev data widens: dev loss / training loss grew {format_number(growth, 2)}-fold during "
+            "the training. More dropout, weight decay or data may help."
+        )
+        return Finding("generalization", "warning", verdict, keys[1:], evidence)
+    verdict = f"The dev loss follows the training loss: {last[1]:.4g} at the end, {best[1]:.4g} at best."
+    return Finding("generalization", "healthy", verdict, evidence=evidence)
+
+
+def _loss_near(record: TrainingRecord, update: int) -> float:
+    """The training loss at the log entry nearest to an update."""
+    return min(record.loss, key=lambda point: abs(point[0] - update))[1]
