@@ -290,7 +290,7 @@ def commands(summary: RunSummary) -> dict[str, str]:
     if summary.generates:
         result = {"generate": f"seqloom generate {run}", **result}
     if summary.degenerate or summary.flat_loss or "No better than" in _comparison(summary):
-        result = {"find the reason": f"seqloom doctor {run} {file}{_again(summary, *NOT_FOR_LOSS)}", **result}
+        result = {"doctor": f"seqloom doctor {run} {file}{_again(summary, *NOT_FOR_LOSS)}", **result}
     if not summary.resumable:
         return result
     more = ""

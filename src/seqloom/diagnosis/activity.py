@@ -9,6 +9,9 @@ from torch import Tensor
 from seqloom.diagnosis.recording import CellCall
 from seqloom.diagnosis.thresholds import ALWAYS, DEAD, SAME, SATURATED, SATURATED_TANH
 
+UNGATED = "output"
+"""What takes the place of the gates of a cell that has none: its output."""
+
 
 @dataclass(frozen=True)
 class GateUse:
@@ -50,7 +53,7 @@ def gate_use(call: CellCall, direction: str) -> list[GateUse]:
     """The gates of a layer; of a cell without gates, its output, if that is bounded."""
     gates = dict(zip(call.cell.gates, _stacked(call, gates=True), strict=True))
     if not gates:
-        gates = {"output": next(_stacked(call, gates=False))}
+        gates = {UNGATED: next(_stacked(call, gates=False))}
     uses = []
     for name, values in gates.items():
         if not values.numel() or float(values.abs().max()) > 1:

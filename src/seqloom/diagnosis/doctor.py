@@ -16,7 +16,7 @@ from seqloom.diagnosis.diagnosis import Diagnosis, Finding, PartDiagnosis
 from seqloom.diagnosis.dynamics import dynamics
 from seqloom.diagnosis.findings import attention, by_severity, part_findings
 from seqloom.diagnosis.gradients import BACKWARD, FORWARD, gradients_by_lag
-from seqloom.diagnosis.recording import Part, record
+from seqloom.diagnosis.recording import Part, evaluating, record
 from seqloom.formats import describe_type
 from seqloom.layers.attention.decoder_attention import BahdanauAttention
 from seqloom.layers.recurrent.recurrent import Recurrent
@@ -37,7 +37,7 @@ class Names:
     """How the parts of a model are called, and the configuration keys that they are set by."""
 
     default: str = "layer"  # a part that has no name of its own
-    keys: Mapping[str, str] = field(default_factory=dict)  # section of the configuration by the name of a part
+    parts: Mapping[str, str] = field(default_factory=dict)  # name of a part by the name of its section
     pooling: str = ""  # the key of the pooling; empty: there is none
 
 
@@ -89,12 +89,38 @@ def diagnose(
     notes: Sequence[str] = (),
 ) -> Diagnosis:
     """Measure a module while its loss is computed, and draw conclusions."""
+    with evaluating(module):
+        return _diagnose(
+            module,
+            compute_loss,
+            name=name,
+            names=names,
+            source=source,
+            reach=reach,
+            targets=targets,
+            more=more,
+            notes=notes,
+        )
+
+
+def _diagnose(
+    module: nn.Module,
+    compute_loss: Callable[[], Tensor],
+    *,
+    name: str,
+    names: Names,
+    source: str,
+    reach: int,
+    targets: int,
+    more: Sequence[Finding],
+    notes: Sequence[str],
+) -> Diagnosis:
     loss, parts = record(module, compute_loss)
     remarks = list(notes)
     if not math.isfinite(float(loss.detach())):
         verdict = "The loss of these sequences is not a finite number: weights or inputs are too large, or NaN."
-        found = [Finding("stability", "problem", verdict, ("train.learning_rate",)), *more]
-        return Diagnosis(name, source, by_severity(found), [], notes=remarks)
+        findings = [Finding("stability", "problem", verdict, ("train.learning_rate",)), *more]
+        return Diagnosis(name, source, by_severity(findings), [], notes=remarks)
     parts = [part for part in parts if part.cells or part.values]
     if not parts:
         remarks.append("the model has no recurrent layer and no attention whose gradients could be followed")
@@ -112,9 +138,9 @@ def diagnose(
     heads = [
         replace(head, layer=_head_name(head.layer, parts, called)) for head in head_use(module, compute_loss, parts)
     ]
-    found = [each for part in measured for each in part_findings(part, reach=reach, pooling=names.pooling)]
-    found += [attention(heads)] if heads else []
-    return Diagnosis(name, source, by_severity([*found, *more]), measured, heads, notes=remarks)
+    findings = [each for part in measured for each in part_findings(part, reach=reach, pooling=names.pooling)]
+    findings += [attention(heads)] if heads else []
+    return Diagnosis(name, source, by_severity([*findings, *more]), measured, heads, notes=remarks)
 
 
 def _measure(
@@ -127,7 +153,7 @@ def _measure(
     used = [(call, direction) for call, direction in zip(part.cells, directions, strict=True) if call.steps]
     return PartDiagnosis(
         name,
-        names.keys.get(name, ""),
+        next((f"task.{section}" for section, called in names.parts.items() if name.startswith(called)), ""),
         _cell_name(part),
         len(lengths),
         float(lengths.double().median()) if len(lengths) else 0.0,
@@ -168,10 +194,9 @@ def _part_names(parts: Sequence[Part], names: Names) -> dict[str, str]:
     called: dict[str, str] = {}
     for part in parts:
         words = [word for word in part.name.split(".") if word not in ("", "layer", "layers") and not word.isdigit()]
-        name = next((word for word in reversed(words) if word in names.keys), "")
-        if not name:
-            name = names.default if names.keys or not words else words[0]
-        called[part.name] = name
+        section = next((word for word in reversed(words) if word in names.parts), "")
+        default = names.default if names.parts or not words else words[0]
+        called[part.name] = names.parts.get(section, default)
     counts = {name: [key for key, value in called.items() if value == name] for name in set(called.values())}
     for name, members in counts.items():
         for number, key in enumerate(members if len(members) > 1 else [], start=1):

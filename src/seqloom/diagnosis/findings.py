@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from seqloom.diagnosis import thresholds as limit
-from seqloom.diagnosis.activity import GateUse
+from seqloom.diagnosis.activity import UNGATED, GateUse
 from seqloom.diagnosis.attention import HeadUse
 from seqloom.diagnosis.diagnosis import SEVERITIES, Finding, PartDiagnosis, Severity
 from seqloom.diagnosis.gradients import BACKWARD, FORWARD, GradientByLag
@@ -61,12 +61,12 @@ def memory(part: PartDiagnosis, *, reach: int = 0, pooling: str = "") -> Finding
         far = max(curve.half for curve in by_direction.values() if not math.isnan(curve.half))
         verdict = (
             f"Attention takes the gradient directly to other positions: half of what leaves its own position in the "
-            f"{part.name} goes further than {far:.0f} {_plural('step', far)}, in sequences of {part.length:.0f}."
+            f"{part.name} goes further than {far:.0f} {_plural('step', far)}; sequences have {part.length:.0f}."
         )
         return Finding("memory", severity, verdict, evidence=evidence, part=part.name)
     about = f"This model sees {steps}" if part.name in ("layer", "model") else f"The {part.name} sees {steps}"
     if severity == "healthy":
-        context = f", in sequences of {part.length:.0f} (median)"
+        context = f"; sequences have {part.length:.0f} (median)"
         if shortest.memory is None and reach > shortest.reached:
             context += f": give longer ones to find out whether it sees {reach} steps"
         return Finding("memory", severity, f"{about}{context}.", evidence=evidence, part=part.name)
@@ -79,7 +79,10 @@ def memory(part: PartDiagnosis, *, reach: int = 0, pooling: str = "") -> Finding
         )
     else:
         gap = f"sequences have {part.length:.0f} steps (median): more distant context is hardly learned"
+    saturated = max((_harm(use) for use in part.gates), default=0.0) >= limit.MOST_STUCK
     advice, keys = _memory_advice(part, pooling=pooling if part.loss_at_ends else "")
+    if saturated and part.key:
+        advice, keys = "Its outputs or gates are saturated: lower train.learning_rate.", ("train.learning_rate",)
     verdict = f"{about}; {gap} (vanishing gradient). {advice}"
     return Finding("memory", severity, verdict, keys, evidence, part.name)
 
@@ -146,7 +149,9 @@ def stability(part: PartDiagnosis) -> Finding:
     if severity == "healthy":
         text = f"Gradients do not explode in the {part.name}"
         if exponents:
-            text += f": {_describe_exponent(exponent)} (largest Lyapunov exponent {exponent:+.3f} per step)"
+            text += f": {_describe_exponent(exponent)}"
+            if math.isfinite(exponent):
+                text += f" (largest Lyapunov exponent {exponent:+.3f} per step)"
         return Finding("stability", severity, f"{text}.", evidence=evidence, part=part.name)
     if not finite:
         text = f"Gradients in the {part.name} are not finite."
@@ -198,11 +203,11 @@ def gates(part: PartDiagnosis) -> Finding:
             verdict = f"{format_percent(share)} of the outputs of the {part.name} are saturated."
         return Finding("gates", severity, verdict, evidence=evidence, part=part.name)
     where = f"the {worst.gate} gate" if worst.bounds == (0, 1) else f"the {worst.gate}"
-    if worst.bounds == (0, 1):
-        side = "closed" if worst.stuck_low >= worst.stuck_high else "open"
+    if worst.gate != UNGATED or worst.bounds == (0, 1):
+        side = "saturated" if worst.bounds != (0, 1) else "closed" if worst.stuck_low >= worst.stuck_high else "open"
         text = f"{format_percent(harm)} of the units of {where} of the {part.name} ({worst.layer}) are always {side}"
     else:
-        text = f"{format_percent(harm)} of the values of {where} of the {part.name} ({worst.layer}) are saturated"
+        text = f"{format_percent(harm)} of the outputs of the {part.name} ({worst.layer}) are saturated"
     keys = ("train.learning_rate", "train.clip_norm") if part.key else ()
     advice = "Lower train.learning_rate" if part.key else "Lower the learning rate"
     verdict = f"{text}, so that almost no gradient passes. {advice}, or scale the inputs."
@@ -210,13 +215,14 @@ def gates(part: PartDiagnosis) -> Finding:
 
 
 def _harm(use: GateUse) -> float:
-    """Share of a gate that passes no gradient: units that are always closed; of other activations, saturated values.
+    """Share of a gate that passes no gradient: units that are always closed, or always saturated on the same side.
 
-    A gate that is always open passes everything on, which is how a memory is kept.
+    A gate that is always open passes everything on, which is how a memory is kept. The output of a cell without gates
+    is the only path of the gradient, so that each saturated value counts.
     """
-    if use.bounds == (0, 1):
-        return use.stuck_low if use.effect else use.stuck
-    return use.low + use.high
+    if use.bounds == (-1, 1) and use.gate == UNGATED:
+        return use.low + use.high
+    return use.stuck_low if use.effect else use.stuck
 
 
 def _describe_gates(uses: Sequence[GateUse]) -> str:

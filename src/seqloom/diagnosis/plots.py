@@ -60,6 +60,8 @@ def _drawing(diagnosis: Diagnosis, finding: Finding) -> "Callable[[], Figure] | 
 
 def draw_memory(part: PartDiagnosis) -> "Figure":
     """The gradient by lag of each layer, relative to that at the target, with its spread; one panel per direction."""
+    from matplotlib.ticker import MaxNLocator
+
     directions = list(dict.fromkeys(curve.direction for curve in part.gradients))
     figure = panel_figure(len(directions), width=6.2, height=4.0)
     for axes, direction in zip(figure.axes, directions, strict=True):
@@ -76,6 +78,7 @@ def draw_memory(part: PartDiagnosis) -> "Figure":
         )  # fmt: skip
         side = "before" if direction == "forward" else "after"
         axes.set_xlabel(f"lag: steps {side} the target")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         noun = "state" if any(curve.of == "state" for curve in curves) else "input"
         axes.set_ylabel(f"gradient with respect to the {noun},\nrelative to lag 0")
         axes.set_title(f"{direction}", loc="left", fontsize=10, color=BLACK)
@@ -218,6 +221,7 @@ def draw_heads(diagnosis: Diagnosis) -> "Figure":
         )  # fmt: skip
     axes.set(ylim=(-0.05, 1.05), ylabel="entropy relative to its maximum")
     axes.set_xlabel("mean distance in steps" if local else "positions that a head looks at (exp of its entropy)")
+    axes.margins(x=0.12)
     axes.set_xlim(left=0)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure

@@ -1,7 +1,7 @@
 """The doctor for a training run: its model on labelled data, and the record of its training."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,8 @@ from seqloom.tasks.task import PredictionOptions, Task
 from seqloom.training.self_trained import SelfTrained
 from seqloom.training_data import data_readers
 
+PARTS = {"encoder": "encoder", "decoder": "decoder", "characters": "character encoder"}
+"""Sections of a configuration with layers that read sequences, and what their part of the model is called."""
 MAX_ROWS = 64
 """Sequences that are examined at most."""
 MAX_STEPS = 512
@@ -58,10 +60,10 @@ def doctor_run(
     config = load_config(run, layer=layer)
     record = _training_record(run, config)
     baseline = run.summary().get("baseline_scores", {})
-    found = list(training_findings(record, baseline)) if record is not None else []
+    findings = list(training_findings(record, baseline)) if record is not None else []
     if not (run.saved("best") or run.saved("last")):
         notes = ["the run has no checkpoint yet: only the record of its training was examined"]
-        return Diagnosis(run.name, "", by_severity(found), [], training=record, notes=notes)
+        return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=notes)
     given = {name: value for name, value in (("folder", folder), ("captions", captions)) if value}
     task = config.task.with_options(**cast(PredictionOptions, given))
     task = with_unopened_data(task, given, run)
@@ -69,10 +71,10 @@ def doctor_run(
     data = _labelled(model, file) if file else _own_data(run, config, model)
     if isinstance(model.module, SelfTrained):
         notes = [f"the model of {run.path} is not trained by gradients, which the doctor follows"]
-        return Diagnosis(run.name, "", by_severity(found), [], training=record, notes=notes)
+        return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=notes)
     if not data.examples:
-        return Diagnosis(run.name, "", by_severity(found), [], training=record, notes=data.notes)
-    diagnosis = _examine(model, data, reach=reach, targets=targets, more=found)
+        return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=data.notes)
+    diagnosis = _examine(model, data, reach=reach, targets=targets, more=findings)
     return replace(diagnosis, training=record)
 
 
@@ -132,16 +134,14 @@ def _loss(task: Task, module: Any, batch: Batch) -> Tensor:
 
 def task_names(task: Task) -> Names:
     """How the parts of a task's model are called: as the sections of its configuration."""
-    sections = {
-        name: f"task.{name}" for name in type(task).model_fields if name in ("encoder", "decoder", "characters")
-    }
-    default = task.custom_layer_field or next(iter(sections), "model")
-    pooling = "task.pooling" if "pooling" in type(task).model_fields else ""
-    return Names(default, sections, pooling)
+    fields = type(task).model_fields
+    parts = {name: called for name, called in PARTS.items() if name in fields}
+    default = task.custom_layer_field or next(iter(parts), "model")
+    return Names(default, parts, "task.pooling" if "pooling" in fields else "")
 
 
 def make_batch(config: Config, examples: Sequence[Any]) -> tuple[Batch, list[str]]:
-    """A batch of real sequences, spread evenly over the examples, and notes about what was left out of it."""
+    """A batch of real sequences, spread evenly over the examples, and notes about those it does not have."""
     task = config.task
     if config.train.bptt_steps:  # all sequences are read as one
         loader = BatchLoader(
@@ -218,6 +218,11 @@ def _is_plain_file(name: str) -> bool:
     return False
 
 
+def _facts(run: Run) -> Mapping[str, Any]:
+    """The facts of the best checkpoint; none if there is no checkpoint."""
+    return run.load_best().facts if run.saved("best") or run.saved("last") else {}
+
+
 def _training_record(run: Run, config: Config) -> TrainingRecord | None:
     task, settings = config.task, config.train
     return training_record(
@@ -226,5 +231,7 @@ def _training_record(run: Run, config: Config) -> TrainingRecord | None:
         higher_is_better=task.higher_is_better,
         clip_norm=settings.clip_norm,
         learning_rate=settings.learning_rate,
+        optimizer=settings.optimizer,
+        degenerate=str(_facts(run).get("degenerate") or ""),
         finished=run.summary().get("finished", ""),
     )

@@ -48,8 +48,8 @@ SINGLE = 0.05
 MOST_HEADS = 0.5
 """Share of the heads that make a finding."""
 
-OFTEN_CLIPPED, ALWAYS_CLIPPED = 0.5, 0.95
-"""Shares of clipped updates: above the first, clipping and not the learning rate sets the length of a step."""
+OFTEN_CLIPPED = 0.5
+"""Share of clipped updates above which clipping, not the learning rate, sets the size of most updates of SGD."""
 UNBALANCED = 1e4
 """Ratio of the gradient norms of two groups of parameters, beyond what the second moment of Adam balances well."""
 SPIKE = 10.0

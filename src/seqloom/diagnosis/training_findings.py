@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean, median
 
 from seqloom.diagnosis import thresholds as limit
-from seqloom.diagnosis.diagnosis import Finding, Severity
+from seqloom.diagnosis.diagnosis import Finding
 from seqloom.diagnosis.training_record import TrainingRecord, recent
 from seqloom.formats import format_number, format_percent
 from seqloom.metrics.learning import flat_loss
@@ -34,6 +34,12 @@ def learning(record: TrainingRecord, baseline: float) -> Finding:
         best = choose(value for _, value in record.score)
         evidence["best_score"] = best
         beats = best > baseline if record.higher_is_better else best < baseline
+        if record.degenerate:
+            verdict = (
+                f"{record.degenerate}: the model has learned nothing ({record.metric} {format_number(best, 4)}). See "
+                f"the other findings for the reason; seqloom check CONFIG --learning-rate suggests a {RATE}."
+            )
+            return Finding("learning", "problem", verdict, (RATE, "train.epochs"), evidence)
         if not math.isnan(baseline) and not beats:
             verdict = (
                 f"The model has learned nothing that the trivial baseline does not know: {record.metric} "
@@ -87,7 +93,7 @@ def learning_rate(record: TrainingRecord) -> Finding:
             f"raise {more}."
         )
         return Finding("learning rate", "warning", verdict, ("train.epochs", RATE), evidence)
-    verdict = f"{RATE} = {record.peak_learning_rate:g} shows no sign of being too high or too low."
+    verdict = f"The training loss shows no sign that {RATE} = {record.peak_learning_rate:g} is too high or too low."
     return Finding("learning rate", "healthy", verdict, evidence=evidence)
 
 
@@ -122,14 +128,17 @@ def clipping(record: TrainingRecord) -> Finding:
         return Finding("clipping", "healthy", verdict, evidence=evidence)
     text = f"{format_percent(share)} of the updates were clipped to {record.clip_norm:g}"
     text += f"; the norm before it was usually {format_number(usual, 3)}, at most {format_number(largest, 3)}"
+    if usual > limit.EXPLODED * record.clip_norm:
+        verdict = f"{text}: gradients explode. Lower {RATE}, and see the finding stability."
+        return Finding("clipping", "problem", verdict, (RATE, CLIP), evidence)
+    if share >= limit.OFTEN_CLIPPED and record.optimizer == "sgd":
+        verdict = (
+            f"{text}: {CLIP}, not {RATE}, sets the size of most updates. Raise {CLIP} to {format_number(2 * usual, 1)}"
+            f", or lower {RATE}."
+        )
+        return Finding("clipping", "warning", verdict, (CLIP, RATE), evidence)
     if share >= limit.OFTEN_CLIPPED:
-        far = usual > limit.EXPLODED * record.clip_norm
-        severity: Severity = "problem" if far else "warning"
-        effect = "gradients explode" if far else f"{CLIP}, not {RATE}, sets the size of most updates"
-        verdict = f"{text}: {effect}. Raise {CLIP} to {format_number(2 * usual, 1)}, or lower {RATE}."
-        if far:
-            verdict = f"{text}: {effect}. Lower {RATE}, and see the finding stability."
-        return Finding("clipping", severity, verdict, (CLIP, RATE), evidence)
+        text += ". Adam divides by the size of recent gradients, so that this hardly changes the updates"
     return Finding("clipping", "healthy", f"{text}.", evidence=evidence)
 
 

@@ -26,7 +26,9 @@ class TrainingRecord:
     skipped: int = 0  # updates without a finite gradient
     updates: int = 0
     clip_norm: float = 0.0  # 0: gradients are not clipped
+    optimizer: str = ""
     peak_learning_rate: float = 0.0
+    degenerate: str = ""  # how the predictions show that nothing was learned; empty: they do not
     finished: str = ""  # why the training stopped; empty: it did not finish
 
     @property
@@ -46,6 +48,8 @@ def training_record(
     higher_is_better: bool,
     clip_norm: float,
     learning_rate: float,
+    optimizer: str = "",
+    degenerate: str = "",
     finished: str = "",
 ) -> TrainingRecord | None:
     """The record of a training from the rows of metrics.jsonl; None if they hold no loss."""
@@ -72,7 +76,9 @@ def training_record(
         max((int(row["skipped"]) for row in rows if _is_number(row.get("skipped"))), default=0),
         max(int(row["update"]) for row in rows if _is_number(row.get("update"))),
         clip_norm,
+        optimizer,
         learning_rate,
+        degenerate,
         finished,
     )
 
