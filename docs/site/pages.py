@@ -32,6 +32,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "training": "Train and resume",
         "pretrained": "Use pretrained vectors",
         "explain": "Explain an answer",
+        "doctor": "Find out why it does not learn",
         "compare": "Compare models",
         "sweep": "Find good settings",
         "serve": "Serve a model",

@@ -56,6 +56,12 @@ def test_nothing_learned() -> None:
     assert "does not fall" in verdict(record, "learning rate")
 
 
+def test_little_learned() -> None:
+    record = build(rows([0.7 - 0.001 * number for number in range(20)], DEV))
+    assert severities(record)["learning"] == "warning"
+    assert "fell from 0.7 to 0.6815" in verdict(record, "learning")
+
+
 def test_the_same_answer_to_everything_is_a_problem() -> None:
     record = build(rows(FALLING, DEV), degenerate="Every prediction is the label 'up'")
     assert verdict(record, "learning").startswith("Every prediction is the label 'up': the model has learned nothing")

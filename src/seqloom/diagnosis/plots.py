@@ -153,12 +153,20 @@ def draw_gates(part: PartDiagnosis) -> "Figure":
     low = [use.low for use in uses]
     high = [use.high for use in uses]
     middle = [1 - use.low - use.high for use in uses]
-    axes.barh(rows, low, color=ORANGE, label="saturated low (closed)")
+    axes.barh(rows, low, color=ORANGE, label="saturated low (a gate: closed)")
     axes.barh(rows, middle, left=low, color="#dfe4ea", label="reacts")
-    axes.barh(rows, high, left=[a + b for a, b in zip(low, middle, strict=True)], color=BLUE, label="high (open)")
+    axes.barh(
+        rows,
+        high,
+        left=[a + b for a, b in zip(low, middle, strict=True)],
+        color=BLUE,
+        label="saturated high (a gate: open)",
+    )
     for row, use in zip(rows, uses, strict=True):
         if use.stuck > 0.005:
-            axes.annotate(f"{use.stuck:.0%} of units stuck", (0.5, row), va="center", ha="center", fontsize=8)
+            text = f"{use.stuck:.0%} of units stuck"
+            box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+            axes.annotate(text, (0.5, row), va="center", ha="center", fontsize=8, color=BLACK, bbox=box)
     names = [f"{use.layer} {use.direction}, {use.gate}" + (f" ({use.effect})" if use.effect else "") for use in uses]
     axes.set_yticks(rows, names, fontsize=8)
     axes.invert_yaxis()
@@ -257,13 +265,13 @@ def draw_clipping(record: TrainingRecord) -> "Figure":
     """The norm of the gradient with the clip norm, and the share of clipped updates."""
     figure = panel_figure(2, width=6.4, height=2.4, across=1)
     above, below = figure.axes
-    _curve(above, record.gradient_norm, BLUE, "gradient norm before clipping")
+    _curve(above, record.gradient_norm, BLUE, "gradient norm")
     if record.clip_norm:
         above.axhline(record.clip_norm, color=RED, linestyle=":", linewidth=1.2, label="clip_norm")
     if all(value > 0 for _, value in record.gradient_norm):
-        above.set_yscale("log")
-    above.set(ylabel="gradient norm")
-    above.legend(frameon=False, fontsize=8, labelcolor=BLACK)
+        _set_log_scale(above)
+    above.set(ylabel="gradient norm\nbefore clipping")
+    figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     _curve(below, record.clipped, ORANGE, "clipped")
     below.set(ylabel="clipped updates", xlabel="update", ylim=(-0.03, 1.03))
     below.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
@@ -280,10 +288,20 @@ def draw_group_norms(record: TrainingRecord) -> "Figure":
     for number, name in enumerate(shown):
         points = [(update, value) for update, value in record.group_norms[name] if value > 0]
         _curve(axes, points, COLOURS[number % len(COLOURS)], name)
-    axes.set_yscale("log")
+    _set_log_scale(axes)
     axes.set(xlabel="update", ylabel="gradient norm before clipping")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return figure
+
+
+def _set_log_scale(axes: Any) -> None:
+    """A logarithmic axis with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _curve(axes: Any, points: Points, colour: str, label: str) -> None:

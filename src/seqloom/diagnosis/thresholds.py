@@ -48,6 +48,8 @@ SINGLE = 0.05
 MOST_HEADS = 0.5
 """Share of the heads that make a finding."""
 
+LITTLE = 0.05
+"""Share by which the training loss has to fall before a model counts as having learned something."""
 OFTEN_CLIPPED = 0.5
 """Share of clipped updates above which clipping, not the learning rate, sets the size of most updates of SGD."""
 UNBALANCED = 1e4

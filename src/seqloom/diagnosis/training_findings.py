@@ -49,6 +49,12 @@ def learning(record: TrainingRecord, baseline: float) -> Finding:
             return Finding("learning", "problem", verdict, (RATE, "train.epochs"), evidence)
         score = f"{record.metric} {format_number(best, 4)}"
         trivial = "" if math.isnan(baseline) else f" (baseline {format_number(baseline, 4)})"
+        if last > (1 - limit.LITTLE) * first:
+            verdict = (
+                f"The model has learned little: the training loss fell from {first:.4g} to {last:.4g}; {score}"
+                f"{trivial}. See the other findings for the reason."
+            )
+            return Finding("learning", "warning", verdict, (RATE, "train.epochs"), evidence)
         verdict = f"The model learns: {score}{trivial}, training loss {first:.4g} at first, {last:.4g} at the end."
         return Finding("learning", "healthy", verdict, evidence=evidence)
     verdict = f"The training loss is {first:.4g} at first and {last:.4g} at the end; there are no dev scores."
