@@ -11,6 +11,7 @@ from seqloom import tasks, workflow
 
 NEEDED = {
     *("task.dev", "task.folder", "task.captions", "task.images", "task.separator", "task.encoding"),
+    "train.epochs",
     "train.minutes",
 }
 """Overrides that name files, say what a file cannot show, or limit the time."""
