@@ -142,7 +142,7 @@ def test_unsupported_actions_are_refused(run: Run, tmp_path: Path) -> None:
     cannot = "^a model of the task classify cannot"
     with pytest.raises(TypeError, match=rf"{cannot} generate text \(tasks that can: language_model\)$"):
         model.generate("x")
-    with pytest.raises(TypeError, match=rf"{cannot} be exported \(tasks that can: embed, language_model\)$"):
+    with pytest.raises(ValueError, match=r"x\.arpa: a model of the task classify is exported as \.onnx$"):
         model.export(tmp_path / "x.arpa")
     with pytest.raises(TypeError, match=rf"{cannot} stream \(tasks that can: transcribe\)$"):
         model.open_stream()
@@ -286,3 +286,27 @@ def test_runs_with_other_reading_directions_cannot_form_an_ensemble(translators:
     path = workflow.train(other, output=tmp_path / "other").path
     with pytest.raises(ValueError, match="cannot form an ensemble: they read their sources in different directions"):
         load(translators[0], ensemble=[path])
+
+
+def test_export_compares_answers_on_the_dev_data(run: Run, tmp_path: Path) -> None:
+    result = load(run.path).export(tmp_path / "model.onnx")
+    assert result is not None
+    assert result.examples == len(CASES["classify"].dev.splitlines())
+    assert result.size == (tmp_path / "model.onnx").stat().st_size
+
+
+def test_export_compares_answers_on_other_inputs(run: Run, tmp_path: Path) -> None:
+    result = load(run.path).export(tmp_path / "model.onnx", check=["it goes up", "", "what"])
+    assert result is not None
+    assert result.examples == 3
+
+
+def test_export_reads_no_data_but_those_of_the_run(run: Run, tmp_path: Path) -> None:
+    model = load(run.path)
+    changed = Model(model.config, model.module, trained_on=dict.fromkeys(model.trained_on, "0"))
+    with pytest.raises(ValueError, match=r"has changed since the run was trained.*name other inputs \(--check FILE"):
+        changed.export(tmp_path / "model.onnx")
+    unknown = Model(model.config, model.module)
+    with pytest.raises(ValueError, match="the run has no file with its data"):
+        unknown.export(tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()

@@ -37,6 +37,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "sweep": "Find good settings",
         "serve": "Serve a model",
         "custom_cells": "Write a cell",
+        "export": "Export to ONNX",
         "python": "Use Python and notebooks",
     },
     "Notebooks": {

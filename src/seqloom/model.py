@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -38,7 +38,10 @@ from seqloom.run_config import Config, load_config
 from seqloom.run_summary import load_baseline
 from seqloom.tasks.task import PredictionOptions, Task
 from seqloom.training.memory import check_memory
-from seqloom.training_data import count_trained
+from seqloom.training_data import count_trained, dev_examples
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import ExportCheck
 
 STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 """How standard input is read unless options say otherwise."""
@@ -48,6 +51,8 @@ FILE_NAME = re.compile(r"\S*[^\s.]\.[A-Za-z]\w{1,6}(\.gz)?|\S*[/\\]\S*|\$\w+\S*"
 """Strings that are taken for the names of files: one word with a suffix or a slash."""
 AGAIN = "a text that looks like a file name is read from standard input"
 """How such a text is given on the command line."""
+CHECKED, CHECKED_TOGETHER = 256, 16
+"""Examples on which an exported model is compared with its run, and how many in a batch."""
 SHOWN_DEPTH, SHOWN_PARTS = 2, 20  # of the parts of a model in a notebook
 
 
@@ -384,9 +389,44 @@ class Model:
         """
         return self.task.open_stream(self.module, lag=lag)
 
-    def export(self, path: Path) -> None:
-        """Write the model for other programs: n-grams as .arpa or .arpa.gz, word vectors as .txt, .vec or .bin."""
-        self.task.export(self.module, path)
+    def export(
+        self,
+        path: str | Path,
+        *,
+        check: Any = None,  # examples to compare the exported model with this one on; None: the dev data of the run
+    ) -> "ExportCheck | None":
+        """Write the model for other programs: as .onnx, n-grams as .arpa or .arpa.gz, word vectors as .txt, .vec, .bin.
+
+        An ONNX file is written only if it gives the same answers as the model.
+        """
+        path = Path(path)
+        if path.suffix != ".onnx":
+            self.task.export(self.module, path)
+            return None
+        try:
+            from seqloom.onnx.exported import write
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"the export to ONNX needs the package {error.name}: pip install 'seqloom[export]'", name=error.name
+            ) from error
+        metadata = {"task": self.task.name, "name": self.name, "config": self.config.text()}
+        with torch.no_grad():
+            exported = self.task.onnx_model(self.module)
+            return write(exported, path, self._checked_batches(check), metadata=metadata)
+
+    def _checked_batches(self, source: Any) -> Iterator[list[Any]]:
+        """Some examples, on which an exported model is compared with this one."""
+        if source is not None:
+            examples = self.read(source)
+        else:
+            try:
+                examples = dev_examples(self.config, self.trained_on)
+            except (DataError, OSError) as error:
+                raise ValueError(
+                    f"{error}: the exported model is compared with the run on its dev data; name other inputs "
+                    "(--check FILE, in Python check=…)"
+                ) from error
+        return split_by_padding(islice(examples, CHECKED), CHECKED_TOGETHER)
 
 
 def load(

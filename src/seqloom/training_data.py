@@ -203,11 +203,36 @@ def count_trained(
     return len(examples) - sum(1 for _ in held_out)
 
 
+def dev_examples(
+    config: Config,
+    recorded: Mapping[str, Any],  # fingerprints of the data that the run was trained on
+) -> Iterator[Any]:
+    """The development examples of a run, or training examples if it has none.
+
+    DataError if they are not the data that the run recorded: a run from someone else may name any file.
+    """
+    for name in config.task.files:
+        if name == IN_MEMORY or name not in recorded:
+            raise DataError(name, "the run has no file with its data")
+        for path in expand(resolve(name)):
+            if _is_special(path):
+                raise DataError(name, "expected a file or a folder")
+        if fingerprint(name) != recorded[name]:
+            raise DataError(name, "has changed since the run was trained")
+    readers = data_readers(config)
+    first = next(readers.dev(), None)
+    return readers.train() if first is None else readers.dev()
+
+
 def _refuse_special(name: str, run: Run) -> None:
     """Raise RunError if a run names standard input, a pipe or a device, which may never end."""
     for path in expand(resolve(name)):
-        if path == STANDARD_INPUT or (path.exists() and not path.is_file() and not path.is_dir()):
+        if _is_special(path):
             raise RunError(f"{name}: expected a file or a folder; {run.path} cannot be resumed with other data")
+
+
+def _is_special(path: Path) -> bool:
+    return path == STANDARD_INPUT or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def changed_file(run: Run, config: Config, sources: Sources = FILES_ONLY) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -367,7 +368,19 @@ def test_only_language_models_generate_text(tagger: Path) -> None:
 def test_unsupported_exports_are_refused(folder: Path, tagger: Path) -> None:
     result = call("export", tagger, folder / "model.arpa")
     assert result.exit_code == 1
-    assert "a model of the task tag cannot be exported" in result.stderr
+    assert "model.arpa: a model of the task tag is exported as .onnx" in result.stderr
+
+
+def test_export_to_onnx(folder: Path, tagger: Path) -> None:
+    file = folder / "model.onnx"
+    result = call("export", tagger, file)
+    assert result.exit_code == 0, result.output
+    pattern = rf"wrote \S*model\.onnx \({file.stat().st_size:,} bytes\); same answers as the run: \d+ examples"
+    assert re.search(pattern, result.stdout)
+    result = call("export", tagger, folder / "other.onnx", "--check", folder / "missing.conll")
+    assert result.exit_code == 1
+    assert "missing.conll: no such file" in result.stderr
+    assert not (folder / "other.onnx").exists()
 
 
 def test_variants_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -445,9 +445,20 @@ def generate(
 def export(
     run: RunFolder,
     file: Annotated[
-        Path, typer.Argument(help="Output: .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word vectors.")
+        Path,
+        typer.Argument(help="Output: .onnx; .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word vectors."),
     ],
+    *,
+    check: Annotated[
+        str, typer.Option(help="ONNX: inputs to compare the exported model on (default: the dev data of the run).")
+    ] = "",
+    layer: Layer = "",
 ) -> None:
-    """Export a model for other programs. Writes n-grams as ARPA files and word vectors as word2vec files."""
+    """Export a model for other programs: as ONNX, n-grams as ARPA files, word vectors as word2vec files.
+
+    An ONNX file is written only if it gives the same answers as the model.
+    """
     with errors():
-        _load(run).export(file)
+        result = _load(run, layer).export(file, check=check or None)
+        if result is not None:
+            print(f"wrote {file} ({result.size:,} bytes); same answers as the run: {result}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -46,6 +46,9 @@ from seqloom.models.text_scores import BidirectionalTextScore, TextScore, perple
 from seqloom.models.transcription.search_guide import LoadedLanguageModel
 from seqloom.run import Run
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 COMPARED_AT_ONCE = 64  # texts in a batch when words are compared
 SMALL_TEXT = 2_000_000  # characters of a text up to which characters are better tokens than words
@@ -346,10 +349,40 @@ class LanguageModel(Task):
     def export(self, model: Any, path: Path) -> None:
         """Write an n-gram model as an ARPA file."""
         if self.model != "ngram":
-            raise TypeError(f'{path}: only n-gram language models can be exported, but task.model is "{self.model}"')
+            raise ValueError(f"{path}: only n-gram models are exported in this format; this one is exported as .onnx")
         if not path.name.endswith((".arpa", ".arpa.gz")):
             raise ValueError(f"{path}: an n-gram model is exported as .arpa or .arpa.gz")
         model.write(path)
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        """The decoder, which scores texts and generates them token by token."""
+        from seqloom.onnx.exported import OnnxModel
+        from seqloom.onnx.models import language_model
+
+        if self.model == "ngram" or self.direction == "both":
+            kind = "an n-gram model: export it as .arpa" if self.model == "ngram" else 'of task.direction = "both"'
+            raise TypeError(f"this language model cannot be exported to ONNX: it is {kind}")
+        graph, ports = language_model(model)
+
+        def feed(examples: Sequence[TextLine]) -> dict[str, Any]:
+            values, mask = self.collate(examples).inputs
+            return {"tokens": values.numpy(), "lengths": mask.sum(dim=1).numpy(), **ports.start(len(values))}
+
+        def expected(examples: Sequence[TextLine]) -> dict[str, Any]:
+            values, mask = self.collate(examples).inputs
+            logits, _ = model(values, mask=mask)
+            return {"log_probabilities": logits.detach().log_softmax(dim=-1).numpy()}
+
+        description = {
+            "task": self.name,
+            "input": {"kind": "text", "tokenizer": self.tokenizer.model_dump(mode="json")},
+            "output": {
+                "kind": "next_token",
+                "end": self.tokenizer.vocabulary.index(END),
+                "states": ports.description(),
+            },
+        }
+        return OnnxModel(graph, description, feed, expected)
 
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:
         if self.direction != "both":

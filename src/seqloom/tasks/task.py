@@ -6,7 +6,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+)
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from torch import Tensor, nn
@@ -38,6 +51,9 @@ from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Run
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 
 def _check_encoding(encoding: str) -> str:
@@ -595,8 +611,14 @@ class Task(ConfigSection, ABC):
         self._refuse("backtest", "be backtested")
 
     def export(self, model: nn.Module, path: Path) -> None:  # noqa: ARG002
-        """Write the model to a file for other programs; the suffix chooses the format."""
-        self._refuse("export", "be exported")
+        """Write the model to a file for other programs, in a format of the task's own; the suffix chooses it."""
+        if type(self).onnx_model is Task.onnx_model:
+            self._refuse("onnx_model", "be exported")
+        raise ValueError(f"{path}: a model of the task {self.name} is exported as .onnx")
+
+    def onnx_model(self, model: nn.Module) -> "OnnxModel":  # noqa: ARG002
+        """The model as a graph of ONNX operators, which runs without Seqloom."""
+        self._refuse("onnx_model", "be exported to ONNX")
 
     def _missing_target(self, example: Any, purpose: Literal["training", "evaluation", "alignment"]) -> DataError:
         name = self.target_name

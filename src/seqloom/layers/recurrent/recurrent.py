@@ -12,6 +12,8 @@ from torch.func import functional_call
 from seqloom import state as states
 from seqloom.cells.cell import Cell
 from seqloom.kernels.fuse.scan import FusedScan, Impure, Unfusable, fuse
+from seqloom.kernels.fuse.symbols import TracedStep
+from seqloom.kernels.fuse.trace import trace
 from seqloom.kernels.runtime.guards import Guards
 from seqloom.kernels.runtime.staleness import (
     BACKWARD_HOOKS,
@@ -169,6 +171,21 @@ class Recurrent(Layer):
             if (changed := guards.changed()) is not None:
                 raise Impure(f"step changes {changed}")
 
+    def trace_projection(self) -> TracedStep:
+        """The projection of one input as expressions: the only row of ``next_state``. Raises ``Unfusable``."""
+        parameters = dict(self.cell.named_parameters())
+        like = next(iter(parameters.values()))
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            width = self.cell.project(like.new_zeros(1, 1, self.input_size)).shape[-1]
+        module = _Projection(copy.deepcopy(self.cell, {id(parameter): parameter for parameter in parameters.values()}))
+
+        def step(parameters: Mapping[str, Tensor], x_t: Tensor, _: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            replaced = {f"cell.{name}": parameter for name, parameter in parameters.items()}
+            projected: Tensor = functional_call(module, replaced, (x_t,))
+            return (projected,)
+
+        return trace(step, parameters, self.input_size, (width,))
+
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         for _, compiled in self._kernels:
             if isinstance(compiled, _CompiledCell):
@@ -234,6 +251,17 @@ class _StepAfterProduct(nn.Module):
                 projected = module(projected)
         next_state, _ = take_step(self.cell, projected, state)
         return tuple(next_state)
+
+
+class _Projection(nn.Module):
+    """The projection of a cell, for one time step."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x_t: Tensor) -> Tensor:  # (B, D) → (B, P)
+        return self.cell.project(x_t)
 
 
 def _first_linear(cell: Cell) -> tuple[str | None, int | None]:

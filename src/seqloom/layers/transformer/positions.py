@@ -25,7 +25,7 @@ def sinusoidal(
     dtype: torch.dtype,
 ) -> Tensor:  # (B, T, size)
     """sin(t ω_i) and cos(t ω_i) side by side, with ω_i from 1 down to 1/10000 (Vaswani et al. 2017)."""
-    angles = _angles(positions, (size + 1) // 2)
+    angles = position_angles(positions, (size + 1) // 2)
     return torch.cat([angles.sin(), angles.cos()], dim=-1)[..., :size].to(dtype)
 
 
@@ -34,12 +34,13 @@ def rotate(
     positions: Tensor,  # (B, T) or (1, T), from 0
 ) -> Tensor:  # (B, T, H, D)
     """Rotary positions (Su et al. 2021): pairs of features as complex numbers, multiplied by e^(i t ω)."""
-    angles = _angles(positions, x.shape[-1] // 2).to(x.dtype).unsqueeze(2)  # (B, T, 1, D / 2)
+    angles = position_angles(positions, x.shape[-1] // 2).to(x.dtype).unsqueeze(2)  # (B, T, 1, D / 2)
     rotated = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
     return torch.view_as_real(rotated).flatten(-2)
 
 
-def _angles(positions: Tensor, count: int) -> Tensor:
+def position_angles(positions: Tensor, count: int) -> Tensor:  # (...) → (..., count), float64
+    """t ω_i for each position t."""
     frequencies = torch.exp(torch.arange(count, device=positions.device) * (-math.log(10_000) / max(count, 1)))
     return positions.unsqueeze(-1).double() * frequencies.double()
 

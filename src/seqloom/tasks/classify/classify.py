@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ from seqloom.tasks.classify.targets import ClassTargets, SequenceNumbers, Sequen
 from seqloom.tasks.targets.classes import Classification, class_weights
 from seqloom.tasks.targets.numbers import NumberTargets, Regression
 from seqloom.tasks.task import Loss, Predictions, require_fitted
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
 
@@ -235,6 +238,10 @@ class Classify(ClassifySettings):
     def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
         return self.fitted.labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))
 
+    def signal_values(self, example: LabelledSequence) -> NDArray[Any]:
+        """The values of a signal that is no text, with their channels in the order of the training data, unscaled."""
+        return self._inputs.values(_signal(example))
+
     def check_inputs(self, examples: Sequence[LabelledSequence]) -> None:
         if self.fitted.text is None:
             for example in examples:
@@ -280,6 +287,11 @@ class Classify(ClassifySettings):
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         return Predictions(self._targets.answers(model(*batch.inputs).detach().double()))
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        from seqloom.tasks.classify.onnx_model import onnx_model
+
+        return onnx_model(self, model)
 
     @property
     def custom_layer_field(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
@@ -51,6 +51,9 @@ from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
 from seqloom.tasks.forecast.scoring import ForecastScoring
 from seqloom.tasks.forecast.settings import MIN_GAIN, Learned
 from seqloom.tasks.task import Loss, Predictions
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 MAX_TITLE = 3  # columns in a title
 SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
@@ -341,6 +344,11 @@ class Forecast(ForecastScoring):
             f"forecast from {pluralize(rows, 'row')}, but the model was trained with {expected} (task.history): give "
             f"at least {expected} rows"
         )
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        from seqloom.tasks.forecast.onnx_model import onnx_model
+
+        return onnx_model(self, model)
 
     @property
     def custom_layer_field(self) -> str:

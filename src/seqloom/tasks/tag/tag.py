@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from torch import Tensor, nn
@@ -50,6 +50,9 @@ from seqloom.tasks.targets import numbers
 from seqloom.tasks.targets.numbers import NumberTargets, StepRegression
 from seqloom.tasks.targets.tags import TagPrediction, known_and_unknown, score_tags, tag_baseline, tag_prediction
 from seqloom.tasks.task import Loss, Predictions, require_fitted
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 PLOTTED = 100  # development examples of which the longest is plotted
 NO_LABEL = -1  # padding, and sequences without a loss
@@ -270,6 +273,11 @@ class Tag(TagSettings):
             for sentence, step, labels, values, length in columns
         ]
         return Predictions(answers, self._carried(state))
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        from seqloom.tasks.tag.onnx_model import onnx_model
+
+        return onnx_model(self, model)
 
     @property
     def custom_layer_field(self) -> str:

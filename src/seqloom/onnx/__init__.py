@@ -1,0 +1,1 @@
+"""Trained models as ONNX graphs, which run without torch and Seqloom."""

@@ -1,0 +1,182 @@
+"""Forecasters: they read and answer in the units of the data."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from seqloom.models.forecast_distributions import (
+    MIN_SCALE,
+    ForecastDistribution,
+    Gaussian,
+    Point,
+    Quantiles,
+    StudentT,
+    normal_quantile,
+    student_quantiles,
+)
+from seqloom.models.forecaster import Forecaster
+from seqloom.onnx.graph import DOUBLE, FLOAT, ExportError, Graph, Value
+from seqloom.onnx.inputs import encode, lengths_input
+from seqloom.onnx.models import Scale, restored
+from seqloom.onnx.modules import Rows, array, emit_module
+from seqloom.onnx.pooling import at
+
+
+def forecaster(
+    model: Forecaster,
+    *,
+    columns: int,
+    scale: Scale | None,  # of the columns; None: binary values
+    rms_changes: Sequence[float] | None,  # of each column; None: the model reads values only
+) -> Graph:
+    """The forecast at each row, (B, T, horizon, targets), or after the last one, (B, 1, horizon, targets).
+
+    Quantiles have one more axis. The input ``previous`` is the row before the first: changes are computed from it. If
+    there is none, it is the first row itself.
+    """
+    if model.future is not None:
+        raise ExportError("a forecaster that reads covariates cannot be exported to ONNX yet")
+    graph = Graph()
+    raw = graph.input("values", DOUBLE, ["batch", "time", columns])
+    rows = Rows.of(raw, lengths_input(graph))
+    standardized = _standardize(raw, scale)
+    features = [standardized]
+    if rms_changes is not None:
+        before = _standardize(graph.input("previous", DOUBLE, ["batch", columns]), scale).unsqueeze(1)
+        earlier = graph.concatenate([before, standardized.part(1, 0, -1)], axis=1)
+        features.append((standardized - earlier) / graph.constant(rms_changes, DOUBLE))
+    inputs = [rows.clear_padding(feature.cast(FLOAT)) for feature in features]
+    numbers = (_separate if model.separate else _together)(model, inputs[model.first :], rows)
+    point, quantiles = _forecast(model, numbers, _reference(model, inputs[0], rows))
+    real = None if model.last is not None else rows.mask.unsqueeze(2, 3)
+    axes = ["batch", 1 if model.last is not None else "time", model.horizon, len(model.targets)]
+    targets = None if scale is None else tuple(np.array(part)[array(model.targets)] for part in scale)
+    exact = point.cast(DOUBLE)
+    exact = exact.apply("Sigmoid") if targets is None else restored(exact, targets)
+    graph.output("forecast", exact if real is None else graph.where(real, exact, 0.0), axes)
+    if quantiles is not None and targets is not None:
+        restored_quantiles = restored(quantiles.cast(DOUBLE), tuple(part[:, np.newaxis] for part in targets))
+        if real is not None:
+            restored_quantiles = graph.where(real.unsqueeze(4), restored_quantiles, 0.0)
+        graph.output("quantiles", restored_quantiles, [*axes, len(model.levels)])
+    return graph
+
+
+def _standardize(values: Value, scale: Scale | None) -> Value:
+    if scale is None:
+        return values
+    means, deviations = (values.graph.constant(part, DOUBLE) for part in scale)
+    return (values - means) / deviations
+
+
+def _together(model: Forecaster, inputs: list[Value], rows: Rows) -> Value:  # (B, T or 1, horizon, targets, size)
+    """What the network gives for each value; all columns are one sequence of vectors."""
+    values, _ = encode(model.encoder, rows.lengths.graph.concatenate(inputs), rows)
+    outputs = emit_module(model.head, _steps(model, values, rows))
+    return outputs.reshape(0, 0, model.horizon, len(model.targets), model.distribution.size)
+
+
+def _separate(model: Forecaster, inputs: list[Value], rows: Rows) -> Value:
+    """The same; each target is a row of the batch."""
+    graph, targets = rows.lengths.graph, array(model.targets)
+    batch, time = inputs[0].size(0), inputs[0].size(1)
+    stacked = graph.concatenate([part.take(targets, axis=2).unsqueeze(2) for part in inputs], axis=2)
+    values = stacked.transpose(0, 3, 1, 2).reshape(batch * len(targets), time, len(inputs))
+    lengths = rows.lengths.unsqueeze(1).expand(batch, len(targets)).reshape(-1)
+    repeated = Rows.of(values, lengths)
+    outputs, _ = encode(model.encoder, values, repeated)
+    numbers = emit_module(model.head, _steps(model, outputs, repeated))  # (B × targets, T or 1, horizon × size)
+    shaped = numbers.reshape(batch, len(targets), numbers.size(1), model.horizon, model.distribution.size)
+    return shaped.transpose(0, 2, 3, 1, 4)
+
+
+def _steps(model: Forecaster, values: Value, rows: Rows) -> Value:
+    return values if model.last is None else at(values, rows.lengths - 1).unsqueeze(1)
+
+
+class _Reference(NamedTuple):
+    """What the numbers of the network refer to."""
+
+    base: Value | None  # (B, T or 1, 1 or horizon, targets); None: 0
+    unit: Any  # (horizon, targets), an array
+
+    def restored(self, numbers: Value) -> Value:  # (B, T or 1, horizon, targets, …)
+        """Numbers as scaled values."""
+        return self.shift(numbers * self.unit.reshape(*self.unit.shape, 1))
+
+    def shift(self, numbers: Value) -> Value:
+        return numbers if self.base is None else numbers + self.base.unsqueeze(4)
+
+
+def _reference(model: Forecaster, values: Value, rows: Rows) -> _Reference:
+    if model.horizon_changes is None:
+        return _Reference(None, np.ones((model.horizon, len(model.targets)), np.float32))
+    graph, unit = values.graph, array(model.horizon_changes)
+    targets = values.take(array(model.targets), axis=2)  # (B, T, targets)
+    if model.linear_weight is None or model.linear_bias is None:
+        return _Reference(_steps(model, targets, rows).unsqueeze(2), unit)
+    weight, bias = array(model.linear_weight), array(model.linear_bias)
+    length = weight.shape[1]
+    # The end of each history; one that is too short starts with its first value, repeated.
+    places = rows.lengths.unsqueeze(1) + np.arange(-length, 0)
+    places = graph.call("Max", places, graph.constant(0, np.int64)).unsqueeze(2)
+    indices = places.expand(targets.size(0), length, len(model.targets))
+    recent = graph.call("GatherElements", targets, indices, axis=1)  # (B, length, targets)
+    base = (recent.transpose(0, 2, 1) @ weight.T + bias).transpose(0, 2, 1)  # (B, horizon, targets)
+    return _Reference(base.unsqueeze(1), unit)
+
+
+def _forecast(model: Forecaster, numbers: Value, reference: _Reference) -> tuple[Value, Value | None]:
+    """The point forecast and the quantiles, both scaled."""
+    kind = type(model.distribution)
+    if kind not in QUANTILES:
+        raise ExportError(f"forecasts of the distribution {kind.__name__} cannot be exported to ONNX yet")
+    graph = numbers.graph
+    relative = reference.restored(numbers.part(-1, 0, 1))  # (B, T or 1, horizon, targets, 1)
+    point = moved = relative.squeeze(4)
+    if model.shrinkage is not None and reference.base is not None:
+        moved = reference.base + (point - reference.base) * float(model.shrinkage)
+    elif model.shrinkage is not None:
+        moved = point * float(model.shrinkage)
+    if not model.levels:
+        return moved, None
+    quantiles = QUANTILES[kind](model.distribution, numbers, model.levels, reference)
+    if quantiles is not None and model.interval_shifts is not None:
+        quantiles = quantiles + (moved - point).unsqueeze(4)
+        spread = quantiles.part(-1, -1) - quantiles.part(-1, 0, 1)
+        quantiles = _sort(graph, quantiles + spread * array(model.interval_shifts), len(model.levels))
+    return moved, quantiles
+
+
+def _sort(graph: Graph, values: Value, count: int) -> Value:
+    return graph.calls("TopK", values, np.array([count]), outputs=2, axis=-1, largest=0, sorted=1)[0]
+
+
+def _quantiles(_: Quantiles, numbers: Value, levels: Sequence[float], reference: _Reference) -> Value:
+    return _sort(numbers.graph, reference.restored(numbers.part(-1, 1)), len(levels))
+
+
+def _gaussian(_: Gaussian, numbers: Value, levels: Sequence[float], reference: _Reference) -> Value:
+    return _from_deviates(numbers, array(normal_quantile(torch.tensor(levels))), reference)
+
+
+def _student(distribution: StudentT, numbers: Value, levels: Sequence[float], reference: _Reference) -> Value:
+    freedom = distribution.freedom.detach().double().numpy()[:, 0]
+    deviates = np.stack([student_quantiles(levels, float(each)) for each in freedom]).astype(np.float32)
+    return _from_deviates(numbers, deviates[:, np.newaxis], reference)
+
+
+def _from_deviates(numbers: Value, deviates: Any, reference: _Reference) -> Value:
+    scale = numbers.part(-1, 1, 2).apply("Softplus") + MIN_SCALE
+    return reference.restored(numbers.part(-1, 0, 1) + scale * deviates)
+
+
+QUANTILES: dict[type[ForecastDistribution], Callable[..., Value | None]] = {
+    Point: lambda _distribution, _numbers, _levels, _reference: None,
+    Quantiles: _quantiles,
+    Gaussian: _gaussian,
+    StudentT: _student,
+}
+"""How the quantiles of a distribution are computed; the others are not exported."""

@@ -1,0 +1,124 @@
+"""Models as graphs: what they read and answer, in the units of the data."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from seqloom.models.classifier import Classifier
+from seqloom.models.crf import CRF
+from seqloom.models.decoder import Decoder
+from seqloom.models.step_regressor import StepRegressor
+from seqloom.models.tagger import Tagger, WordEmbedding
+from seqloom.onnx import crf
+from seqloom.onnx.graph import DOUBLE, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.inputs import embed_words, encode, lengths_input, scaled
+from seqloom.onnx.modules import Rows, State, emit_layer, emit_module
+from seqloom.onnx.pooling import pool
+from seqloom.onnx.states import StatePorts, state_fields
+
+Scale = tuple[Sequence[float], Sequence[float]]
+"""Means and standard deviations of vectors or of targets."""
+
+Embed = Callable[[Graph], Value]
+"""Adds the inputs of a model and returns the vectors of its elements, (B, T, D)."""
+
+
+def token_input(graph: Graph, embed: nn.Module) -> Value:
+    """Token ids, (B, T), as vectors."""
+    return emit_module(embed, graph.input("tokens", INTEGER, ["batch", "time"]))
+
+
+def vector_input(graph: Graph, size: int, scale: Scale | None) -> Value:
+    """Vectors in the units of the data, (B, T, size), which the graph scales in double precision."""
+    return scaled(graph.input("values", DOUBLE, ["batch", "time", size]), scale)
+
+
+def word_input(graph: Graph, embed: WordEmbedding, characters: int) -> Value:
+    """Word ids, (B, T), and the ids of their characters, (B, T, characters), as vectors."""
+    words = graph.input("words", INTEGER, ["batch", "time"])
+    spelled = graph.input("characters", INTEGER, ["batch", "time", characters]) if characters else None
+    return embed_words(embed, words, spelled)
+
+
+def padded_vectors(rows: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
+    """Sequences of vectors as ``values``, padded with NaN, on which no answer may depend, and their ``lengths``."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    values = np.full((len(rows), max(1, lengths.max(initial=1)), rows[0].shape[1]), np.nan)
+    for index, row in enumerate(rows):
+        values[index, : len(row)] = row
+    return {"values": values, "lengths": lengths}
+
+
+def classifier(model: Classifier, embed: Embed, *, scale: Scale | None) -> Graph:
+    """Probabilities of the labels, (B, L); or numbers (B, K) if there is a scale of targets."""
+    graph = Graph()
+    vectors = embed(graph)
+    rows = Rows.of(vectors, lengths_input(graph))
+    values, _ = encode(model.encoder, vectors, rows)
+    pooled = pool(model.pooling, values, rows)
+    outputs = emit_module(model.output, emit_module(model.hidden, pooled)).cast(DOUBLE)
+    if scale is None:
+        graph.output("probabilities", outputs.apply("Softmax", axis=-1), ["batch", model.output.out_features])
+    else:
+        graph.output("numbers", restored(outputs, scale), ["batch", model.output.out_features])
+    return graph
+
+
+def tagger(model: Tagger, embed: Embed) -> Graph:
+    """The best label of each element, (B, T), and its probability."""
+    graph = Graph()
+    vectors = embed(graph)
+    rows = Rows.of(vectors, lengths_input(graph))
+    values, _ = encode(model.encoder, vectors, rows)
+    emissions = emit_module(model.linear, values)
+    if isinstance(model.output, CRF):
+        labels, probabilities = crf.decode(model.output, emissions, rows)
+    else:
+        labels = graph.where(rows.mask, emissions.argmax(2), 0)
+        best = emissions.apply("Softmax", axis=-1).max(2)
+        probabilities = graph.where(rows.mask, best, 0.0)
+    graph.output("labels", labels, ["batch", "time"])
+    graph.output("probabilities", probabilities, ["batch", "time"])
+    return graph
+
+
+def step_regressor(model: StepRegressor, embed: Embed, *, scale: Scale) -> Graph:
+    """Numbers at each element, (B, T, K)."""
+    graph = Graph()
+    vectors = embed(graph)
+    rows = Rows.of(vectors, lengths_input(graph))
+    values, _ = encode(model.encoder, vectors, rows)
+    outputs = restored(emit_module(model.linear, values).cast(DOUBLE), scale)
+    cleared = graph.where(rows.mask.unsqueeze(2), outputs, 0.0)
+    graph.output("numbers", cleared, ["batch", "time", model.linear.out_features])
+    return graph
+
+
+def restored(values: Value, scale: Scale) -> Value:
+    """Standardised numbers in their own units."""
+    means, deviations = (values.graph.constant(part, DOUBLE) for part in scale)
+    return values * deviations + means
+
+
+def decoder_step(decoder: Decoder, tokens: Value, rows: Rows, state: State) -> tuple[Value, State]:
+    """The log-probabilities (B, T, V) of the token after each one, and the next state."""
+    if type(decoder) is not Decoder:
+        raise ExportError(f"{type(decoder).__name__} cannot be exported to ONNX")
+    vectors = emit_module(decoder.embed, tokens)
+    values, state = emit_layer(tokens.graph, decoder.layer, vectors, rows, state)
+    logits = emit_module(decoder.output, emit_module(decoder.bridge, values))
+    return logits.apply("LogSoftmax", axis=-1), state
+
+
+def language_model(decoder: Decoder) -> tuple[Graph, StatePorts]:
+    """One graph for whole texts and for one token after the other: the state is an input and an output."""
+    graph, ports = Graph(), StatePorts.of(state_fields(decoder.layer))
+    tokens = graph.input("tokens", INTEGER, ["batch", "time"])
+    rows = Rows.of(tokens, lengths_input(graph))
+    log_probabilities, state = decoder_step(decoder, tokens, rows, ports.inputs(graph))
+    graph.output("log_probabilities", log_probabilities, ["batch", "time", decoder.output.out_features])
+    ports.outputs(graph, state)
+    return graph, ports

@@ -1,0 +1,57 @@
+"""Stacks, their connections, and convolutional layers."""
+
+from typing import Any
+
+from seqloom.layers.connection import Dense, Highway, Plain, Residual
+from seqloom.layers.convolution import Convolution
+from seqloom.layers.stack import Stack
+from seqloom.layers.transformer.block import Norm
+from seqloom.onnx.graph import Graph, Value
+from seqloom.onnx.modules import Rows, State, emit_layer, emit_module, emits_layer
+
+
+def _highway(connection: Highway, x: Value, y: Value) -> Value:
+    gate = emit_module(connection.gate, x).apply("Sigmoid")
+    return gate * y + (gate * -1.0 + 1.0) * emit_module(connection.skip, x)
+
+
+CONNECTIONS: dict[type, Any] = {
+    Plain: lambda _connection, _x, y: y,
+    Residual: lambda connection, x, y: y + emit_module(connection.skip, x),
+    Highway: _highway,
+    Dense: lambda _connection, x, y: x.graph.concatenate([x, y]),
+}
+
+
+@emits_layer(Stack)
+def emit_stack(graph: Graph, stack: Stack, x: Value, rows: Rows, state: State) -> tuple[Value, State]:
+    x = rows.clear_padding(x)
+    before = (None,) * len(stack.layers) if state is None else state
+    states = []
+    for layer, connection, layer_state in zip(stack.layers, stack.connections, before, strict=True):
+        y, next_state = emit_layer(graph, layer, x, rows, layer_state)
+        x = CONNECTIONS[type(connection)](connection, x, y)
+        states.append(next_state)
+    return x, tuple(states)
+
+
+@emits_layer(Norm)
+def emit_norm(_graph: Graph, layer: Norm, x: Value, rows: Rows, _state: State) -> tuple[Value, State]:
+    return rows.clear_padding(emit_module(layer.norm, x)), ()
+
+
+@emits_layer(Convolution)
+def emit_convolution(graph: Graph, layer: Convolution, x: Value, rows: Rows, state: State) -> tuple[Value, State]:
+    x = rows.clear_padding(x)
+    reach, length, batch = layer.window - 1, x.size(1), x.size(0)
+    before = reach if layer.causal else reach // 2
+    past = graph.full(0.0, batch, reach, layer.input_size) if state is None else state[0]
+    padded = [past.part(1, reach - before), x, graph.full(0.0, batch, reach - before, layer.input_size)]
+    elements = graph.concatenate(padded if not layer.causal else padded[:2], axis=1)
+    windows = [elements.part(1, step, length + step) for step in range(layer.window)]
+    y = emit_module(layer.activation, emit_module(layer.linear, graph.concatenate(windows)))
+    # The last elements that were read: at length, …, length + reach - 1 of past and x together.
+    steps = rows.lengths.unsqueeze(1, 2) + graph.range(graph.constant(reach)).unsqueeze(0, 2)
+    indices = steps.expand(batch, reach, layer.input_size)
+    last = graph.call("GatherElements", graph.concatenate([past, x], axis=1), indices, axis=1)
+    return rows.clear_padding(y), (last,)

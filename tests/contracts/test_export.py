@@ -1,0 +1,232 @@
+"""Law 8, exported equals: a graph in onnxruntime gives the answers of the layer or model that it was written from."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from tests.contracts import registry, tiny
+from torch import Tensor, nn
+
+from seqloom.cells.cell import Cell, projection, recurrence
+from seqloom.layers.build import recurrent
+from seqloom.layers.layer import Layer
+from seqloom.layers.transformer.block import transformer
+from seqloom.layers.transformer.positions import KINDS
+from seqloom.onnx import exported
+from seqloom.onnx.graph import Graph
+from seqloom.onnx.modules import Rows, emit_layer
+from seqloom.onnx.states import flatten
+
+SHAPES = [(batch, time) for batch in (1, 3, 8) for time in (1, 7, 50, 300)]
+
+
+def emitted(layer: Layer, *, states: bool) -> Any:
+    """A session that runs a layer."""
+    graph = Graph()
+    x = graph.input("x", np.float32, ["batch", "time", layer.input_size])
+    y, state = emit_layer(graph, layer, x, Rows.of(x, graph.input("lengths", np.int64, ["batch"])))
+    graph.output("y", y, ["batch", "time", layer.output_size])
+    for index, field in enumerate(flatten(state) if states else ()):
+        graph.output(f"state_{index}", field, ["batch", f"size_{index}"])
+    return exported.open_session(graph.finish("layer", {}).SerializeToString())
+
+
+def ragged(batch: int, time: int, size: int) -> tuple[Tensor, Tensor]:
+    """A batch whose first row is full and whose second one is empty, with NaN in the padding, and its mask."""
+    draw = np.random.default_rng(1000 * batch + time)
+    lengths = draw.integers(0, time + 1, batch)
+    lengths[:2] = [time, 0][:batch]
+    mask = torch.arange(time) < torch.from_numpy(lengths).unsqueeze(1)
+    x = torch.from_numpy(draw.standard_normal((batch, time, size), dtype=np.float32))
+    return x.masked_fill(~mask.unsqueeze(2), torch.nan), mask
+
+
+def leaves(state: Any) -> Iterator[Tensor]:
+    if isinstance(state, Tensor):
+        yield state
+    else:
+        for part in state:
+            yield from leaves(part)
+
+
+def assert_equal(layer: Layer, *, states: bool = True) -> None:
+    """The outputs and, for recurrent layers, the last states agree.
+
+    Random weights can make a recurrence unstable, so that rounding grows over 300 steps: where float32 differs from
+    float64 by more than the tolerance itself, the graph may differ by a few times as much.
+    """
+    session = emitted(layer, states=states)
+
+    def results(module: Layer, x: Tensor, mask: Tensor) -> list[Any]:
+        with torch.no_grad():
+            y, state = module(x, mask)
+        return [y.numpy(), *(field.flatten(1).numpy() for field in leaves(state))] if states else [y.numpy()]
+
+    for shape in SHAPES:
+        x, mask = ragged(*shape, layer.input_size)
+        outputs = session.run(None, {"x": x.numpy(), "lengths": mask.sum(dim=1).numpy()})
+        expected = results(layer, x, mask)
+        difference = max(map(exported.relative_difference, outputs, expected))
+        if difference > exported.TOLERANCE:
+            exact = results(copy.deepcopy(layer).double(), x.double(), mask)
+            rounding = max(map(exported.relative_difference, expected, exact))
+            assert difference <= 4 * rounding <= 1e-3, shape
+
+
+@pytest.mark.parametrize("cell", registry.cells())
+def test_every_cell_in_both_directions(cell: str) -> None:
+    assert_equal(registry.build(cell, "bidirectional", dtype=torch.float32))
+
+
+@pytest.mark.parametrize("arrangement", registry.layers())
+@pytest.mark.parametrize("cell", ["GRU(reset=after)", "MinLSTM()"])  # an operator of ONNX, and a traced step
+def test_every_arrangement(cell: str, arrangement: str) -> None:
+    assert_equal(registry.build(cell, arrangement, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("name", registry.convolutions())
+def test_convolutions(name: str) -> None:
+    layer = registry.convolutions()[name]
+    single = type(layer)(registry.INPUT, registry.HIDDEN, window=layer.window, activation="tanh", causal=layer.causal)  # type: ignore[call-arg]
+    registry.randomize(single, dtype=torch.float32)
+    assert_equal(single.eval(), states=False)
+
+
+def blocks(positions: Any, **options: Any) -> Layer:
+    layer = transformer(4, 12, heads=2, layers=2, positions=positions, max_positions=300, **options).eval()
+    registry.randomize(layer, dtype=torch.float32)
+    return layer
+
+
+# Causal layers refuse normalised counts.
+@pytest.mark.parametrize("context", [0, 5])
+@pytest.mark.parametrize(
+    ("positions", "causal"),
+    [(kind, causal) for kind in KINDS for causal in (True, False) if not causal or kind != "normalized_counts"],
+)
+def test_transformer_blocks(positions: str, causal: bool, context: int) -> None:
+    assert_equal(blocks(positions, causal=causal, context=context), states=False)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+def test_linear_attention(positions: str, causal: bool) -> None:
+    layer = blocks(positions, causal=causal, attention="linear", norm="post", activation="gelu")
+    assert_equal(layer, states=False)
+
+
+class Leaky(Cell):
+    """A user's cell: nothing of it is known to the export, also not its projection."""
+
+    class State(NamedTuple):
+        hidden: Tensor
+        trace: Tensor
+
+    gates: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = projection(input_size, hidden_size, blocks=2)
+        self.recurrent = recurrence(hidden_size)
+        self.rate = nn.Parameter(torch.zeros(hidden_size))
+
+    def project(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.input(x))
+
+    def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        first, second = projected.chunk(2, dim=-1)
+        rate = torch.sigmoid(self.rate)
+        hidden = rate * state.hidden + (1 - rate) * torch.relu(first + self.recurrent(state.trace))
+        trace = torch.where(second > 0, hidden.softmax(dim=-1), state.trace)
+        return self.State(hidden / (1 + hidden.abs().amax(dim=-1, keepdim=True)), trace), ()
+
+
+def test_cell_of_a_user() -> None:
+    layer = recurrent(Leaky, 3, 5, layers=2, bidirectional=True).eval()
+    registry.randomize(layer, dtype=torch.float32)
+    assert_equal(layer)
+
+
+EXPORTED = [
+    name
+    for name, case in tiny.CASES.items()
+    if case.name in ("classify", "tag", "forecast", "language_model")
+    and not any(word in name for word in ("hmm", "ngram", "vectors", "sound", "images", "convolutions", "video"))
+    and "bidirectional" not in name
+    and "character encoder" not in name
+]
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_every_task(name: str, tmp_path: Path) -> None:
+    case = tiny.CASES[name]
+    task: Any = tiny.build(case, tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    model = task.build_model().eval()
+    registry.randomize(model, dtype=torch.float32)
+    with torch.no_grad():
+        exported_model = task.onnx_model(model)
+        data = exported_model.to_bytes("model", {})
+        examples = list(task.read(tmp_path / f"dev-{case.file}"))
+        count, difference = exported.check(exported_model, data, [examples[:1], examples[:3], examples])
+    assert count == len(examples[:1]) + len(examples[:3]) + len(examples)
+    assert difference <= exported.TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"distribution": "quantiles", "base_forecast": "linear"},
+        {"distribution": "quantiles", "base_forecast": "linear", "channel_independent": True},
+        {"distribution": "gaussian", "output": "every_step"},
+        {"distribution": "student_t", "relative": False},
+        {"inputs": "values"},
+        {"inputs": "changes"},
+    ],
+)
+def test_every_kind_of_forecast(fields: dict[str, Any], tmp_path: Path) -> None:
+    """Quantiles, also calibrated ones, and the bases that they are relative to."""
+    case = tiny.CASES["forecast"]
+    case = case._replace(fields={**case.fields, "calibrate": True, **fields})
+    task: Any = tiny.build(case, tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    model = task.build_model().eval()
+    registry.randomize(model, dtype=torch.float32)
+    model.calibrate(0.7, [0.1 * index - 0.2 for index in range(len(model.levels))])
+    examples = list(task.read(tmp_path / f"dev-{case.file}"))
+    with torch.no_grad():
+        forecast = task.onnx_model(model)
+        assert exported.check(forecast, forecast.to_bytes("model", {}), [examples])[1] <= exported.TOLERANCE
+    assert ("quantiles" in forecast.expected(examples)) == ("distribution" in fields)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPORTED if name.startswith("language_model")])
+def test_language_model_continues_from_its_state(name: str, tmp_path: Path) -> None:
+    """Segments, ragged ones too, with the state passed on, equal the whole: law 1 holds in the file."""
+    case = tiny.CASES[name]
+    task: Any = tiny.build(case, tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    model = task.build_model().eval()
+    registry.randomize(model, dtype=torch.float32)
+    exported_model = task.onnx_model(model)
+    states = exported_model.description["output"]["states"]
+    session = exported.open_session(exported_model.to_bytes("model", {}))
+    draw = np.random.default_rng(7)
+    lengths = np.array([9, 5, 0])
+    tokens = draw.integers(1, len(task.tokenizer.vocabulary), (3, 9))
+    mask = torch.arange(9) < torch.from_numpy(lengths).unsqueeze(1)
+    with torch.no_grad():
+        whole = model(torch.from_numpy(tokens), mask=mask)[0].log_softmax(dim=-1).numpy()
+    state = {field["input"]: np.zeros((3, *(axis or 0 for axis in field["shape"])), field["dtype"]) for field in states}
+    for start, stop in ((0, 4), (4, 5), (5, 9)):
+        part = np.clip(lengths - start, 0, stop - start)
+        feed = {"tokens": tokens[:, start:stop], "lengths": part, **state}
+        log_probabilities, *following = session.run(["log_probabilities", *(field["output"] for field in states)], feed)
+        state = {field["input"]: value for field, value in zip(states, following, strict=True)}
+        for row, length in enumerate(part):
+            difference = np.abs(log_probabilities[row, :length] - whole[row, start : start + length])
+            assert difference.max(initial=0) <= exported.TOLERANCE
