@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "decoding",
         "training",
     },
-    "onnx": {"files", "cells", "kernels", "layers", "models"},
+    "onnx": {"files", "cells", "kernels", "layers", "decoding", "models"},
     "insight": {"files", "formats", "terminal", "html", "kernels", "data", "metrics", "layers", "models", "decoding"},
     "tasks": {
         *("config", "formats", "html", "checkpoint", "run", "state", "data", "metrics", "layers", "models"),

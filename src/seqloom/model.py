@@ -394,6 +394,7 @@ class Model:
         path: str | Path,
         *,
         check: Any = None,  # examples to compare the exported model with this one on; None: the dev data of the run
+        runtime: bool = False,  # write seqloom_runtime.py beside an ONNX file, which runs it without Seqloom
     ) -> "ExportCheck | None":
         """Write the model for other programs: as .onnx, n-grams as .arpa or .arpa.gz, word vectors as .txt, .vec, .bin.
 
@@ -412,7 +413,7 @@ class Model:
         metadata = {"task": self.task.name, "name": self.name, "config": self.config.text()}
         with torch.no_grad():
             exported = self.task.onnx_model(self.module)
-            return write(exported, path, self._checked_batches(check), metadata=metadata)
+            return write(exported, path, self._checked_batches(check), metadata=metadata, runtime=runtime)
 
     def _checked_batches(self, source: Any) -> Iterator[list[Any]]:
         """Some examples, on which an exported model is compared with this one."""

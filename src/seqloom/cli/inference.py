@@ -452,6 +452,10 @@ def export(
     check: Annotated[
         str, typer.Option(help="ONNX: inputs to compare the exported model on (default: the dev data of the run).")
     ] = "",
+    runtime: Annotated[
+        bool,
+        typer.Option("--runtime", help="ONNX: also write seqloom_runtime.py, which runs the file without Seqloom."),
+    ] = False,
     layer: Layer = "",
 ) -> None:
     """Export a model for other programs: as ONNX, n-grams as ARPA files, word vectors as word2vec files.
@@ -459,6 +463,6 @@ def export(
     An ONNX file is written only if it gives the same answers as the model.
     """
     with errors():
-        result = _load(run, layer).export(file, check=check or None)
+        result = _load(run, layer).export(file, check=check or None, runtime=runtime)
         if result is not None:
             print(f"wrote {file} ({result.size:,} bytes); same answers as the run: {result}")

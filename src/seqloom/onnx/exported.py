@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+import seqloom_runtime
 from seqloom import files
 
 # The modules that register how layers are written.
@@ -33,6 +34,7 @@ class OnnxModel:
     description: Mapping[str, Any]  # what the runtime needs besides the graph: vocabulary, labels, scales
     feed: Callable[[Sequence[Any]], Arrays]  # examples → inputs of the graph
     expected: Callable[[Sequence[Any]], Arrays]  # examples → outputs of the model
+    parts: Mapping[str, Graph] = field(default_factory=dict)  # further graphs that the runtime needs, by name
 
     def to_bytes(self, name: str, metadata: Mapping[str, str]) -> bytes:
         """The file: the graph, the description and the metadata, and at its end their SHA-256 checksum."""
@@ -68,7 +70,12 @@ class ExportCheck(NamedTuple):
 
 
 def write(
-    model: OnnxModel, path: Path, batches: Iterable[Sequence[Any]], *, metadata: Mapping[str, str]
+    model: OnnxModel,
+    path: Path,
+    batches: Iterable[Sequence[Any]],
+    *,
+    metadata: Mapping[str, str],
+    runtime: bool = False,  # also write what the runtime needs: itself, and the parts of a model for its searches
 ) -> ExportCheck:
     """Write the file if it gives the answers of the model; ExportError if not."""
     data = model.to_bytes(path.stem, metadata)
@@ -76,7 +83,19 @@ def write(
     if not count:
         raise ExportError("there are no examples to compare the exported model with the original on (--check FILE)")
     files.write(path, data)
+    if runtime:
+        write_runtime(path.parent)
+        for name, graph in model.parts.items():
+            part = graph.finish(f"{path.stem}.{name}", {"part": name}).SerializeToString()
+            files.write(path.with_suffix(f".{name}.onnx"), with_checksum(part))
     return ExportCheck(count, difference, len(data))
+
+
+def write_runtime(folder: Path) -> Path:
+    """Write the module seqloom_runtime into a folder, and return its path."""
+    path = folder / "seqloom_runtime.py"
+    files.write(path, Path(seqloom_runtime.__file__).read_bytes())
+    return path
 
 
 def check(model: OnnxModel, data: bytes, batches: Iterable[Sequence[Any]]) -> tuple[int, float]:

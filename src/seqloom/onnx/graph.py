@@ -262,6 +262,29 @@ class Graph:
         )
         return helper.make_graph(nodes, self._name("body"), inputs, produced), results
 
+    def loop(
+        self,
+        step: Callable[[Value, list[Value]], tuple[Value, Sequence[Value], Sequence[Value]]],
+        initial: Sequence[Value],
+        limit: Value,  # (), largest number of steps
+    ) -> list[Value]:  # (steps, ...) each
+        """Repeat a step: its number and the states → whether to go on, the next states, and outputs."""
+        number, go_on = Value(self, self._name("step"), INTEGER), Value(self, self._name("go_on"), BOOLEAN)
+        states = [Value(self, self._name("state"), value.dtype) for value in initial]
+        self._scopes.append([])
+        following, next_states, produced = step(number, states)
+        results = [value.apply("Identity") for value in (following, *next_states, *produced)]
+        nodes = self._scopes.pop()
+        scalars = [_describe(value.name, value.dtype, []) for value in (number, go_on)]
+        arguments = [_describe(value.name, value.dtype, None) for value in states]
+        first, *others = results
+        outputs = [_describe(first.name, BOOLEAN, []), *(_describe(each.name, each.dtype, None) for each in others)]
+        body = helper.make_graph(nodes, self._name("body"), [*scalars, *arguments], outputs)
+        finals = [Value(self, self._name("loop"), value.dtype) for value in others]
+        operands = [limit.name, self.constant(1, np.bool_).name, *(value.name for value in initial)]
+        self._scopes[-1].append(helper.make_node("Loop", operands, [value.name for value in finals], body=body))
+        return finals[len(initial) :]
+
     def finish(self, name: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
         """The checked model."""
         graph = helper.make_graph(

@@ -166,7 +166,8 @@ def _run_native(
     layers, cells = zip(*directions, strict=True)
     first: NativeCell = cells[0]
     starts = [
-        _start(graph, layer, rows) if before is None else before for layer, before in zip(layers, states, strict=True)
+        start_state(graph, layer.cell, rows.lengths.size(0)) if before is None else before
+        for layer, before in zip(layers, states, strict=True)
     ]
     # (directions, B, H) for each field of the state
     initial = [
@@ -205,11 +206,10 @@ def _run_native(
     return y, finals
 
 
-def _start(graph: Graph, layer: Recurrent, rows: Rows) -> tuple[Value, ...]:
+def start_state(graph: Graph, cell: Cell, batch: Value) -> tuple[Value, ...]:
     """The fields of the state before the first step, (B, n) each."""
-    batch = rows.lengths.size(0)
     fields = []
-    for value in layer.cell.start(1):
+    for value in cell.start(1):
         flat = array(value).reshape(1, -1)
         fields.append(graph.constant(flat).expand(batch, flat.shape[1]))
     return tuple(fields)
@@ -237,7 +237,7 @@ def _scan(graph: Graph, layer: Recurrent, x: Value, rows: Rows, state: State) ->
         kept = [graph.where(real, new, old) for new, old in zip(following, states, strict=True)]
         return kept, [graph.where(real, following[0], 0.0)]
 
-    start = _start(graph, layer, rows) if state is None else state
+    start = start_state(graph, layer.cell, rows.lengths.size(0)) if state is None else state
     mask = rows.mask.cast(BOOLEAN).transpose(1, 0).unsqueeze(2)
     final, (y,) = graph.scan(step, start, [projected.transpose(1, 0, 2), mask], reverse=layer.reverse)
     return y.transpose(1, 0, 2), tuple(final)

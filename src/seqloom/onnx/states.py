@@ -89,9 +89,19 @@ def _block(layer: TransformerBlock) -> Fields:
     heads, size = layer.heads, layer.input_size // layer.heads
     position = Field("position", (), INTEGER)
     if isinstance(layer.attention, LinearAttention):
-        return (Field("sums", (heads, size, size)), Field("totals", (heads, size)), position), ()
+        sums = (Field("sums", (heads, size, size)), Field("totals", (heads, size)), position)
+        return sums, _memory(layer, heads, size)
     cached = ("past", heads, size)
-    return (Field("keys", cached), Field("values", cached), Field("real", ("past",), BOOLEAN), position), ()
+    past = Field("keys", cached), Field("values", cached), Field("real", ("past",), BOOLEAN), position
+    return past, _memory(layer, heads, size)
+
+
+def _memory(layer: TransformerBlock, heads: int, size: int) -> Fields:
+    """The source of cross-attention."""
+    if not layer.memory_size:
+        return ()
+    table = ("source", heads, size)
+    return Field("source_keys", table), Field("source_values", table), Field("source_mask", ("source",), BOOLEAN)
 
 
 def flatten(state: State) -> Iterator[Any]:
@@ -124,7 +134,7 @@ class StatePorts:
             graph.input(name, field.dtype, ["batch", *_unique(field.shape, name)])
             for name, field in zip(names, self.fields, strict=True)
         ]
-        return _unflatten(self.nested, iter(values))
+        return unflatten(self.nested, iter(values))
 
     def outputs(self, graph: Graph, state: State) -> None:
         """Add an output for each field of the next state."""
@@ -158,5 +168,6 @@ def _unique(shape: tuple[Axis, ...], name: str) -> list[Axis]:
     return [f"{name}_{axis}" if isinstance(axis, str) else axis for axis in shape]
 
 
-def _unflatten(nested: Fields, values: Iterator[Value]) -> State:
-    return tuple(_unflatten(part, values) for part in nested) if isinstance(nested, tuple) else next(values)
+def unflatten(nested: Fields, values: Iterator[Value]) -> State:
+    """Values in the structure of fields, or of another state."""
+    return tuple(unflatten(part, values) for part in nested) if isinstance(nested, tuple) else next(values)

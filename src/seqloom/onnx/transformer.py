@@ -97,7 +97,7 @@ def _self_attend(
     query, keys, values = (part.reshape(0, 0, block.heads, size) for part in projected.split(3))
     batch, length = projected.size(0), projected.size(1)
     if past is None:
-        past = _start(graph, block, batch, size=size) if block.causal else ()
+        past = start_cache(graph, block, batch, size=size) if block.causal else ()
     start = past[-1] if block.causal else graph.full(0, batch, dtype=INTEGER)
     steps = start.unsqueeze(1) + graph.range(length).unsqueeze(0)  # (B, T), positions of the elements
     if isinstance(block.attention, LinearAttention):
@@ -143,7 +143,8 @@ def _latest(
     return keys, values, real
 
 
-def _start(graph: Graph, block: TransformerBlock, batch: Value, *, size: int) -> tuple[Value, ...]:
+def start_cache(graph: Graph, block: TransformerBlock, batch: Value, *, size: int) -> tuple[Value, ...]:
+    """What a causal block keeps of earlier elements before the first one."""
     position = graph.full(0, batch, dtype=INTEGER)
     if isinstance(block.attention, LinearAttention):
         sums = graph.full(0.0, batch, block.heads, size, size)

@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -25,6 +25,7 @@ from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
@@ -44,6 +45,7 @@ from seqloom.models.generation import (
     SUPPRESSED,
     Candidate,
     format_nbest,
+    generate,
     nbest_candidates,
     teacher_forced_scores,
     teacher_forcing_loss,
@@ -55,6 +57,9 @@ from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
 from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted, with_readable_tokens
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 BASELINE_EXAMPLES = 1000  # on which the better baseline is chosen
 MARGIN = 1.5  # maximum length relative to what 99.9 % of the training targets need
@@ -394,6 +399,46 @@ class Translate(Task):
             fields = (best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
             answers.append(Translation(*fields, tokens))
         return Predictions(answers)
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        """The encoder-decoder with greedy search, and its parts for beam search."""
+        from seqloom.onnx import encoder_decoder as parts
+        from seqloom.onnx.exported import OnnxModel
+        from seqloom.onnx.models import token_input
+        from seqloom.onnx.search import feed_tokens, greedy_outputs
+
+        if self.pretrained or self._guide != Guide() or self.constrain:
+            raise ValueError(
+                "a translator with task.pretrained, task.constrain, task.lexicon or task.lm cannot be exported to ONNX"
+            )
+        embed = partial(token_input, embed=model.encoder.embed)
+        limits = parts.Limits(self.max_length.factor or MARGIN * self.fitted.ratio, self.max_length.offset)
+        graph = parts.encoder_decoder(model, embed, limits=limits, end=self._end, suppress=SUPPRESSED)
+        encoder, ports = parts.encoder(model, embed)
+
+        def expected(examples: Sequence[Pair]) -> dict[str, Any]:
+            inputs = self.collate(examples).inputs
+            lengths = self._max_lengths(inputs.lengths)
+            options: dict[str, Any] = {"end": self._end, "lengths": lengths, "suppress": SUPPRESSED}
+            return greedy_outputs(generate(model.decoder, model.encoder(*inputs), Greedy(), **options), self._end)
+
+        source, target = (text.model_dump(mode="json") for text in (self.fitted.source, self._target_tokenizer))
+        description = {
+            "task": self.name,
+            "input": {"kind": "source", "tokenizer": source, "reverse": self.reverse_source, "end": self._end},
+            "output": {
+                "kind": "tokens",
+                "tokenizer": target,
+                "end": self._end,
+                "suppress": SUPPRESSED,
+                "factor": limits.factor,
+                "offset": limits.offset,
+                "states": ports.description(),
+                "search": self.search.model_dump(mode="json"),
+            },
+        }
+        further = {"encoder": encoder, "step": parts.step(model)}
+        return OnnxModel(graph, description, partial(feed_tokens, self.collate), expected, further)
 
     def to_json(self, prediction: Translation) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self._target_tokenizer)
