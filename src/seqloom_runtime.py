@@ -338,8 +338,8 @@ class Beam:
                     score = total / self._divisor(length)
                     if (is_end or cutoff == -math.inf) and score > cutoff:
                         whole = tokens if is_end else [*tokens, token]
-                        found = [*previous, float(values[index, token])]
-                        self._add(finished[row], Hypothesis(whole, score, total, found, is_end))
+                        scored = [*previous, float(values[index, token])]
+                        self._add(finished[row], Hypothesis(whole, score, total, scored, is_end))
                 if going and not self._is_final(finished[row], ended_counts[row], going[0][0], int(limits[row])):
                     following += [(index, token) for _, index, token in going]
             chosen = np.array([index for index, _ in following], dtype=np.int64)
