@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.builtin import datasets
 from seqloom.models.ngram.arpa import write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 
@@ -116,6 +117,16 @@ def spoken_digits() -> None:
         others = (row for name, digits in rows.items() if name != speaker for row in digits)
         _write(f"fsdd_digits/without_{speaker}.tsv", ["file\tlabel", *others])
         _write(f"fsdd_digits/only_{speaker}.tsv", ["file\tlabel", *rows[speaker]])
+
+
+def generated_images() -> None:
+    """Images of two shapes with labels, as ``seqloom data shapes`` writes them."""
+    datasets.shapes(FOLDER / "shapes")
+
+
+def generated_videos() -> None:
+    """Clips of a moving shape, as ``seqloom data moving_shapes`` writes them."""
+    datasets.moving_shapes(FOLDER / "moving_shapes")
 
 
 def write_strings(archive: Path, folder: Path, *, count: int) -> Path:
@@ -233,6 +244,8 @@ PREPARE: dict[str, Callable[[], None]] = {
     "yesno": yes_and_no,
     "fsdd": digit_strings,
     "fsdd_digits": spoken_digits,
+    "shapes": generated_images,
+    "moving_shapes": generated_videos,
     "pen_digits": pen_strings,
     "trec_tenth": questions,
     "text_static": plain_text,
