@@ -1,7 +1,7 @@
 """Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files, tables or plain lines, and vectors."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -87,7 +87,7 @@ class TaggedReader:
     channel_names: tuple[str, ...] = ()  # of these features; empty: unknown
     convert_iob1: bool = False
     missing: Missing = "error"
-    media: TaggedMedia = field(default_factory=TaggedMedia)
+    media: TaggedMedia | None = None  # None: for a model of words, which reads no recordings
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
         for sequence in self._read(source):
@@ -112,7 +112,7 @@ class TaggedReader:
             return self._long(source)
         assert isinstance(source, Path)  # noqa: S101  anything else is a table
         if kind == "media":
-            return self.media.read(source, self._chosen)
+            return (self.media or TaggedMedia()).read(source, self._chosen)
         if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
             return read_parallel(source, self.parallel, encoding=self.encoding)
         if kind == "vectors":
@@ -164,7 +164,7 @@ class TaggedReader:
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
         if not isinstance(source, Path) or self.parallel is not None:
             return {}, ""
-        if kind == "media":
+        if kind == "media" and self.media is not None:
             return {}, self.media.describe(source, self._chosen)
         if kind == "conllu":
             return {}, describe_conllu(self.words, self.labels)
@@ -181,13 +181,15 @@ class TaggedReader:
 
     def rates(self, source: Source) -> Iterator[int]:
         """The sampling rates of listed recordings; none if the source lists none."""
-        is_list = isinstance(source, Path) and self.detect(source) == "media"
-        return self.media.rates(source, self._chosen) if is_list and isinstance(source, Path) else iter(())
+        if self.media is None or not isinstance(source, Path) or self.detect(source) != "media":
+            return iter(())
+        return self.media.rates(source, self._chosen)
 
     def listed_files(self, source: Path) -> list[Path]:
         """The recordings and videos that a list names."""
-        is_list = source != STANDARD_INPUT and self.detect(source) == "media"
-        return self.media.listed_files(source, self._chosen) if is_list else []
+        if self.media is None or source == STANDARD_INPUT or self.detect(source) != "media":
+            return []
+        return self.media.listed_files(source, self._chosen)
 
     def detect(self, source: Source) -> Format:
         """The configured format, or else the one that the name and the first rows of the source show."""
@@ -195,7 +197,7 @@ class TaggedReader:
             return self.format
         if isinstance(source, Path):
             named = detect(source, frames=bool(self.frames))
-            if source != STANDARD_INPUT and is_media(source):
+            if self.media is not None and source != STANDARD_INPUT and is_media(source):
                 return "media"
             if source.is_dir():
                 return "long"
@@ -203,10 +205,10 @@ class TaggedReader:
                 return named
             if named in ("conllu", "lines") or tables.suffix(source) in (".npz", ".ts"):
                 return named
-            if not tables.is_binary(source) and lists_media(
-                source, _first_lines(source, self.encoding), encoding=self.encoding
-            ):
-                return "media"
+            if self.media is not None and not tables.is_binary(source):
+                first = _first_lines(source, self.encoding)
+                if lists_media(source, first, encoding=self.encoding):
+                    return "media"
             if table := _table_format(source, self._chosen, encoding=self.encoding):
                 return table
             return "conllu" if named == "conll" and is_conllu(_first_lines(source, self.encoding)) else named
