@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CLIPPED, UNCLIPPED = "clipped", "not clipped"
 NORMS = 40
-"""Gradient norms of a training that are kept, each the largest of consecutive updates."""
+"""Gradient norms that are kept of a whole training, each the largest of consecutive updates."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,10 @@ class Clipping(Experiment):
     batch_size: int = Field(16, ge=1, description="Sequences per update.")
     updates: int = Field(300, ge=1, description="Updates of each training.")
 
+    @property
+    def updates_per_norm(self) -> int:
+        return math.ceil(self.updates / NORMS)
+
     def trials(self) -> list[Trial]:
         return [
             Trial(f"{clipping}, learning rate {rate:g}, seed {seed}", partial(self._measure, clipping, rate, seed))
@@ -119,7 +123,13 @@ class Clipping(Experiment):
         finite = math.isfinite(bits)
         return [
             Outcome(
-                clipping, rate, seed, bits if finite else chance, chance, diverged or not finite, largest(norms, NORMS)
+                clipping,
+                rate,
+                seed,
+                bits if finite else chance,
+                chance,
+                diverged or not finite,
+                largest(norms, self.updates_per_norm),
             )
         ]
 
@@ -175,9 +185,8 @@ class Clipping(Experiment):
             if row.learning_rate == rate:
                 for index, norm in enumerate(row.norms):
                     norms[row.clipping].setdefault(index, []).append(max(norm, 1e-6))
-        scale = self.updates / NORMS
         scaled = {
-            clipping: {(index + 1) * scale: values for index, values in points.items()}
+            clipping: {(index + 1) * self.updates_per_norm: values for index, values in points.items()}
             for clipping, points in norms.items()
             if points
         }
@@ -194,13 +203,10 @@ def succeeded(row: Outcome) -> bool:
     return not row.diverged and row.bits < 0.75 * row.chance
 
 
-def largest(norms: Sequence[float], count: int) -> tuple[float, ...]:
-    """The largest finite norms of ``count`` groups of consecutive updates; 0 where there is none."""
-    if not norms:
-        return (0.0,)
-    size = math.ceil(len(norms) / count)
+def largest(norms: Sequence[float], size: int) -> tuple[float, ...]:
+    """The largest finite norm of each group of ``size`` consecutive updates; 0 where there is none."""
     groups = [norms[start : start + size] for start in range(0, len(norms), size)]
-    return tuple(max((norm for norm in group if math.isfinite(norm)), default=0.0) for group in groups)
+    return tuple(max((norm for norm in group if math.isfinite(norm)), default=0.0) for group in groups) or (0.0,)
 
 
 def _most_instructive_rate(rows: Sequence[Outcome]) -> float:

@@ -173,8 +173,9 @@ class Parentheses(Experiment):
                 if row.aspect == aspect:
                     curves.setdefault(row.cell, {}).setdefault(row.value, []).append(row.accuracy)
             draw_curves(axes, curves)
-            axes.axvspan(axes.get_xlim()[0], trained, color=GREY, alpha=0.15, linewidth=0, zorder=0)
-            axes.margins(x=0)
+            left, right = axes.get_xlim()
+            axes.axvspan(left, trained, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+            axes.set_xlim(left, right)
             mark_level(axes, 1 / self.bracket_types, "chance")
             axes.set(ylim=(0.4, 1.03), ylabel="brackets named correctly")
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
