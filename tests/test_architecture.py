@@ -181,7 +181,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("model", "explain", "workflow", "lab", "examples"),
     },
     "testing": {"terminal", "state", "data", "metrics", "training", "cells", "layers", "tasks", "insight"},
-    "info": {"formats", "terminal", "run_summary", "run", "kernels", "layers", "models", "run_config", "seqloom"},
+    "info": {
+        "insight",
+        "formats",
+        "terminal",
+        "run_summary",
+        "run",
+        "kernels",
+        "layers",
+        "models",
+        "run_config",
+        "seqloom",
+    },
     "cli": {
         *(
             "files",
@@ -307,9 +318,9 @@ PUBLIC = {
     "seqloom.cells": "Cell Coupled Elman GRU IndRNN LSTM LayerNormGRU LayerNormLSTM MGU MinGRU MinLSTM MogrifierLSTM "
     "Peephole RecurrentDropout SLSTM SRU Zoneout",
     "seqloom.explain": "explain",
-    "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace attention_lines capture_attention
-        draw_attention draw_attention_heads draw_explanation draw_forecast draw_gates draw_learning_curves
-        draw_positions plot_theme print_explanation trace_gates""",
+    "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace ModelPart anatomy
+        attention_lines capture_attention draw_anatomy draw_attention draw_attention_heads draw_explanation
+        draw_forecast draw_gates draw_learning_curves draw_positions plot_theme print_explanation trace_gates""",
     "seqloom.layers": "Bidirectional Layer Recurrent Stack VariationalDropout from_torch to_torch",
     "seqloom.sklearn": "SequenceClassifier SequenceForecaster SequenceRegressor SequenceTagger",
     "seqloom.state": "Shared apply repeat select where",

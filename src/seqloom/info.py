@@ -13,6 +13,9 @@ import torch
 import seqloom
 from seqloom import terminal
 from seqloom.formats import format_duration, format_value
+from seqloom.insight.anatomy_plot import draw_anatomy
+from seqloom.insight.model_parts import ModelPart, anatomy
+from seqloom.insight.plotting import SUFFIXES, check_theme, named_plots
 from seqloom.kernels.llvm import jit_cache
 from seqloom.layers.build import cell_classes
 from seqloom.layers.layer_error import LayerError
@@ -111,6 +114,22 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
         "settings": summary.settings,
         **summary.versions,
     }
+
+
+def run_anatomy(path: Path, *, layer: LayerFactory | None = None) -> ModelPart:
+    """The parts of the best model of a run, with their widths, weights and numbers of parameters."""
+    run = Run.open(path)
+    task = load_config(run, layer=layer).task
+    return anatomy(task.load_model(run.load_best().model, run.path))
+
+
+def draw_run_anatomy(root: ModelPart, run: Path, file: Path, *, theme: str = "") -> None:
+    """Draw the parts of a run's model to a file."""
+    if file.suffix not in SUFFIXES:
+        raise ValueError(f"{file}: a picture is written as {', '.join(SUFFIXES)}")
+    opened = Run.open(run)
+    with named_plots(opened.name, theme=check_theme(theme or load_config(opened).train.plot_theme)):
+        draw_anatomy(root, file)
 
 
 def _computation(run: Run, config: Config) -> dict[str, str]:

@@ -10,6 +10,7 @@ from seqloom.cli.completion import complete_run, complete_task
 from seqloom.cli.options import (
     AsJson,
     Layer,
+    PlotTheme,
     errors,
 )
 
@@ -59,6 +60,13 @@ def info(
         typer.Argument(help="Folder of a training run; omit it to describe this machine.", autocompletion=complete_run),
     ] = None,
     *,
+    anatomy: Annotated[
+        bool, typer.Option("--anatomy", help="Show the parts of the model with their widths and parameters.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="With --anatomy: draw the parts to this .png, .svg or .pdf file.")
+    ] = None,
+    theme: PlotTheme = "",
     layer: Layer = "",
     as_json: AsJson = False,
 ) -> None:
@@ -68,6 +76,13 @@ def info(
     from seqloom.run_config import find_layer
 
     with errors():
+        if anatomy and run is None:
+            raise ValueError("--anatomy shows the parts of a model: give the folder of a run")
+        if (output is not None or theme) and not anatomy:
+            raise ValueError(f"--{'output' if output is not None else 'theme'} needs --anatomy")
+        if run is not None and anatomy:
+            _show_anatomy(run, output, theme=theme, layer=layer, as_json=as_json)
+            return
         if run is not None:
             if as_json:
                 terminal.print_json(information.describe_run(run, layer=find_layer(layer)))
@@ -79,3 +94,19 @@ def info(
             terminal.print_json(asdict(machine))
         else:
             information.print_machine_info(machine)
+
+
+def _show_anatomy(run: Path, output: Path | None, *, theme: str, layer: str, as_json: bool) -> None:
+    from seqloom import info as information
+    from seqloom import terminal
+    from seqloom.insight.model_parts import print_anatomy
+    from seqloom.run_config import find_layer
+
+    root = information.run_anatomy(run, layer=find_layer(layer))
+    if output is not None:
+        information.draw_run_anatomy(root, run, output, theme=theme)
+    if as_json:
+        terminal.print_json({**root.to_dict(), **({"plot": str(output)} if output is not None else {})})
+        return
+    print_anatomy(root)
+    terminal.print_lines("", f"Plot: {output}" if output is not None else "Draw it:  --output anatomy.png")

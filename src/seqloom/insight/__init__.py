@@ -1,11 +1,13 @@
 """Looking inside models without changing them: gates, attention, explanations and their plots."""
 
+from seqloom.insight.anatomy_plot import draw_anatomy
 from seqloom.insight.attention_capture import CapturedAttention, capture_attention
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
 from seqloom.insight.explanation import AttentionMap, Explanation
 from seqloom.insight.forecast_plot import draw_forecast
 from seqloom.insight.gates import GateTrace, draw_gates, trace_gates
 from seqloom.insight.learning_curves import draw_learning_curves
+from seqloom.insight.model_parts import ModelPart, anatomy
 from seqloom.insight.plotting import plot_theme
 from seqloom.insight.position_plot import draw_positions
 from seqloom.insight.report import draw_explanation, print_explanation
@@ -15,8 +17,11 @@ __all__ = [
     "CapturedAttention",
     "Explanation",
     "GateTrace",
+    "ModelPart",
+    "anatomy",
     "attention_lines",
     "capture_attention",
+    "draw_anatomy",
     "draw_attention",
     "draw_attention_heads",
     "draw_explanation",
