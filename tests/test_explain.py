@@ -468,5 +468,27 @@ def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         explain_all(model, ["king", "kning"], tmp_path)
     with pytest.raises(ValueError, match=r"'zzz' has no vector; words that occur at least 5 times have one"):
         explain_all(model, ["king", "zzz"], tmp_path)
-    with pytest.raises(ValueError, match="at least two different words"):
-        explain_all(model, ["king"], tmp_path)
+    explain_all(model, ["king"], tmp_path / "new", as_json=True)
+    words = json.loads(capsys.readouterr().out)["embedding_map"]
+    assert words["centre"] == words["words"][0] == "king"
+    neighbours = next(model.predict_batches(model.read(model.source("king"))))[0].words
+    assert words["words"][1:] == neighbours
+
+
+def test_an_analogy_is_drawn_with_its_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.txt").write_text("the king has a crown\nthe queen has a crown\na man has a hat\n" * 9)
+    values = {"task.name": "embed", "task.train": str(tmp_path / "t.txt"), "task.vector_size": 6, "train.threads": 1}
+    settings = Config.build(
+        Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]), defaults=False
+    )
+    model = load(train(settings, output=tmp_path / "run").path)
+    explain_all(model, ["king - man + hat"], tmp_path / "new", as_json=True)
+    words = json.loads(capsys.readouterr().out)["embedding_map"]
+    (analogy,) = words["analogies"]
+    places = dict(zip(words["words"], words["coordinates"], strict=True))
+    answer = next(model.predict_batches(model.read(model.source("king - man + hat"))))[0].words[0]
+    assert words["words"] == ["king", "man", "hat", answer]
+    assert [analogy[name] for name in ("positive", "negative", "base", "answer")] == ["king", "man", "hat", answer]
+    for axis in (0, 1):
+        expected = places["king"][axis] - places["man"][axis] + places["hat"][axis]
+        assert analogy["point"][axis] == pytest.approx(expected)

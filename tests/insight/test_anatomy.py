@@ -12,6 +12,7 @@ import seqloom
 from seqloom.insight.anatomy_plot import draw_anatomy
 from seqloom.insight.model_parts import ModelPart, anatomy, anatomy_notes, anatomy_rows, merge_equal
 from seqloom.insight.plotting import plot_theme
+from seqloom.insight.theme import THEMES
 
 
 def model_of(name: str, folder: Path) -> nn.Module:
@@ -83,8 +84,8 @@ def test_counts_are_shown_where_nothing_is_trained(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tag, crf", "translate", "transcribe, joint", "embed"])
 def test_any_model_can_be_drawn(name: str, tmp_path: Path) -> None:
     root = anatomy(model_of(name, tmp_path))
-    for theme in ("light", "dark"):
-        with plot_theme(theme):  # type: ignore[arg-type]
+    for theme in THEMES:
+        with plot_theme(theme):
             draw_anatomy(root, tmp_path / f"{theme}.svg")
     light, dark = ((tmp_path / f"{theme}.svg").read_text() for theme in ("light", "dark"))
     assert f"{root.parameters:,} parameters" in light

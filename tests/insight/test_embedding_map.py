@@ -52,3 +52,16 @@ def test_plot(tmp_path: Path) -> None:
     assert words.similarities[3] == pytest.approx(1)
     draw_embedding_map(words, tmp_path / "new" / "words.png")
     assert (tmp_path / "new" / "words.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_analogy_is_the_fourth_corner_of_a_parallelogram(tmp_path: Path) -> None:
+    words = ["king", "queen", "man", "woman", "apple"]
+    vectors = np.random.default_rng(3).normal(size=(5, 8))
+    made = embedding_map(words, vectors, analogies=[("king", "man", "woman", "queen")])
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    _, _, directions = np.linalg.svd(units - units.mean(axis=0), full_matrices=False)
+    total = units[0] - units[2] + units[3] - units.mean(axis=0)  # in all eight dimensions, projected afterwards
+    (analogy,) = made.analogies
+    np.testing.assert_allclose(np.abs(analogy.point), np.abs(directions[:2] @ total), atol=1e-9)
+    draw_embedding_map(made, tmp_path / "map.svg")
+    assert "king − man + woman ≈ queen" in (tmp_path / "map.svg").read_text()

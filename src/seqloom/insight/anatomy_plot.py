@@ -148,7 +148,7 @@ def _draw_box(axes: Any, box: _Box, *, total: int, is_root: bool = False) -> Non
         )
     )
     if is_leaf:
-        fill = {"facecolor": BLUE, "alpha": 0.04 + 0.5 * share, "edgecolor": "none", "zorder": 2}
+        fill: dict[str, Any] = {"facecolor": BLUE, "alpha": 0.04 + 0.5 * share, "edgecolor": "none", "zorder": 2}
         axes.add_patch(FancyBboxPatch((box.x, box.y), box.width, box.height, boxstyle=corner, **fill))
         middle = box.x + box.width / 2
         name, numbers = (escape_dollars(line) for line in box.lines)

@@ -1,8 +1,8 @@
 """Word vectors as points in a plane, with labels that do not overlap."""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom import terminal
-from seqloom.insight.plotting import BLACK, BLUE, FRAME, apply_style, escape_dollars, save_figure, style_axes, titled
+from seqloom.insight.plotting import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    FRAME,
+    GREY,
+    GRID,
+    RED,
+    apply_style,
+    escape_dollars,
+    save_figure,
+    style_axes,
+    titled,
+)
 
+ANALOGY_COLOURS = (RED, *COLOURS[2:])
 RINGS, POSITIONS = 60, 16  # rings around each point on which its label may be placed, and positions on each ring
+
+
+@dataclass(frozen=True)
+class Analogy:
+    """positive − negative + base, such as king − man + woman: negative is to positive as base is to the answer."""
+
+    positive: str
+    negative: str
+    base: str
+    answer: str  # the nearest word that is not in the question
+    point: list[float]  # where the sum lies in the plane: the fourth corner of a parallelogram
 
 
 @dataclass(frozen=True)
@@ -24,11 +49,20 @@ class EmbeddingMap:
     nearest: list[str]  # of each word, the nearest of the others
     similarities: list[float]  # cosine of each word and its nearest
     explained_variance: list[float]  # share of each component
+    analogies: list[Analogy] = field(default_factory=list)
+    centre: str = ""  # the word whose neighbours the others are; empty: the words were chosen
 
 
-def embedding_map(words: Sequence[str], vectors: NDArray[Any]) -> EmbeddingMap:  # (N, D)
+def embedding_map(
+    words: Sequence[str],
+    vectors: NDArray[Any],  # (N, D)
+    *,
+    analogies: Sequence[tuple[str, str, str, str]] = (),  # positive, negative, base and answer
+    centre: str = "",
+) -> EmbeddingMap:
     """Project word vectors onto a plane, and find the nearest neighbour of each word."""
     coordinates, explained = project_vectors(vectors)
+    places = dict(zip(words, coordinates, strict=True))
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     cosines = units @ units.T - 2 * np.eye(len(words))  # none is its own neighbour
     return EmbeddingMap(
@@ -37,7 +71,18 @@ def embedding_map(words: Sequence[str], vectors: NDArray[Any]) -> EmbeddingMap: 
         nearest=[words[int(row.argmax())] for row in cosines],
         similarities=[float(row.max()) for row in cosines],
         explained_variance=explained.tolist(),
+        analogies=[
+            Analogy(positive, negative, base, answer, _sum(places, positive, negative, base))
+            for positive, negative, base, answer in analogies
+        ],
+        centre=centre,
     )
+
+
+def _sum(places: Mapping[str, NDArray[np.float64]], positive: str, negative: str, base: str) -> list[float]:
+    """The projection of positive − negative + base, which is the sum of the projections."""
+    values: list[float] = (places[positive] - places[negative] + places[base]).tolist()
+    return values
 
 
 def principal_components(vectors: NDArray[Any], count: int = 2) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -109,6 +154,7 @@ def draw_embedding_map(words: EmbeddingMap, path: str | Path, *, title: str = "w
     axes = figure.add_subplot()
     style_axes(axes)
     axes.scatter(points[:, 0], points[:, 1], s=28, color=BLUE, edgecolor="white", linewidth=0.6, zorder=3)
+    _draw_analogies(axes, words, dict(zip(words.words, points, strict=True)))
     axes.margins(0.15)
     axes.set_xlabel(f"principal component 1 ({words.explained_variance[0]:.0%} of the variance)")
     axes.set_ylabel(f"principal component 2 ({words.explained_variance[1]:.0%} of the variance)")
@@ -136,8 +182,37 @@ def draw_embedding_map(words: EmbeddingMap, path: str | Path, *, title: str = "w
     save_figure(figure, path, title=title)
 
 
+def _draw_analogies(axes: Any, words: EmbeddingMap, places: Mapping[str, NDArray[np.float64]]) -> None:
+    """Two parallel arrows for each analogy, and a line from their end to the answer; rays from the centre."""
+    for index, analogy in enumerate(words.analogies):
+        colour = ANALOGY_COLOURS[index % len(ANALOGY_COLOURS)]
+        point = np.array(analogy.point)
+        arrows = ((places[analogy.negative], places[analogy.positive], "-"), (places[analogy.base], point, "--"))
+        for start, end, line in arrows:
+            style = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6, "linestyle": line, "shrinkA": 4}
+            axes.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops={**style, "shrinkB": 3}, zorder=2)
+        sides = np.array([[places[analogy.negative], places[analogy.base]], [places[analogy.positive], point]])
+        for ends in sides:
+            axes.plot(ends[:, 0], ends[:, 1], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+        question = f"{analogy.positive} − {analogy.negative} + {analogy.base} ≈ {analogy.answer}"
+        label = escape_dollars(question)
+        axes.plot([point[0]], [point[1]], "x", color=colour, markersize=8, markeredgewidth=2, label=label, zorder=4)
+        if analogy.answer in places:
+            ends = np.array([point, places[analogy.answer]])
+            axes.plot(ends[:, 0], ends[:, 1], color=colour, linewidth=1.0, linestyle=":", zorder=2)
+    if words.analogies:
+        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.09), frameon=False, fontsize=9, labelcolor=BLACK)
+    if words.centre:
+        start = places[words.centre]
+        for place in places.values():
+            axes.plot(*np.array([start, place]).T, color=GRID, linewidth=1.2, zorder=1)
+
+
 def print_embedding_map(words: EmbeddingMap) -> None:
     """Print the coordinates and the nearest neighbour of each word."""
+    for analogy in words.analogies:
+        terminal.print_lines(f"{analogy.positive} − {analogy.negative} + {analogy.base} ≈ {analogy.answer}")
+    terminal.print_lines(*[""] * bool(words.analogies))
     columns = zip(words.words, words.coordinates, words.nearest, words.similarities, strict=True)
     rows = [(word, f"{x:.3f}", f"{y:.3f}", nearest, f"{cosine:.3f}") for word, (x, y), nearest, cosine in columns]
     terminal.table(("word", "x", "y", "nearest", "cosine"), rows)

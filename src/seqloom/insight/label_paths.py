@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.formats import format_number
+from seqloom.insight.ctc_lattice import CTCLattice, ctc_lattice
 from seqloom.insight.ctc_plot import BLANK_SIGN
 from seqloom.insight.token_names import display_token, show_whitespace
 from seqloom.kernels.ctc.paths import target_paths
@@ -35,6 +36,7 @@ class LabelPaths:
     probability: float  # of all paths together
     log_probability: float
     paths: list[LabelPath]
+    lattice: CTCLattice | None = None  # all of them, with the probability of each state; None: there are none
 
 
 def label_paths(
@@ -51,7 +53,9 @@ def label_paths(
         LabelPath(["" if token == BLANK else display_token(encoding, names[token]) for token in path], math.exp(score))
         for score, path in all_paths.best
     ]
-    return LabelPaths(label, all_paths.count, math.exp(all_paths.log_prob), all_paths.log_prob, paths)
+    shown = [display_token(encoding, names[token]) for token in target]
+    lattice = ctc_lattice(log_probs, target, names=shown, blank=BLANK)
+    return LabelPaths(label, all_paths.count, math.exp(all_paths.log_prob), all_paths.log_prob, paths, lattice)
 
 
 def path_lines(paths: LabelPaths) -> list[str]:

@@ -66,7 +66,7 @@ def anatomy(model: nn.Module, *, name: str = "") -> ModelPart:
 
 
 def _part(module: nn.Module, name: str, path: str, *, seen: set[int]) -> ModelPart:
-    own = {key: value for key, value in module.named_parameters(recurse=False) if value is not None}
+    own = dict(module.named_parameters(recurse=False))
     shared = [value for value in own.values() if id(value) in seen]
     new = [value for value in own.values() if id(value) not in seen]
     seen.update(map(id, own.values()))
@@ -77,7 +77,7 @@ def _part(module: nn.Module, name: str, path: str, *, seen: set[int]) -> ModelPa
     tables = {
         key: tuple(value.shape)
         for key, value in module.named_buffers(recurse=False)
-        if value is not None and value.numel() > 1 and key in saved
+        if value.numel() > 1 and key in saved
     }
     input_size, output_size = _widths(module)
     cell = getattr(module, "cell", None)
@@ -86,9 +86,9 @@ def _part(module: nn.Module, name: str, path: str, *, seen: set[int]) -> ModelPa
         only = parts[0]
         direction = " (backward)" if getattr(module, "reverse", False) else ""
         kind, parts, weights, tables = only.kind + direction, only.parts, {**weights, **only.weights}, only.tables
-        inner = (only,)
+        inner = [only]
     else:
-        inner = parts
+        inner = list(parts)
     return ModelPart(
         name=name,
         kind=kind,

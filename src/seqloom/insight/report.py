@@ -15,6 +15,7 @@ from seqloom.formats import format_percent
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
 from seqloom.insight.attribution_plot import attribution_lines, draw_attribution
 from seqloom.insight.beam_tree import beam_lines, draw_beam
+from seqloom.insight.ctc_lattice import draw_lattice
 from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, timing_lines
 from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
 from seqloom.insight.explanation import Explanation
@@ -229,6 +230,9 @@ def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
         draw_contexts(explanation.contexts, new("contexts"))
     if explanation.embedding_map is not None:
         draw_embedding_map(explanation.embedding_map, new("embedding_map"))
+    if explanation.paths is not None and explanation.paths.lattice is not None:
+        text, lattice = explanation.paths.label, explanation.paths.lattice
+        draw_lattice(lattice, new("lattice"), text=text, title=titled("CTC lattice"))
     if explanation.beam:
         draw_beam(explanation.beam, new("beam"), title=title)
     return plots

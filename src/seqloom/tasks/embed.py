@@ -371,7 +371,11 @@ class Embed(Task):
         return ratio_of_sums(*zip(*rows, strict=True))
 
     def explain_together(self, model: Any, examples: Sequence[Question]) -> Explanation:
-        """A map of all words of the questions, by their first two principal components."""
+        """A map of all words of the questions, by their first two principal components.
+
+        Analogies such as "king - man + woman" become arrows, with their answer; of a single word, its neighbours are
+        shown.
+        """
         vocabulary = self.fitted.vocabulary
         words = list(dict.fromkeys(word for question in examples for word in question.words))
         indices = [vocabulary.find(word) for word in words]
@@ -382,14 +386,32 @@ class Embed(Task):
             raise ValueError(f"the word {unknown[0]!r} has no vector; {advice}")
         if self.model == "one_hot":
             raise ValueError('task.model is "one_hot": there are no learned vectors to draw')
+        answers = self.predict(model, self.collate(examples)).answers
+        analogies = [
+            (*_corners(question), answer.words[0])
+            for question, answer in zip(examples, answers, strict=True)
+            if _corners(question) and answer.words
+        ]
+        centre = words[0] if len(words) == 1 else ""
+        words = list(dict.fromkeys([*words, *(each[3] for each in analogies), *(answers[0].words if centre else [])]))
         if len(words) < 2:
             raise ValueError("a map needs at least two different words")
+        indices = [vocabulary.find(word) for word in words]
         return Explanation(
             task=self.name,
             source=" ".join(words),
             prediction="",
-            embedding_map=embedding_map(words, model.vectors[indices].numpy()),
+            embedding_map=embedding_map(words, model.vectors[indices].numpy(), analogies=analogies, centre=centre),
         )
+
+
+def _corners(question: Question) -> tuple[str, str, str] | tuple[()]:
+    """The words of an analogy that are added, subtracted and added again; empty for other questions."""
+    added = [word for word, sign in zip(question.words, question.signs, strict=True) if sign > 0]
+    subtracted = [word for word, sign in zip(question.words, question.signs, strict=True) if sign < 0]
+    if question.kind != "analogy" or len(added) != 2 or len(subtracted) != 1:
+        return ()
+    return added[0], subtracted[0], added[1]
 
 
 def _mostly_analogies(examples: Sequence[Question]) -> bool:
