@@ -208,6 +208,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "tasks",
             "training",
             "insight",
+            "run",
         ),
         *(
             "model",
@@ -318,9 +319,10 @@ PUBLIC = {
     "seqloom.cells": "Cell Coupled Elman GRU IndRNN LSTM LayerNormGRU LayerNormLSTM MGU MinGRU MinLSTM MogrifierLSTM "
     "Peephole RecurrentDropout SLSTM SRU Zoneout",
     "seqloom.explain": "explain",
-    "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace ModelPart anatomy
-        attention_lines capture_attention draw_anatomy draw_attention draw_attention_heads draw_explanation
-        draw_forecast draw_gates draw_learning_curves draw_positions plot_theme print_explanation trace_gates""",
+    "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace ModelPart activation_curve
+        anatomy attention_lines capture_attention draw_activations draw_anatomy draw_attention
+        draw_attention_heads draw_explanation draw_forecast draw_gates draw_learning_curves draw_positions
+        plot_theme print_explanation trace_gates""",
     "seqloom.layers": "Bidirectional Layer Recurrent Stack VariationalDropout from_torch to_torch",
     "seqloom.sklearn": "SequenceClassifier SequenceForecaster SequenceRegressor SequenceTagger",
     "seqloom.state": "Shared apply repeat select where",

@@ -449,6 +449,39 @@ def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
         assert "Traceback" not in result.output
 
 
+def test_examples_are_chosen_by_number(runs: dict[str, Path], tmp_path: Path) -> None:
+    run = runs["translate"]
+    (tmp_path / "dev.tsv").write_text("a b\tB A\ncd\tCD\né\tÉ\n")
+    chosen = [call(run, tmp_path / "dev.tsv", "--example", 3, "--example", 1, "--json", "--output", tmp_path / "out")]
+    chosen.append(
+        call(run, "-", "--example", 3, "--example", 1, "--json", "--output", tmp_path / "out", text="a b\ncd\né\n")
+    )
+    for result in chosen:
+        assert [json.loads(line)["source"] for line in result.stdout.splitlines()] == ["é", "a b"]
+    for arguments, expected in (
+        ((tmp_path / "dev.tsv", "--example", 4), "dev.tsv: there is no example 4; it has 3"),
+        (("a b", "--example", 1), "--example chooses from a file or from standard input, but 'a b' is a text"),
+        ((), "dev-t.tsv --example 3"),
+    ):
+        result = call(run, *arguments)
+        assert result.exit_code == 1
+        assert expected in result.stderr
+
+
+def test_gates_are_drawn_for_standard_input_and_numbered_examples(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "dev.txt").write_text("up it goes up\ndown low below it\n")
+    run = runs["classify, attention"]
+    for source, text, options in (("-", "it goes up\n", ()), (tmp_path / "dev.txt", "", ("--example", 2))):
+        folder = tmp_path / str(len(options))
+        result = call(
+            run, source, "--gates", "--method", "none", "--plots", "svg", "--output", folder, *options, text=text
+        )
+        assert result.exit_code == 0, result.output
+        drawn = sorted(folder.glob("gates-*.svg"))
+        assert len(drawn) == 2  # forward and backward
+        assert ("below" in drawn[0].read_text()) is bool(options)
+
+
 def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.txt").write_text("the king has a crown\nthe queen has a crown\na man has a hat\n" * 9)
     values = {"task.name": "embed", "task.train": str(tmp_path / "t.txt"), "task.vector_size": 6, "train.threads": 1}

@@ -1,13 +1,14 @@
 """Why a model predicts what it predicts: which inputs mattered, attention, alternatives and gates."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from seqloom import files, terminal
-from seqloom.formats import describe_type
+from seqloom.formats import describe_type, shorten
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.plotting import SUFFIXES, check_theme, named_plots
@@ -20,6 +21,7 @@ def explain_all(
     inputs: Sequence[str],  # as for read_inputs
     folder: Path,
     *,
+    numbers: Sequence[int] = (),  # as for read_inputs
     method: str = "",  # of Model.explain, as the next five
     target: str = "",
     word: str = "",
@@ -32,7 +34,10 @@ def explain_all(
     as_json: bool = False,
 ) -> None:
     """Print explanations and draw them into a folder; with several inputs, into a numbered subfolder for each."""
-    examples = list(read_inputs(model, inputs))
+    if not inputs:
+        dev = str(getattr(model.config.task, "dev", "") or "FILE")
+        raise ValueError(f"there is nothing to explain: give a text or a file, such as {dev} --example 3")
+    examples = list(read_inputs(model, inputs, numbers=numbers))
     if not examples:
         raise ValueError("there is nothing to explain: no input was given")
     suffix = suffix or f".{model.config.train.plot_format}"
@@ -67,10 +72,17 @@ def _explain_examples(
         report(together, folder, suffix=suffix, as_json=as_json)
 
 
-def read_inputs(model: Model, inputs: Sequence[str]) -> Iterator[Any]:
+def read_inputs(
+    model: Model,
+    inputs: Sequence[str],
+    *,
+    numbers: Sequence[int] = (),  # examples of each file or of standard input, counted from 1; empty: as below
+) -> Iterator[Any]:
     """Examples from command-line arguments: texts, ``-`` for the lines of standard input, or the first of each file."""
     for text_or_file in inputs:
-        if text_or_file == "-":
+        if numbers:
+            yield from _numbered(model, text_or_file, numbers)
+        elif text_or_file == "-":
             yield from model.read("-")
         else:
             check_not_empty(text_or_file)
@@ -82,6 +94,25 @@ def read_inputs(model: Model, inputs: Sequence[str]) -> Iterator[Any]:
             for note in notes:
                 terminal.print_note(note)
             yield example
+
+
+def _numbered(model: Model, file: str, numbers: Sequence[int]) -> Iterator[Any]:
+    """The examples of a file with these numbers, in the order of the numbers."""
+    check_not_empty(file)
+    source = file if file == "-" else model.source(file, again=AGAIN)
+    is_text = isinstance(source, list)
+    if is_text:
+        raise ValueError(f"--example chooses from a file or from standard input, but {shorten(file, 60)!r} is a text")
+    if file != "-" and (note := model.input_note(source)):
+        terminal.print_note(f"{file}: {note}")
+    chosen, count = {}, 0
+    for count, example in enumerate(islice(model.read(source), max(numbers)), start=1):
+        if count in numbers:
+            chosen[count] = example
+    if max(numbers) > count:
+        where = "standard input" if file == "-" else file
+        raise ValueError(f"{where}: there is no example {max(numbers)}; it has {count:,}")
+    yield from (chosen[number] for number in numbers)
 
 
 def explain(

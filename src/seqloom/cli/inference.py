@@ -305,10 +305,14 @@ def align(
 def explain(
     run: RunFolder,
     source: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(help="Texts, files (their first example), or - for standard input."),
-    ],
+    ] = None,
     *,
+    example: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Example of the file or of standard input, counted from 1; repeatable."),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -357,8 +361,9 @@ def explain(
         model = _load(run, layer, search=search, lexicon=lexicon, lm=lm, folder=folder)
         explain_all(
             model,
-            source,
+            source or [],
             output or run / "explain",
+            numbers=example or [],
             method=method,
             target=target,
             word=word,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seqloom import __version__, terminal
-from seqloom.cli import builtin, experiments, inference, serving, training
+from seqloom.cli import builtin, experiments, inference, plots, serving, training
 from seqloom.cli.options import ConfigurableCommand
 
 app = typer.Typer(
@@ -66,6 +66,7 @@ app.command(cls=ConfigurableCommand, epilog="Example: seqloom sweep tagger.toml 
 app.command(epilog="Example: seqloom lab vanishing seeds=5")(experiments.lab)
 app.command(epilog="Example: seqloom demo tag")(builtin.demo)
 app.command(epilog="Example: seqloom data python_tags")(builtin.data)
-app.command(epilog="Example: seqloom info runs/tag")(builtin.info)
+app.command(epilog="Example: seqloom info runs/tag --anatomy")(builtin.info)
+app.command(epilog="Example: seqloom plot curves runs/lstm runs/gru --output curves.svg")(plots.plot)
 app.command(epilog="Example: seqloom export runs/ngram model.arpa")(inference.export)
 app.command(epilog="Example: seqloom serve runs/tag --port 8000")(serving.serve)

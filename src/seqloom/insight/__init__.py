@@ -1,5 +1,6 @@
 """Looking inside models without changing them: gates, attention, explanations and their plots."""
 
+from seqloom.insight.activation_plot import activation_curve, draw_activations
 from seqloom.insight.anatomy_plot import draw_anatomy
 from seqloom.insight.attention_capture import CapturedAttention, capture_attention
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
@@ -18,9 +19,11 @@ __all__ = [
     "Explanation",
     "GateTrace",
     "ModelPart",
+    "activation_curve",
     "anatomy",
     "attention_lines",
     "capture_attention",
+    "draw_activations",
     "draw_anatomy",
     "draw_attention",
     "draw_attention_heads",

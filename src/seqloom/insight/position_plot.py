@@ -14,6 +14,10 @@ from seqloom.layers.transformer.positions import FEATURE_KINDS, KINDS, Kind, Pos
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SCHEMES = KINDS[:-1]
+"""All position schemes but "none"."""
+LENGTH, SIZE = 48, 48
+"""Positions that are drawn, and the width of sinusoidal, learned and rotary ones."""
 HEADS = 4
 """Heads of ALiBi; its first one is drawn."""
 MAX_DISTANCE = 16
@@ -72,10 +76,10 @@ def _rotary_products(steps: Tensor, size: int) -> Tensor:  # (T, T)
 
 def draw_positions(
     path: str | Path,
-    kinds: Sequence[Kind] = KINDS[:-1],  # all but "none"
+    kinds: Sequence[Kind] = SCHEMES,
     *,
-    length: int = 48,  # positions
-    size: int = 48,  # width of sinusoidal, learned and rotary positions
+    length: int = LENGTH,  # positions
+    size: int = SIZE,  # width of sinusoidal, learned and rotary positions
 ) -> "Figure":
     """Draw position schemes side by side, and write the picture to a file."""
     from matplotlib.ticker import MaxNLocator

@@ -1,4 +1,4 @@
-"""The parts of a model: each parameter is counted once, for every task; pictures of any model can be drawn."""
+"""The parts of a model: each parameter is counted once, for every task."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,7 @@ from tests.contracts.tiny import CASES, build
 from torch import nn
 
 import seqloom
-from seqloom.insight.anatomy_plot import draw_anatomy
 from seqloom.insight.model_parts import ModelPart, anatomy, anatomy_notes, anatomy_rows, merge_equal
-from seqloom.insight.plotting import plot_theme
-from seqloom.insight.theme import THEMES
 
 
 def model_of(name: str, folder: Path) -> nn.Module:
@@ -79,14 +76,3 @@ def test_counts_are_shown_where_nothing_is_trained(tmp_path: Path) -> None:
     total = sum(torch.Size(shape).numel() for shape in root.tables.values())
     assert f"{total} numbers in tables" in anatomy_notes(root)[1]
     assert root.to_dict()["kind"] == "HMM"
-
-
-@pytest.mark.parametrize("name", ["tag, crf", "translate", "transcribe, joint", "embed"])
-def test_any_model_can_be_drawn(name: str, tmp_path: Path) -> None:
-    root = anatomy(model_of(name, tmp_path))
-    for theme in THEMES:
-        with plot_theme(theme):
-            draw_anatomy(root, tmp_path / f"{theme}.svg")
-    light, dark = ((tmp_path / f"{theme}.svg").read_text() for theme in ("light", "dark"))
-    assert f"{root.parameters:,} parameters" in light
-    assert light != dark
