@@ -9,10 +9,13 @@ import torch
 
 from seqloom import files, terminal
 from seqloom.formats import describe_type, shorten
+from seqloom.insight.ctc_plot import BLANK_SIGN
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.plotting import SUFFIXES, check_theme, named_plots
 from seqloom.insight.report import report
+from seqloom.insight.unrolled import START, UnrolledNetwork
+from seqloom.insight.unrolled import unroll as unroll_module
 from seqloom.model import AGAIN, Model, check_not_empty
 
 
@@ -29,6 +32,7 @@ def explain_all(
     heads: bool = False,
     paths: bool = False,
     gates: bool = False,
+    unroll: bool = False,  # draw the network unrolled over time
     suffix: str = "",  # of the plots: .png, .svg or .pdf; empty: as the run says (train.plot_format)
     theme: str = "",  # of the plots: light or dark; empty: as the run says (train.plot_theme)
     as_json: bool = False,
@@ -45,7 +49,9 @@ def explain_all(
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
     options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads, "paths": paths}
     with named_plots(model.name, theme=check_theme(theme or model.config.train.plot_theme)):
-        _explain_examples(model, examples, folder, options=options, gates=gates, suffix=suffix, as_json=as_json)
+        _explain_examples(
+            model, examples, folder, options=options, gates=gates, unroll=unroll, suffix=suffix, as_json=as_json
+        )
 
 
 def _explain_examples(
@@ -55,6 +61,7 @@ def _explain_examples(
     *,
     options: dict[str, Any],
     gates: bool,
+    unroll: bool,
     suffix: str,
     as_json: bool,
 ) -> None:
@@ -64,7 +71,8 @@ def _explain_examples(
         explanation = explain(model, example, **options)
         terminal.print_lines(*[""] * (number > 1 and not as_json))
         traced = traces(model, example) if gates else []
-        report(explanation, subfolder, traces=traced, suffix=suffix, as_json=as_json)
+        network = unrolled(model, example, explanation) if unroll else None
+        report(explanation, subfolder, traces=traced, network=network, suffix=suffix, as_json=as_json)
     with torch.no_grad():
         together = model.task.explain_together(model.module, examples)
     if together is not None:
@@ -123,6 +131,49 @@ def explain(
     """The prediction for one input and what led to it; ``model.explain`` does the same."""
     _check_model(model)
     return model.explain(source, **options)
+
+
+def unrolled(
+    model: Model,
+    source: Any,  # a text, an array, or an example of the task
+    explanation: Explanation | None = None,  # of this input, if it is known
+) -> UnrolledNetwork:
+    """The network of a model, unrolled over the time steps of an input."""
+    _check_model(model)
+    example = model.example(source)
+    known = explanation or model.explain(example, method="none")
+    module, task = model.module, model.task
+    labelled: list[LabelledTrace] = []
+
+    def run() -> None:
+        with torch.no_grad():
+            labelled.extend(task.trace_gates(module, example))
+
+    outputs, pooling = _step_outputs(module, known)
+    generated = known.nbest_tokens[0] if known.nbest_tokens else []
+    tokens = task.input_tokens(example)
+    return unroll_module(
+        module,
+        run,
+        inputs={"": tokens, "encoder": tokens, "decoder": [START, *generated][: len(generated)]},
+        outputs={"decoder": generated, "": outputs} if generated and not known.frames else {"": outputs},
+        pooling=pooling,
+        chained=hasattr(getattr(module, "output", None), "transitions"),
+    )
+
+
+def _step_outputs(module: torch.nn.Module, explanation: Explanation) -> tuple[list[str], str]:
+    """The output at each step, or that of the whole sequence and how its steps are pooled."""
+    if explanation.label_choices:
+        return [choice.label for choice in explanation.label_choices], ""
+    if explanation.frames is not None:
+        return [token or BLANK_SIGN for token in explanation.frames.most_probable], ""
+    pooling = getattr(module, "pooling", None) or getattr(module, "last", None)
+    if pooling is not None:
+        kind = type(pooling).__name__.removesuffix("Pooling").lower()
+        label = next(iter(explanation.label_probabilities), explanation.task)
+        return [label], kind
+    return list(explanation.token_values.tokens) if explanation.token_values else [], ""
 
 
 def traces(model: Model, source: Any) -> list[LabelledTrace]:

@@ -72,10 +72,12 @@ def test_no_light_colour_is_left_in_a_dark_plot(tmp_path: Path) -> None:
     left.legend()
     left.text(2, 2, "boxed", bbox={"facecolor": "white", "edgecolor": "white"})
     left.scatter([1, 2], [1, 2], color="white")
+    arrow: Any = left.annotate("", xy=(3, 3), xytext=(1, 1), arrowprops={"color": plotting.BLACK})
     image = right.imshow(np.zeros((3, 3)), cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=right)
     with plot_theme("dark"):
         save_figure(figure, tmp_path / "dark.png", title="title")
+    assert luminance(arrow.arrow_patch.get_edgecolor()) > 0.5
     pixels = np.asarray(Image.open(tmp_path / "dark.png").convert("RGB")) / 255
     bright = (pixels.min(axis=2) > 0.75).mean()
     assert 0 < bright < 0.05  # text and curves only

@@ -343,6 +343,9 @@ def explain(
         typer.Option("--paths", help="transcribe: list the CTC paths of the predicted text, or of that of --target."),
     ] = False,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
+    unroll: Annotated[
+        bool, typer.Option("--unroll", help="Plot the network unrolled over the first time steps of the input.")
+    ] = False,
     plots: Annotated[
         str, typer.Option(help="Format of the plots: png, svg or pdf (default: train.plot_format of the run).")
     ] = "",
@@ -371,6 +374,7 @@ def explain(
             heads=heads,
             paths=paths,
             gates=gates,
+            unroll=unroll,
             suffix=f".{plots.lower().lstrip('.')}" if plots else "",
             theme=theme,
             as_json=as_json,

@@ -27,6 +27,8 @@ from seqloom.insight.label_paths import path_lines
 from seqloom.insight.plotting import escape_dollars, titled
 from seqloom.insight.prefix_tree import prefix_rows
 from seqloom.insight.token_names import show_whitespace
+from seqloom.insight.unrolled import UnrolledNetwork
+from seqloom.insight.unrolled_plot import draw_unrolled
 from seqloom.insight.word_contexts import draw_contexts, print_contexts
 
 WIDTH = 100  # characters of a line if standard output is not a terminal
@@ -39,16 +41,18 @@ def report(
     folder: Path,
     *,
     traces: Sequence[LabelledTrace] = (),
+    network: UnrolledNetwork | None = None,
     suffix: str = ".png",  # of the plots
     as_json: bool = False,
 ) -> None:
     """Print an explanation and write its plots into a folder."""
     if not as_json:
         print_explanation(explanation)
-    plots = draw_explanation(explanation, folder, traces=traces, suffix=suffix)
+    plots = draw_explanation(explanation, folder, traces=traces, network=network, suffix=suffix)
     page = _write_page(explanation, folder) if explanation.attribution is not None else ""
     if as_json:
-        written = {"plots": list(map(str, plots))} | ({"page": page} if page else {})
+        written: dict[str, Any] = {"plots": list(map(str, plots))} | ({"page": page} if page else {})
+        written |= {"network": network.to_dict()} if network is not None else {}
         terminal.print_lines(terminal.json_line({**explanation.to_dict(), **written}))
         return
     lines = [f"Plots: {', '.join(map(str, plots))}"] * bool(plots) + [f"Page: {page}"] * bool(page)
@@ -154,6 +158,7 @@ def draw_explanation(
     folder: Path,
     *,
     traces: Sequence[LabelledTrace] = (),
+    network: UnrolledNetwork | None = None,  # to draw unrolled over time
     suffix: str = ".png",  # or .svg, .pdf
 ) -> list[Path]:
     """Draw an explanation and gate traces into a folder; the files, or none if matplotlib is not installed."""
@@ -165,6 +170,9 @@ def draw_explanation(
                 plots.append(folder / f"gates-{trace.name}{suffix}")
                 names = [escape_dollars(show_whitespace(label)) for label in labels]
                 draw_gates(trace, plots[-1], labels=names or None)
+            if network is not None:
+                plots.append(folder / f"unrolled{suffix}")
+                draw_unrolled(network, plots[-1])
     except ModuleNotFoundError as error:
         sys.stderr.write(f"No plots: {error.name} is not installed; run pip install 'seqloom[plots]'\n")
         return []

@@ -107,9 +107,7 @@ def darken(figure: "Figure") -> None:
         if isinstance(artist, ScalarMappable) and artist.get_array() is not None:
             artist.set_cmap(dark_colour_map(artist.get_cmap()))
         if isinstance(artist, Patch):
-            face, edge = artist.get_facecolor(), artist.get_edgecolor()
-            artist.set_facecolor(dark_colour(face))
-            artist.set_edgecolor(dark_colour(edge))
+            _darken_patch(artist)
         elif isinstance(artist, Collection):
             faces, edges = artist.get_facecolor(), artist.get_edgecolor()
             if artist.get_array() is None and len(faces):
@@ -123,11 +121,16 @@ def darken(figure: "Figure") -> None:
             artist.set_markeredgecolor(dark_colour(edge))
         elif isinstance(artist, Text):
             artist.set_color(dark_colour(artist.get_color()))
-            box: Any = artist.get_bbox_patch()
-            if box is not None and id(box) not in seen:
-                seen.add(id(box))
-                box.set_facecolor(dark_colour(box.get_facecolor()))
-                box.set_edgecolor(dark_colour(box.get_edgecolor()))
+            for patch in (artist.get_bbox_patch(), getattr(artist, "arrow_patch", None)):  # no children of a text
+                if patch is not None and id(patch) not in seen:
+                    seen.add(id(patch))
+                    _darken_patch(patch)
+
+
+def _darken_patch(patch: Any) -> None:
+    face, edge = patch.get_facecolor(), patch.get_edgecolor()
+    patch.set_facecolor(dark_colour(face))
+    patch.set_edgecolor(dark_colour(edge))
 
 
 def _darken_ticks(axis: Any) -> None:
