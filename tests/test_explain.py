@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -480,6 +481,21 @@ def test_gates_are_drawn_for_standard_input_and_numbered_examples(runs: dict[str
         drawn = sorted(folder.glob("gates-*.svg"))
         assert len(drawn) == 2  # forward and backward
         assert ("below" in drawn[0].read_text()) is bool(options)
+
+
+def test_a_network_is_unrolled_over_the_input_and_its_translation(runs: dict[str, Path], tmp_path: Path) -> None:
+    result = call(runs["translate"], "a cd", "--unroll", "--json", "--plots", "svg", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    explanation = json.loads(result.stdout)
+    network = explanation["network"]
+    assert network["inputs"]["encoder"] == ["a", "cd", "</s>"]
+    generated = explanation["nbest_tokens"][0]
+    assert network["outputs"]["decoder"] == generated
+    assert network["inputs"]["decoder"] == ["<s>", *generated][: len(generated)]
+    kinds = Counter(edge["kind"] for edge in network["edges"])
+    assert kinds["memory"] == 2 * 3 * len(generated)  # both directions, at three tokens, for each output
+    assert kinds["state"] == 2
+    assert (tmp_path / "unrolled.svg").is_file()
 
 
 def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,13 @@
 """Learning curves of several runs: the numbers of metrics.jsonl, in one picture."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seqloom.insight.run_curves import draw_run_curves, run_curves
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"update": 1, "loss": 2.0},
     {"update": 2, "loss": float("nan"), "dev": {"accuracy": 0.5, "loss": 1.5}},
     {"update": 4, "loss": 1.0, "dev": {"accuracy": 0.75}},

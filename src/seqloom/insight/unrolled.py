@@ -65,6 +65,7 @@ class UnrolledNetwork:
     outputs: dict[str, list[str]]  # by sequence; one for all steps if the sequence is pooled
     pooling: str = ""  # last, ends, mean, max or attention: how the steps become one output
     chained: bool = False  # each output depends on the one before, as in a CRF
+    bridged: bool = False  # the decoder starts from the last state of the encoder
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as lists, numbers and strings, with the edges."""
@@ -142,7 +143,8 @@ def unroll(
         for sequence, length in lengths.items()
     }
     results = {sequence: list(values) for sequence, values in outputs.items() if sequence in lengths}
-    return UnrolledNetwork(layers, names, results, pooling=pooling, chained=chained)
+    bridged = any(type(part).__name__ == "BridgedLayer" for part in model.modules())
+    return UnrolledNetwork(layers, names, results, pooling=pooling, chained=chained, bridged=bridged)
 
 
 def _layer(
@@ -195,12 +197,22 @@ def _edges(network: UnrolledNetwork) -> Iterator[GraphEdge]:
             yield from (GraphEdge(nodes[step], nodes[step + 1], "forward") for step in range(layer.steps - 1))
         if layer.flow == "backward":
             yield from (GraphEdge(nodes[step + 1], nodes[step], "backward") for step in range(layer.steps - 1))
-        if layer.reads_memory:
-            for top in network.level_rows("encoder", network.top_level("encoder")):
-                for node in nodes:
-                    for step in range(network.layers[top].steps):
-                        yield GraphEdge(Node("encoder", top, step), node, "memory")
+    yield from _memory_edges(network)
     yield from _output_edges(network)
+
+
+def _memory_edges(network: UnrolledNetwork) -> Iterator[GraphEdge]:
+    """What a decoder reads from the encoder: all of its outputs by attention, and its last state at the start."""
+    for top in network.level_rows("encoder", network.top_level("encoder")):
+        encoder = network.layers[top]
+        for index, layer in enumerate(network.layers):
+            if layer.reads_memory:
+                for step in range(layer.steps):
+                    for source in range(encoder.steps):
+                        yield GraphEdge(Node("encoder", top, source), Node("decoder", index, step), "memory")
+        last = Node("encoder", top, 0 if encoder.flow == "backward" else encoder.steps - 1)
+        for index in network.level_rows("decoder", 1) if network.bridged else ():
+            yield GraphEdge(last, Node("decoder", index, 0), "state")
 
 
 def _reads(network: UnrolledNetwork, index: int, below: int) -> bool:

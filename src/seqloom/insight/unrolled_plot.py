@@ -18,9 +18,9 @@ from seqloom.insight.plotting import (
 from seqloom.insight.token_names import show_whitespace
 from seqloom.insight.unrolled import INPUT, OUTPUT, Node, UnrolledLayer, UnrolledNetwork
 
-MAX_STEPS = 8
-"""Time steps that are drawn; of more, the first ones."""
-COLUMN, LEVEL, BETWEEN = 1.0, 1.15, 1.1  # inches: of a step, of a level, and from the encoder to the decoder
+MAX_STEPS, MAX_STEPS_OF_TWO = 8, 5
+"""Time steps that are drawn of a sequence, and of each of two; of more, the first ones."""
+COLUMN, LEVEL, BETWEEN = 1.0, 1.15, 1.9  # inches: of a step, of a level, and from the encoder to the decoder
 WIDTH, HEIGHT = 0.5, 0.3  # of a node
 MARGIN = 1.9  # inches for the names of the layers
 GREEN = COLOURS[2]
@@ -32,7 +32,13 @@ FLOWS = {
     "window": GREEN,
     "step": GREY,
 }
-EDGES = {"forward": (BLUE, 1.5), "backward": (ORANGE, 1.5), "chain": (RED, 1.3), "skip": (GREY, 0.9)}
+EDGES = {
+    "forward": (BLUE, 1.5),
+    "backward": (ORANGE, 1.5),
+    "chain": (RED, 1.3),
+    "skip": (GREY, 0.9),
+    "state": (BLUE, 1.1),
+}
 MAX_LABEL = 10
 
 
@@ -48,10 +54,12 @@ def draw_unrolled(network: UnrolledNetwork, path: str | Path) -> None:
     axes.set_ylim(-0.55, height - 0.55)
     axes.axis("off")
     for edge in network.edges():
-        if places.has(edge.start) and places.has(edge.end):
-            _draw_edge(axes, edge.kind, places.of(edge.start), places.of(edge.end))
+        start = places.shown(edge.start) if edge.kind == "state" else edge.start
+        if places.has(start) and places.has(edge.end):
+            is_example = edge.end.step == places.limit // 2
+            _draw_edge(axes, edge.kind, places.of(start), places.of(edge.end), strong=is_example)
     for index, layer in enumerate(network.layers):
-        for step in range(min(layer.steps, MAX_STEPS)):
+        for step in range(layer.steps):
             node = Node(layer.sequence, index, step)
             if places.has(node):
                 _draw_node(axes, places.of(node), layer)
@@ -70,8 +78,9 @@ class _Places:
 
     def __init__(self, network: UnrolledNetwork) -> None:
         self._network = network
+        self.limit = MAX_STEPS if len(network.inputs) == 1 else MAX_STEPS_OF_TWO
         self._lengths = {
-            sequence: max([min(len(names), MAX_STEPS), *(1 for _ in network.outputs.get(sequence, [])[:1])])
+            sequence: max([min(len(names), self.limit), *(1 for _ in network.outputs.get(sequence, [])[:1])])
             for sequence, names in network.inputs.items()
         }
         self._left: dict[str, float] = {}
@@ -85,6 +94,10 @@ class _Places:
     def has(self, node: Node) -> bool:
         """Whether a node is among those that are drawn."""
         return node.step < self._steps(node)
+
+    def shown(self, node: Node) -> Node:
+        """The node, or the last one of its row that is drawn."""
+        return node._replace(step=min(node.step, self._steps(node) - 1))
 
     def _steps(self, node: Node) -> int:
         if node.layer in (INPUT, OUTPUT):
@@ -137,10 +150,18 @@ def _short_kind(kind: str) -> str:
     return kind[:8]
 
 
-def _draw_edge(axes: Any, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+def _draw_edge(
+    axes: Any,
+    kind: str,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    *,
+    strong: bool,  # of attention, the lines of one step stand out
+) -> None:
     if kind in ("attention", "memory"):
         colour = GREEN if kind == "attention" else RED
-        axes.plot(*zip(start, end, strict=True), color=colour, linewidth=0.6, alpha=0.4, zorder=1)
+        alpha, width = (0.8, 1.0) if strong else (0.16, 0.6)
+        axes.plot(*zip(start, end, strict=True), color=colour, linewidth=width, alpha=alpha, zorder=1)
         return
     colour, width = EDGES.get(kind, (SLATE, 0.9))
     curve = "arc3,rad=0.45" if kind == "skip" else "arc3"
@@ -166,8 +187,8 @@ def _draw_names(axes: Any, places: _Places, first: Node, names: list[str], *, co
             x, y = places.of(node)
             size = 9 if len(shown) < 8 else 7.5
             axes.text(x, y, escape_dollars(shown), fontsize=size, color=colour, ha="center", va="center", zorder=5)
-    last = first._replace(step=min(len(names), MAX_STEPS) - 1)
-    if len(names) > MAX_STEPS and places.has(last):
+    last = first._replace(step=min(len(names), places.limit) - 1)
+    if len(names) > places.limit and places.has(last):
         x, y = places.of(last)
         axes.text(x + 0.45 * COLUMN, y, f"… {len(names)}", fontsize=8, color=GREY, ha="left", va="center")
 
@@ -182,7 +203,8 @@ def _draw_row_names(axes: Any, places: _Places, network: UnrolledNetwork) -> Non
         _, y = places.of(node)
         if layer.sequence == "decoder":
             x, _ = places.of(Node("decoder", INPUT, 0))
-            axes.text(x - 0.42, y + 0.28, text, fontsize=7.5, color=SLATE, ha="left", va="center", zorder=5)
+            box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1}
+            axes.text(x - 0.33, y + 0.2, text, fontsize=7.5, color=SLATE, ha="right", va="center", zorder=5, bbox=box)
         else:
             axes.text(-MARGIN + 0.12, y, text, fontsize=8, color=SLATE, ha="left", va="center")
     sequences = [sequence for sequence in network.inputs if sequence]
