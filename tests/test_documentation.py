@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from docs.site import gallery
 from typer.testing import CliRunner
 
 from seqloom import lab, tasks, testing
@@ -281,6 +282,11 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
         return
     if len(words) == 1 or "benchmarks/" in command:
         check_parts(words)
+        return
+    if command in {picture.explain for picture in gallery.PICTURES}:  # drawn by docs/site/gallery.py
+        assert (ROOT / "docs" / "gallery.md").is_file()
+        options = {word for word in words if word.startswith("--")}
+        assert options <= set(re.findall(r"--[a-z-]+", run_command([words[0], "--help"])))
         return
     if words[0] in TESTED_ELSEWHERE:
         assert words[1] in TESTED_ELSEWHERE[words[0]]

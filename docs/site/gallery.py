@@ -1,12 +1,18 @@
-"""The gallery: pictures that the demos and ``seqloom explain`` draw, made anew for the site."""
+"""The gallery: pictures that the commands draw, for docs/gallery.md and, made anew, for the site.
+
+``python -m docs.site.gallery FOLDER`` trains the models in a folder, unless they are there, draws every picture, and
+writes docs/gallery.md and docs/gallery.
+"""
 
 import hashlib
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import seqloom
@@ -23,14 +29,26 @@ class Picture(NamedTuple):
     page: str  # page that explains it
     inputs: tuple[str, ...] = ()  # arguments of `seqloom explain RUN`; none: the demo draws the picture
     wide: bool = False  # a single line
+    command: tuple[str, ...] = ()  # another command that draws the picture; {run} is the run of the demo
+    variants: Mapping[str, str] = MappingProxyType({})  # further runs, with what they change in that of the demo
 
     @property
     def demo(self) -> str:
-        return f"seqloom demo {self.task}"
+        """The command that trains the model; empty if the picture needs none."""
+        return f"seqloom demo {self.task}" if self.task else ""
+
+    @property
+    def commands(self) -> list[str]:
+        """All commands, in the order in which they are run."""
+        config = f"runs/demo-{self.task}/run/config.toml"
+        trained = [f"seqloom train {config} {change} --output {run}" for run, change in self.variants.items()]
+        return [command for command in (self.demo, *trained, self.explain) if command]
 
     @property
     def explain(self) -> str:
         """The command that draws the picture after the demo; empty if the demo does."""
+        if self.command:
+            return shlex.join(["seqloom", *(word.format(run=f"runs/demo-{self.task}/run") for word in self.command)])
         inputs = [word.format(data=f"runs/demo-{self.task}/data") for word in self.inputs]
         return shlex.join(["seqloom", "explain", f"runs/demo-{self.task}/run", *inputs]) if inputs else ""
 
@@ -55,6 +73,34 @@ PICTURES = [
         ("le 14 juillet 1789", "--search", "beam size=5 nbest=3", "--beam"),
     ),
     Picture(
+        "anatomy",
+        "The parts of a model",
+        "translate",
+        "anatomy",
+        "Every part with its widths and its number of parameters; parts with more of them are darker.",
+        "explain.md#the-parts-of-a-model",
+        command=("info", "{run}", "--anatomy", "--output", "anatomy.png"),
+    ),
+    Picture(
+        "unrolled",
+        "A network unrolled over time",
+        "translate",
+        "unrolled",
+        "A node for each layer and time step: the recurrence of encoder and decoder, and the attention between them.",
+        "explain.md#the-parts-of-a-model",
+        ("le 14 juillet 1789", "--unroll"),
+    ),
+    Picture(
+        "unrolled_tagger",
+        "Both directions of a tagger",
+        "tag",
+        "unrolled",
+        "A bidirectional LSTM: every label depends on the words before and after.",
+        "explain.md#the-parts-of-a-model",
+        ("for name in sorted ( names ) :", "--unroll"),
+        wide=True,
+    ),
+    Picture(
         "image_attention",
         "Which part of an image a word comes from",
         "caption",
@@ -71,6 +117,24 @@ PICTURES = [
         "Probabilities of the characters along a line of handwriting; the blank is dashed.",
         "explain.md#transcripts",
         ("{data}/lines/test-0001.png",),
+    ),
+    Picture(
+        "lattice",
+        "All paths of a transcript",
+        "transcribe",
+        "lattice",
+        "The CTC lattice: the probability of each state at each frame, summed over all paths that spell the text.",
+        "explain.md#transcripts",
+        ("{data}/lines/test-0001.png", "--paths"),
+    ),
+    Picture(
+        "prefix_tree",
+        "A prefix beam search",
+        "transcribe",
+        "beam",
+        "The texts that a CTC search followed, and why each of them ended.",
+        "explain.md#transcripts",
+        ("{data}/lines/test-0001.png", "--beam", "--search", "prefix_beam size=8 nbest=3"),
     ),
     Picture(
         "forecast",
@@ -91,6 +155,24 @@ PICTURES = [
             *("king", "queen", "man", "woman", "boy", "girl", "prince", "princess"),
             *("paris", "france", "rome", "italy", "berlin", "germany", "madrid", "spain"),
         ),
+    ),
+    Picture(
+        "analogy",
+        "king − man + woman",
+        "embed",
+        "embedding_map",
+        "Analogies as parallelograms: the same arrow from another word, and the word nearest to its end.",
+        "explain.md#word-vectors",
+        ("king - man + woman", "paris - france + italy"),
+    ),
+    Picture(
+        "neighbours",
+        "The neighbours of a word",
+        "embed",
+        "embedding_map",
+        "A single word among the words nearest to it.",
+        "explain.md#word-vectors",
+        ("king",),
     ),
     Picture(
         "surprisal",
@@ -148,13 +230,59 @@ PICTURES = [
         "Loss and score of a classifier of handwritten digits. Every run draws them.",
         "training.md",
     ),
+    Picture(
+        "curves",
+        "Learning curves of several runs",
+        "tag",
+        "curves",
+        "Training loss and dev score of runs that were trained separately, such as the tagger with other cells.",
+        "training.md",
+        command=("plot", "curves", "{run}", "runs/gru", "runs/elman", "--output", "curves.png"),
+        variants={"runs/gru": "task.encoder.cell=gru", "runs/elman": "task.encoder.cell=elman"},
+    ),
+    Picture(
+        "activations",
+        "Activation functions",
+        "",
+        "activations",
+        "The functions that `elman` and the layers of a prenet take, with their derivatives.",
+        "recurrent.md",
+        command=("plot", "activations", "--output", "activations.png"),
+    ),
+    Picture(
+        "positions",
+        "Position schemes",
+        "",
+        "positions",
+        "What a Transformer knows of the order of its input.",
+        "attention.md",
+        command=("plot", "positions", "--output", "positions.png"),
+    ),
+    Picture(
+        "dark",
+        "On a dark background",
+        "tag",
+        "gates-*",
+        "Every picture can be drawn dark: `--theme dark`, or `train.plot_theme` for all plots of a run.",
+        "explain.md#options",
+        ("for name in sorted ( names ) :", "--gates", "--theme", "dark"),
+    ),
 ]
+
+HEADER = """# Gallery
+
+Every picture comes with its commands; paste them to draw it on your machine. The demos train small models on built-in
+data, in about a minute each. Pictures are written as PNG, SVG or PDF (`--plots svg`, or the suffix of `--output`), on a
+light or a dark background (`--theme dark`).
+"""
+MAX_WIDTH, COLOURS = 900, 48
+"""Pixels and colours of the pictures of docs/gallery, which keep the files small."""
 
 
 def write(source: Path, *, work: Path, quick: bool) -> None:
     """Train the models in a folder, unless they are there; draw the pictures, and write the page that shows them."""
     folder = source / "gallery"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # pictures of docs/gallery.md, which are replaced
     cards = []
     for picture in PICTURES:
         drawn = draw(picture, work, quick=quick)
@@ -167,6 +295,29 @@ def write(source: Path, *, work: Path, quick: bool) -> None:
     landing.write_text(with_suffixes(landing.read_text(encoding="utf-8"), folder), encoding="utf-8")
 
 
+def page() -> str:
+    """The text of docs/gallery.md."""
+    parts = [HEADER]
+    for picture in PICTURES:
+        block = "\n".join(["```sh", *picture.commands, "```"])
+        image = f"![{picture.title}](gallery/{picture.name}.png)"
+        parts.append(f"## {picture.title}\n\n{picture.text} [More]({picture.page})\n\n{block}\n\n{image}\n")
+    return "\n".join(parts)
+
+
+def write_page(folder: Path, *, work: Path) -> None:
+    """Draw all pictures, small enough for the repository, and write the page that shows them."""
+    from PIL import Image
+
+    (folder / "gallery").mkdir(exist_ok=True)
+    for picture in PICTURES:
+        with Image.open(draw(picture, work, quick=False)) as image:
+            height = round(image.height * min(1.0, MAX_WIDTH / image.width))
+            small = image.convert("RGB").resize((min(image.width, MAX_WIDTH), height), Image.Resampling.LANCZOS)
+        small.quantize(COLOURS).save(folder / "gallery" / f"{picture.name}.png", optimize=True)
+    (folder / "gallery.md").write_text(page(), encoding="utf-8")
+
+
 def with_suffixes(text: str, folder: Path) -> str:
     """A page that names pictures of the gallery without their suffix, with it."""
     for path in folder.iterdir():
@@ -175,7 +326,7 @@ def with_suffixes(text: str, folder: Path) -> str:
 
 
 def card(picture: Picture, image: str) -> str:
-    commands = [picture.demo, *([picture.explain] if picture.explain else [])]
+    commands = picture.commands
     return "\n".join(
         [
             "::::{grid-item-card}",
@@ -201,11 +352,16 @@ def card(picture: Picture, image: str) -> str:
 def draw(picture: Picture, work: Path, *, quick: bool) -> Path:
     """The file of a picture, drawn by the commands that the gallery shows."""
     home = work / "runs" / f"demo-{picture.task}"
-    train(picture.task, home, work, quick=quick)
+    work.mkdir(parents=True, exist_ok=True)
+    if picture.task:
+        train(picture.task, home, work, quick=quick)
+    for name, command in zip(picture.variants, picture.commands[1:], strict=False):
+        if not (work / name).exists():
+            run(shlex.split(command), work)
     if picture.explain:
         shutil.rmtree(home / "run" / "explain", ignore_errors=True)
         run(shlex.split(picture.explain), work)
-    where = home / "run" / "explain" if picture.explain else home / "run"
+    where = work if picture.command else home / "run" / "explain" if picture.explain else home / "run"
     files = sorted(where.glob(f"{picture.file}.svg")) or sorted(where.glob(f"{picture.file}.png"))
     if not files:
         raise FileNotFoundError(f"{picture.explain or picture.demo} wrote no {picture.file} in {where}")
@@ -239,3 +395,7 @@ def run(command: list[str], folder: Path) -> None:
     subprocess.run(  # noqa: S603
         [sys.executable, "-m", *command], cwd=folder, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
+
+
+if __name__ == "__main__":
+    write_page(Path(__file__).parent.parent, work=Path(sys.argv[1]))

@@ -75,6 +75,8 @@ def dark_colour(colour: Any) -> Any:
     rgba = to_rgba_array(colour)
     if not len(rgba):
         return colour
+    if len(rgba) == 1 and rgba[0, 3] == 0:
+        return "none"  # a patch with an alpha of its own would make it visible
     converted = dark_colours(rgba)
     return tuple(converted[0].tolist()) if len(converted) == 1 else converted
 

@@ -155,8 +155,8 @@ def _layer(
     place = name
     while place and connection == "plain":
         place = place.rpartition(".")[0]
-        found = getattr(model.get_submodule(place), "connection", "plain")
-        connection = found if isinstance(found, str) else "plain"
+        declared = getattr(model.get_submodule(place), "connection", "plain")
+        connection = declared if isinstance(declared, str) else "plain"
     is_backward = bool(getattr(layer, "reverse", False)) or "backward_layer" in name.split(".")
     flow: Flow = "step"
     if hasattr(layer, "cell"):
