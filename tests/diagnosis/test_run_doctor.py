@@ -18,6 +18,7 @@ import seqloom
 from seqloom import workflow
 from seqloom.cli.main import app
 from seqloom.config import with_changes
+from seqloom.diagnosis import training_doctor
 from seqloom.diagnosis.run_doctor import doctor_run, make_batch, task_names
 from seqloom.diagnosis.training_doctor import TrainingDoctor
 from seqloom.run import Run
@@ -112,6 +113,22 @@ def test_a_problem_is_reported_once(tmp_path: Path) -> None:
     assert [each["gates (encoder)"] for each in examined] == ["problem"] * 3
     warnings = "".join(event.warning for event in events)
     assert warnings.count("of the outputs of the encoder (layer 1) are saturated") == 1
+
+
+def test_a_doctor_that_fails_does_not_stop_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("this layer cannot be called twice")
+
+    monkeypatch.setattr(training_doctor, "diagnose", fail)
+    warnings: list[str] = []
+    run = workflow.train(
+        configured(tmp_path, doctor_every=1),
+        output=tmp_path / "run",
+        listeners=[lambda _, event: warnings.extend([event.warning] * bool(event.warning))],
+    )
+    (warning,) = (text for text in warnings if "doctor" in text)
+    assert "doctor: the model cannot be examined: RuntimeError: this layer cannot be called twice" in warning
+    assert run.summary()["finished"] == "12 updates done"
 
 
 def test_resuming_counts_evaluations_from_the_start(tmp_path: Path) -> None:

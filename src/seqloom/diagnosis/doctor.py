@@ -22,9 +22,14 @@ from seqloom.layers.attention.decoder_attention import BahdanauAttention
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.torch_conversion import from_torch
 from seqloom.layers.transformer.block import TransformerBlock
+from seqloom.model import Model
 
 TARGETS = 200
 """Losses whose gradients are measured, by default."""
+NOTHING_TO_FOLLOW = (
+    "the model has no recurrent layer and no attention whose gradients could be followed; layers of torch.nn inside "
+    "another module are followed once seqloom.from_torch has converted them"
+)
 TORCH_LAYERS = (nn.LSTM, nn.GRU, nn.RNN)
 ATTENDED_APART = (
     "the Jacobians and the Lyapunov exponent of {name} take what it attends to as given: they are those of the cell, "
@@ -56,7 +61,7 @@ def doctor(
     """
     if targets < 1:
         raise ValueError(f"targets must be at least 1, got {targets}")
-    if hasattr(model, "task") and hasattr(model, "module"):
+    if isinstance(model, Model):
         from seqloom.diagnosis.run_doctor import examine_model
 
         if loss is not None:
@@ -123,7 +128,7 @@ def _diagnose(
         return Diagnosis(name, source, by_severity(findings), [], notes=remarks)
     parts = [part for part in parts if part.cells or part.values]
     if not parts:
-        remarks.append("the model has no recurrent layer and no attention whose gradients could be followed")
+        remarks.append(NOTHING_TO_FOLLOW)
     called = _part_names(parts, names)
     measured = []
     heads: list[HeadUse] = []

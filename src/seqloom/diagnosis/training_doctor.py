@@ -9,6 +9,7 @@ from seqloom.data.batch import Batch
 from seqloom.diagnosis.diagnosis import Diagnosis
 from seqloom.diagnosis.doctor import diagnose
 from seqloom.diagnosis.run_doctor import make_batch, task_names
+from seqloom.layers.layer_error import describe_error
 from seqloom.run_config import Config
 from seqloom.training.progress import Progress
 from seqloom.training.self_trained import SelfTrained
@@ -41,17 +42,26 @@ class TrainingDoctor:
         self._config, self._module, self._evaluations = config, module, evaluations
         self._reported: set[str] = set()
         self._batch: Batch | None = None
+        self._refusal = ""
         if config.train.doctor_every and dev and not isinstance(module, SelfTrained):
-            self._batch = make_batch(config, dev)[0].to(config.train.device)
+            try:
+                self._batch = make_batch(config, dev)[0].to(config.train.device)
+            except ValueError as error:  # the training goes on without it
+                self._refusal = f"doctor: the model cannot be examined: {error}"
 
     def watch(self, event: Progress) -> Examination:
         """Examine the model if it is time."""
         if event.evaluation is None or self._batch is None:
-            return Examination()
+            refusal, self._refusal = self._refusal, ""
+            return Examination(warning=refusal)
         self._evaluations += 1
         if self._evaluations % self._config.train.doctor_every:
             return Examination()
-        diagnosis = self._diagnose(self._batch)
+        try:
+            diagnosis = self._diagnose(self._batch)
+        except (RuntimeError, TypeError, ValueError) as error:  # such as a custom layer without second call
+            self._batch = None
+            return Examination(warning=f"doctor: the model cannot be examined: {describe_error(error)}")
         worse = [each for each in diagnosis.findings if each.severity == "problem" and each.title not in self._reported]
         self._reported.update(finding.title for finding in worse)
         return Examination(diagnosis.summary(), " ".join(f"doctor: {finding.verdict}" for finding in worse))
