@@ -49,13 +49,13 @@ def dev_file(run: Run) -> str:
 
 
 def test_a_run_is_examined_on_its_dev_data(tagger: Run, tmp_path: Path) -> None:
-    result = command(tagger.path, "--output", tmp_path / "pictures")
+    result = command(tagger.path, "--output", tmp_path / "pictures", "--plots", "svg")
     assert result.exit_code == 0, result.output
     assert f"sequences of {dev_file(tagger)}" in result.stdout
     for name in ("memory (encoder)", "stability (encoder)", "memory (character encoder)", "clipping", "gradient norms"):
         assert name in result.stdout
     pictures = {path.name for path in (tmp_path / "pictures").iterdir()}
-    assert {"memory_encoder.png", "gates_encoder.png", "clipping.png", "gradient_norms.png"} <= pictures
+    assert {"memory_encoder.svg", "gates_encoder.svg", "clipping.svg", "gradient_norms.svg"} <= pictures
 
 
 def test_json_has_all_measurements_and_draws_nothing(tagger: Run) -> None:
@@ -158,11 +158,12 @@ def replace_by_pipe(path: Path) -> None:
 def test_a_file_that_a_run_names_is_read_only_if_it_is_known(spoil: Callable[[Path], object], tmp_path: Path) -> None:
     run = workflow.train(configured(tmp_path), output=tmp_path / "run")
     spoil(Path(dev_file(run)))
-    result = command(run.path)
+    result = command(run.path, "--json")
     assert result.exit_code == 0, result.output
     assert "were not measured" in result.stderr
-    assert "memory" not in result.stdout
-    assert "learning rate" in result.stdout
+    names = {finding["name"] for finding in json.loads(result.stdout)["findings"]}
+    assert "learning rate" in names
+    assert "memory" not in names
 
 
 EXAMINED = (
