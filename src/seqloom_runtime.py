@@ -252,11 +252,12 @@ class Translator(Model):
                 "text": self.tokenizer.decode(hypothesis.tokens),
                 "score": hypothesis.score,
                 "log_probability": hypothesis.log_probability,
+                "tokens": [self.tokenizer.readable(token) for token in hypothesis.tokens],
                 "log_probabilities": hypothesis.log_probabilities,
             }
             for hypothesis in hypotheses
         ]
-        return {name: nbest[0][name] for name in ("text", "score", "log_probabilities")} | {"nbest": nbest}
+        return {name: nbest[0][name] for name in ("text", "score", "tokens", "log_probabilities")} | {"nbest": nbest}
 
 
 class Hypothesis(NamedTuple):
@@ -668,6 +669,13 @@ class Tokenizer:
             return join_words(tokens) if self.split == "punctuation" else " ".join(tokens)
         return "".join("\ufffd" if index == UNKNOWN else token for index, token in zip(kept, tokens, strict=True))
 
+    def readable(self, index: int) -> str:
+        """A token as it appears in a text; subwords store spaces and bytes as other characters."""
+        token = self.tokens[index]
+        if self._subwords is None or index < self._first_text_id:
+            return token
+        return token.replace("▁", " ") if "▁" in token else self.decode([index]) or token
+
 
 CJK = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
@@ -850,6 +858,20 @@ class Unigram:
         return "".join(pieces).replace("▁", " ").removeprefix(" ")
 
 
+def _shorten(value: Any) -> Any:
+    """Numbers without the digits that single precision does not determine."""
+    if isinstance(value, dict):
+        return {name: _shorten(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shorten(part) for part in value]
+    if not isinstance(value, float) or not math.isfinite(value) or not value:
+        return value
+    single = np.float32(value)
+    if float(single) == value:
+        return float(str(single))
+    return round(value, max(8 - math.floor(math.log10(abs(value))), 6))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Answer the lines of standard input."""
     if len(arguments) != 1 or arguments[0] in ("-h", "--help"):
@@ -860,8 +882,14 @@ def main(arguments: Sequence[str]) -> int:
         series = model.description["input"]["kind"] in ("vectors", "series")
         lines = (line.rstrip("\r\n") for line in sys.stdin)
         for answer in model.stream(map(json.loads, lines) if series else lines):
-            print(json.dumps(answer, ensure_ascii=False))
-    except (ModelError, OSError, json.JSONDecodeError) as error:
+            print(json.dumps(_shorten(answer), ensure_ascii=False))
+    except json.JSONDecodeError as error:
+        print(f"seqloom_runtime: expected an array (time, size) as JSON on each line: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"seqloom_runtime: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    except ModelError as error:
         print(f"seqloom_runtime: {error}", file=sys.stderr)
         return 1
     return 0

@@ -20,6 +20,7 @@ from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.sample import Sample
+from seqloom.formats import single_precision
 from seqloom.onnx import exported
 
 TEXTS = [
@@ -55,6 +56,19 @@ def test_tokens_of_any_text(text: str) -> None:
         ids = tokenizer.encode(text)
         assert reader.encode(text) == ids
         assert reader.decode(ids) == tokenizer.decode(ids)
+
+
+def test_readable_tokens() -> None:
+    for tokenizer, reader in zip(TOKENIZERS, READERS, strict=True):
+        tokens = tokenizer.vocabulary.tokens
+        assert [reader.readable(index) for index in range(len(tokens))] == [
+            tokenizer.readable(token) for token in tokens
+        ]
+
+
+@pytest.mark.parametrize("value", [0.1, float(np.float32(0.1)), -3.5e-7, 123456.789012345, 1e20, 0.0, 2.0])
+def test_numbers_are_written_as_by_seqloom(value: float) -> None:
+    assert seqloom_runtime._shorten({"x": [value]}) == {"x": [single_precision(value)]}
 
 
 @pytest.mark.parametrize(("tokenizer", "reader"), list(zip(TOKENIZERS, READERS, strict=True)))
@@ -155,7 +169,7 @@ def test_translations_by_every_search(name: str, tmp_path: Path) -> None:
         model.task = model.task.with_options(search=find_search(search))
         answers = runtime.predict(inputs)
         for answer, expected in zip(answers, model.answers(inputs), strict=True):
-            fields = ("text", "score", "log_probability", "log_probabilities")
+            fields = ("text", "score", "log_probability", "tokens", "log_probabilities")
             nbest = [{field: candidate[field] for field in fields} for candidate in expected["nbest"]]
             assert_same(answer["nbest"], nbest)
             assert_same(answer["text"], expected["text"])
@@ -228,6 +242,8 @@ def test_command_without_torch_and_seqloom(classifier: Exported, tmp_path: Path)
     assert result.returncode == 0, result.stderr
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert_same(answers, classifier.answers(["high over", "low"]))
+    result = subprocess.run([*command[:-1], "missing.onnx"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (result.returncode, result.stderr) == (1, "seqloom_runtime: missing.onnx: No such file or directory\n")
     result = subprocess.run([*command[:-1], str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == 1
     assert "is damaged, or was not written by seqloom export" in result.stderr
