@@ -184,13 +184,14 @@ class Clipping(Experiment):
         for row in rows:
             if row.learning_rate == rate:
                 for index, norm in enumerate(row.norms):
-                    norms[row.clipping].setdefault(index, []).append(max(norm, 1e-6))
+                    if norm:  # a curve ends where gradients are not finite
+                        norms[row.clipping].setdefault(index, []).append(norm)
         scaled = {
             clipping: {(index + 1) * self.updates_per_norm: values for index, values in points.items()}
             for clipping, points in norms.items()
             if points
         }
-        draw_curves(norm_panel, scaled, styles={name: {"marker": ""} for name in scaled})
+        draw_curves(norm_panel, scaled, styles={name: {"marker": "."} for name in scaled})
         norm_panel.set(yscale="log", xlabel="updates", ylabel="norm of the gradient before clipping")
         mark_level(norm_panel, self.clip_norm, "limit of clipping")
         set_title(norm_panel, f"Gradients at a learning rate of {rate:g}")
