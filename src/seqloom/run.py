@@ -96,7 +96,7 @@ class Run:
 
     def _scores(self) -> dict[str, str]:
         """The numbers among the development metrics of the best checkpoint, with their confidence intervals."""
-        metrics = self._facts().get("metrics", {})
+        metrics = self.facts().get("metrics", {})
         scores = {}
         for name, value in metrics.items():
             if isinstance(value, float | int) and not isinstance(value, bool):
@@ -105,7 +105,7 @@ class Run:
                 scores[name] = (f"{value:.4g}" if isinstance(value, float) else f"{value:,}") + interval
         return scores
 
-    def _facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """The facts of the best checkpoint, read without its weights; empty if there is none."""
         for folder in checkpoint.candidates(self._folder("best")):
             with suppress(RunError):
@@ -176,6 +176,26 @@ class Run:
             if descriptor in _lock_descriptors:  # a forked child has closed it
                 _lock_descriptors.remove(descriptor)
                 os.close(descriptor)
+
+    @staticmethod
+    def is_training(path: Path) -> bool:
+        """Whether a process is training in the folder of a run."""
+        return Run.training_process(path) is not None
+
+    @staticmethod
+    def training_process(path: Path) -> int | None:
+        """The number of the process that is training in the folder of a run; None: there is none. 0: not known."""
+        try:
+            descriptor = os.open(path / ".lock", os.O_RDWR | checkpoint.OPEN_FLAGS)
+        except OSError:
+            return None
+        try:
+            if _try_lock(descriptor):
+                return None
+            owner = os.read(descriptor, 20)
+            return int(owner) if owner.isdigit() else 0
+        finally:
+            os.close(descriptor)  # releases the lock, if it was free
 
     def save(self, name: Name, snapshot: Snapshot) -> None:
         """Write a checkpoint atomically, after flushing metrics and log; the one before becomes ``<name>.previous``."""

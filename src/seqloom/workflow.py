@@ -440,6 +440,8 @@ def _facts(config: Config, module: nn.Module, targets: TargetCounter, dev: Seque
         "started": datetime.now(UTC).astimezone().isoformat(timespec="seconds"),
         "examples": {"train": targets.examples, "dev": len(dev)},
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "metric": config.task.main_metric,
+        "higher_is_better": config.task.higher_is_better,
         "baseline": None if baseline is None else baseline.model_dump(),
         "baseline_scores": config.task.score_baseline(baseline, dev) if baseline is not None and dev else {},
     }

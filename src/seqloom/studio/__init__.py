@@ -1,0 +1,1 @@
+"""A local web application that shows runs: ``seqloom studio``."""

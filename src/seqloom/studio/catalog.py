@@ -1,0 +1,216 @@
+"""The runs below a folder, as the table of the studio shows them: read from their files, nothing to log, no database."""
+
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqloom import checkpoint, files
+from seqloom.run import Run, RunError
+from seqloom.run_config import load_config
+
+SPARKLINE = 60  # points
+NOTE = "note.txt"
+MAX_NOTE = 10_000  # characters
+MAX_DEPTH = 4  # folders below the one that is shown
+HIDDEN_KEYS = ("task.name", "task.train", "task.dev")
+
+
+@dataclass(frozen=True)
+class Score:
+    """The metric that chooses the best model, at one evaluation."""
+
+    value: float
+    low: float | None = None  # of its 95 % confidence interval
+    high: float | None = None
+    update: int = 0
+    epoch: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A run in the table."""
+
+    id: str  # path below the folder
+    task: str = ""
+    state: str = "stopped"  # training, finished, stopped, diverged or damaged
+    problem: str = ""  # of a damaged run
+    metric: str = ""
+    higher_is_better: bool = True
+    best: Score | None = None
+    last: Score | None = None
+    baseline: float | None = None
+    started: str = ""
+    seconds: float = 0.0
+    finished: str = ""  # why training ended
+    parameters: int = 0
+    epoch: float = 0.0
+    update: int = 0
+    loss: float | None = None  # the latest
+    curve: tuple[float | None, ...] = ()  # the metric at each evaluation, or the loss
+    settings: Mapping[str, Any] = field(default_factory=dict)  # all, by section.key
+    changed: tuple[str, ...] = ()  # keys that the user has set to another value than the default
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Stamp:
+    """When the files of a run were last changed."""
+
+    times: tuple[tuple[str, int, int], ...]
+    is_training: bool
+
+
+class Catalog:
+    """All runs below a folder; a run is read again when its files change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self._entries: dict[str, tuple[_Stamp, RunEntry]] = {}
+
+    def entries(self) -> list[RunEntry]:
+        """The runs, those that were started last first."""
+        paths = {str(path.relative_to(self.folder)): path for path in self._find(self.folder, MAX_DEPTH)}
+        for identity in set(self._entries) - set(paths):
+            del self._entries[identity]
+        for identity, path in paths.items():
+            stamp = _stamp(path)
+            if identity not in self._entries or self._entries[identity][0] != stamp:
+                self._entries[identity] = stamp, _read_entry(identity, path, is_training=stamp.is_training)
+        return sorted((entry for _, entry in self._entries.values()), key=lambda entry: entry.started, reverse=True)
+
+    def find(self, identity: str) -> Path | None:
+        """The folder of a run in the table; None for anything else, so that no address leads out of the folder."""
+        if identity not in self._entries:
+            self.entries()
+        return self.folder / identity if identity in self._entries else None
+
+    def _find(self, folder: Path, depth: int) -> Iterator[Path]:
+        if (folder / checkpoint.MANIFEST).is_file() and (folder / "config.toml").is_file():
+            yield folder
+            return
+        if depth:
+            try:
+                inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+            except OSError:
+                return
+            for path in inner:
+                if not Path(path).name.startswith("."):
+                    yield from self._find(Path(path), depth - 1)
+
+
+def _stamp(path: Path) -> _Stamp:
+    times = []
+    for name in ("config.toml", "summary.json", "metrics.jsonl", "best/training.json", NOTE, "diverged.safetensors"):
+        try:
+            status = (path / name).stat()
+        except OSError:
+            continue
+        times.append((name, status.st_mtime_ns, status.st_size))
+    return _Stamp(tuple(times), Run.is_training(path))
+
+
+def _read_entry(identity: str, path: Path, *, is_training: bool) -> RunEntry:
+    try:
+        return _describe(identity, path, is_training=is_training)
+    except (RunError, OSError, ValueError, LookupError, TypeError) as error:
+        return RunEntry(identity, state="damaged", problem=str(error))
+
+
+def _describe(identity: str, path: Path, *, is_training: bool) -> RunEntry:
+    run = Run.open(path)
+    values = tomllib.loads(run.config)
+    settings = dict(flatten(values))
+    facts, summary, rows = run.facts(), run.summary(), run.rows()
+    task = str(values.get("task", {}).get("name", ""))
+    metric, higher = _metric(run, summary)
+    evaluations = [
+        (row, _score(row["dev"], metric, row)) for row in rows if isinstance(row.get("dev"), dict) and metric in row["dev"]
+    ]
+    losses = [float(row["loss"]) for row in rows if isinstance(row.get("loss"), int | float)]
+    best = _score(facts.get("metrics", {}), metric, facts) if metric in facts.get("metrics", {}) else None
+    curve = [score.value for _, score in evaluations] or losses
+    finished = str(summary.get("finished", ""))
+    state = "training" if is_training else "finished" if finished else "stopped"
+    if not is_training and (path / "diverged.safetensors").is_file():
+        state = "diverged"
+    last_row = rows[-1] if rows else {}
+    baseline = summary.get("baseline_scores", {}).get(metric)
+    return RunEntry(
+        id=identity,
+        task=task,
+        state=state,
+        metric=metric,
+        higher_is_better=higher,
+        best=best,
+        last=evaluations[-1][1] if evaluations else None,
+        baseline=float(baseline) if isinstance(baseline, int | float) else None,
+        started=str(summary.get("started", "")),
+        seconds=float(summary.get("seconds", 0.0)),
+        finished=finished,
+        parameters=int(summary.get("parameters", 0) or 0),
+        epoch=float(last_row.get("epoch", 0.0)),
+        update=int(last_row.get("update", 0)),
+        loss=losses[-1] if losses else None,
+        curve=tuple(_finite(value) for value in thin(curve, SPARKLINE)),
+        settings={key: value for key, value in settings.items() if key not in HIDDEN_KEYS},
+        changed=tuple(key for key in summary.get("settings", {}) if isinstance(key, str)),
+        note=read_note(path),
+    )
+
+
+def _metric(run: Run, summary: Mapping[str, Any]) -> tuple[str, bool]:
+    """The metric that chooses the best model; runs of earlier versions do not store it."""
+    if isinstance(summary.get("metric"), str):
+        return summary["metric"], bool(summary.get("higher_is_better", True))
+    task = load_config(run).task
+    return task.main_metric, task.higher_is_better
+
+
+def _score(metrics: Mapping[str, Any], metric: str, row: Mapping[str, Any]) -> Score:
+    low, high = metrics.get(f"{metric}_interval") or (None, None)
+    return Score(float(metrics[metric]), low, high, int(row.get("update") or 0), float(row.get("epoch") or 0.0))
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested tables as pairs of dotted keys and values."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def thin(values: list[float], most: int) -> list[float]:
+    """A limited number of the values, evenly spaced, the first and the last among them."""
+    if len(values) <= most:
+        return values
+    return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def read_note(path: Path) -> str:
+    """What a person wrote about a run."""
+    try:
+        return (path / NOTE).read_text(encoding="utf-8", errors="replace")[:MAX_NOTE]
+    except OSError:
+        return ""
+
+
+def write_note(path: Path, text: str) -> None:
+    """Keep a note in the folder of a run."""
+    if len(text) > MAX_NOTE:
+        raise ValueError(f"a note is limited to {MAX_NOTE:,} characters, got {len(text):,}")
+    files.write(path / NOTE, text, inside=path)
+
+
+def entry_json(entry: RunEntry) -> dict[str, Any]:
+    """An entry for JSON, without NaN."""
+    return json.loads(json.dumps(asdict(entry), default=str), parse_constant=lambda _: None)  # type: ignore[no-any-return]

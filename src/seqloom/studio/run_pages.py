@@ -1,0 +1,167 @@
+"""The runs of the studio as JSON: the table, one run, its curves while it trains, notes, stop and resume."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, StreamingResponse
+
+from seqloom.run import Run
+from seqloom.run_summary import PICTURES
+from seqloom.service.requests import RequestBody, read_json
+from seqloom.studio.catalog import Catalog, entry_json, write_note
+from seqloom.terminal import json_value
+
+WATCH_SECONDS = 0.5  # between two looks at the metrics of a run
+PICTURE_TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+class RunRequest(RequestBody):
+    """Something to do with a run."""
+
+    run: str
+
+
+class NoteRequest(RequestBody):
+    """A note about a run."""
+
+    run: str
+    text: str = Field(max_length=10_000)
+
+
+def find_run(request: Request, identity: str) -> Path:
+    """The folder of a run that the studio shows."""
+    catalog: Catalog = request.app.state.catalog
+    path = catalog.find(identity)
+    if path is None:
+        raise HTTPException(404, f"there is no run {identity!r} below {catalog.folder}")
+    return path
+
+
+async def list_runs(request: Request) -> JSONResponse:
+    catalog: Catalog = request.app.state.catalog
+    entries = await run_in_threadpool(catalog.entries)
+    return JSONResponse({"folder": str(catalog.folder), "runs": [entry_json(entry) for entry in entries]})
+
+
+async def show_run(request: Request) -> JSONResponse:
+    identity = request.query_params.get("run", "")
+    path = find_run(request, identity)
+    return JSONResponse(await run_in_threadpool(_describe, request.app.state.catalog, identity, path))
+
+
+def _describe(catalog: Catalog, identity: str, path: Path) -> dict[str, Any]:
+    run = Run.open(path)
+    entry = next(entry for entry in catalog.entries() if entry.id == identity)
+    summary = run.summary()
+    pictures = [
+        file.name for name in PICTURES for file in sorted(path.glob(f"{name}.*")) if file.suffix in PICTURE_TYPES
+    ]
+    values = {
+        "run": entry_json(entry),
+        "rows": run.rows(),
+        "config": run.config,
+        "details": run.details(),
+        "metrics": run.facts().get("metrics", {}),
+        "baseline": (summary.get("baseline") or {}).get("name", ""),
+        "baseline_scores": summary.get("baseline_scores", {}),
+        "examples": summary.get("examples", {}),
+        "environment": {key: run.environment[key] for key in ("seqloom", "torch", "python") if key in run.environment},
+        "pictures": pictures,
+    }
+    shown: dict[str, Any] = json_value(values)
+    return shown
+
+
+async def watch(request: Request) -> StreamingResponse:
+    """New rows of a run as server-sent events, and its state whenever it changes."""
+    identity = request.query_params.get("run", "")
+    path = find_run(request, identity)
+    start = int(request.query_params.get("from", "0") or 0)
+    return StreamingResponse(_events(request, path, start), media_type="text/event-stream")
+
+
+async def _events(request: Request, path: Path, seen: int) -> AsyncIterator[str]:
+    state = None
+    size = -1
+    while not await request.is_disconnected():
+        is_training = await run_in_threadpool(Run.is_training, path)
+        current = (path / "metrics.jsonl").stat().st_size if (path / "metrics.jsonl").is_file() else 0
+        if current != size:
+            rows = await run_in_threadpool(Run.open(path).rows)
+            if rows[seen:]:
+                yield _event("rows", {"from": seen, "rows": json_value(rows[seen:])})
+            seen, size = len(rows), current
+        if is_training != state:
+            state = is_training
+            yield _event("state", {"training": is_training})
+        else:
+            yield ": still here\n\n"
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+def _event(name: str, value: Any) -> str:
+    return f"event: {name}\ndata: {json.dumps(value, allow_nan=False)}\n\n"
+
+
+async def show_picture(request: Request) -> FileResponse:
+    """A plot that the training has drawn."""
+    path = find_run(request, request.query_params.get("run", ""))
+    name = request.query_params.get("name", "")
+    allowed = {file.name: file for picture in PICTURES for file in path.glob(f"{picture}.*")}
+    file = allowed.get(name)
+    if file is None or file.suffix not in PICTURE_TYPES or file.is_symlink():
+        raise HTTPException(404, f"the run has no picture {name!r}")
+    return FileResponse(file, media_type=PICTURE_TYPES[file.suffix])
+
+
+async def keep_note(request: Request) -> JSONResponse:
+    body = await read_json(request, NoteRequest)
+    path = find_run(request, body.run)
+    try:
+        await run_in_threadpool(write_note, path, body.text)
+    except OSError as error:
+        raise HTTPException(409, f"{body.run}: the note cannot be written: {error.strerror}") from None
+    return JSONResponse({"note": body.text})
+
+
+async def stop(request: Request) -> JSONResponse:
+    """Ask the training process to save and stop, as Ctrl-C does."""
+    body = await read_json(request, RunRequest)
+    path = find_run(request, body.run)
+    process = Run.training_process(path)
+    if not process:
+        raise HTTPException(409, f"{body.run} is not being trained")
+    try:
+        os.kill(process, signal.SIGINT)
+    except OSError as error:
+        raise HTTPException(409, f"{body.run}: the process {process} cannot be stopped: {error.strerror}") from None
+    return JSONResponse({"stopped": process})
+
+
+async def resume(request: Request) -> JSONResponse:
+    """Continue a stopped training in a process of its own."""
+    body = await read_json(request, RunRequest)
+    path = find_run(request, body.run)
+    if Run.is_training(path):
+        raise HTTPException(409, f"{body.run} is being trained already")
+    command = [sys.executable, "-m", "seqloom", "train", "--resume", str(path), "--quiet"]
+    process = subprocess.Popen(  # noqa: S603  our own command with a folder of the table
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        await run_in_threadpool(process.wait, 1.0)
+    except subprocess.TimeoutExpired:
+        return JSONResponse({"process": process.pid})
+    message = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+    raise HTTPException(409, message or f"{body.run} cannot be resumed")
