@@ -158,6 +158,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sklearn": {"files", "answers", "data", "run", "model", "interactive"},
     "check": {"formats", "terminal", "data", "training", "tasks", "run_config", "training_data", "evaluation"},
     "service": {"files", "config", "terminal", "data", "models", "decoding", "run", "run_config", "model", "seqloom"},
+    "studio": {
+        *("files", "checkpoint", "terminal", "insight", "run", "run_config", "run_summary", "model", "service"),
+    },
     "examples": set(),
     "lab": {
         *(
@@ -228,6 +231,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "run_summary",
             "learning_rate_finder",
             "service",
+            "studio",
             "seqloom",
         ),
     },

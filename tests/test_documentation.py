@@ -292,9 +292,10 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
         assert words[1] in TESTED_ELSEWHERE[words[0]]
         check_parts(words)
         return
-    if words[0] == "serve":  # tests/service starts it; here, its options are read and its runs exist
+    if words[0] in ("serve", "studio"):  # tests/service and tests/studio start them; here, their options are read
         served = Mock(return_value=0)
         monkeypatch.setattr("seqloom.service.serve.serve_runs", served)
+        monkeypatch.setattr("seqloom.studio.studio.run_studio", served)
         run_command(words)
         served.assert_called_once()
         check_parts(words)

@@ -35,6 +35,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "doctor": "Find out why it does not learn",
         "compare": "Compare models",
         "sweep": "Find good settings",
+        "studio": "Look at runs in a browser",
         "serve": "Serve a model",
         "custom_cells": "Write a cell",
         "export": "Export to ONNX",

@@ -186,7 +186,7 @@ class Run:
     def training_process(path: Path) -> int | None:
         """The number of the process that is training in the folder of a run; None: there is none. 0: not known."""
         try:
-            descriptor = os.open(path / ".lock", os.O_RDWR | checkpoint.OPEN_FLAGS)
+            descriptor = os.open(path / ".lock", os.O_RDWR | files.OPEN_FLAGS)
         except OSError:
             return None
         try:

@@ -5,9 +5,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from starlette.applications import Starlette
 
 from seqloom.model import Model, load
 from seqloom.service.app import build_app
@@ -40,7 +42,7 @@ class Client:
     """Sends requests to a server on this machine."""
 
     port: int
-    store: ModelStore
+    store: ModelStore = field(default_factory=lambda: ModelStore([]))
 
     def get(self, path: str, **headers: str) -> Answer:
         return self.send("GET", path, b"", headers)
@@ -83,12 +85,19 @@ def serving(
     """Serve runs at a free port; ``wrap`` changes the models."""
     settings = replace(settings or ServiceSettings(), port=0)
     store = ModelStore([ServedModel(path.name, path, lambda path: wrap(load(path)), settings) for path in runs])
+    with running(build_app(store, settings), settings) as port:
+        yield Client(port, store)
+
+
+@contextmanager
+def running(app: Starlette, settings: ServiceSettings) -> Iterator[int]:
+    """Run an application in a thread; its port."""
     listener = listen(settings)
-    server = make_server(build_app(store, settings), settings)
+    server = make_server(app, settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
-        yield Client(listener.getsockname()[1], store)
+        yield listener.getsockname()[1]
     finally:
         server.should_exit = True
         thread.join(30)

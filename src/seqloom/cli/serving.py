@@ -1,4 +1,4 @@
-"""The command that serves models over HTTP. Slow imports are inside."""
+"""Commands that serve over HTTP: models to programs, and the studio to a browser. Slow imports are inside."""
 
 from pathlib import Path
 from typing import Annotated
@@ -73,4 +73,32 @@ def serve(
             lexicon=lexicon,
             lm=lm,
         )
+    raise typer.Exit(code)
+
+
+def studio(
+    folder: Annotated[Path, typer.Argument(help="Folder that holds runs.")] = Path("runs"),
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port (0: any free one).")] = 8080,
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="SEQLOOM_TOKEN",
+            help="Secret that clients send as Authorization: Bearer TOKEN; needed if other machines can connect.",
+        ),
+    ] = "",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of a computation.")] = 1,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
+) -> None:
+    """Look at runs in a browser: compare them, watch them train, try them, see inside."""
+    with errors():
+        try:
+            from seqloom.studio.studio import run_studio
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"{error.name} is not installed; run pip install 'seqloom[serve]'") from None
+        from seqloom.service.settings import ServiceSettings
+
+        settings = ServiceSettings(host=host, port=port, token=token)
+        code = run_studio(folder, settings, open_browser=not no_browser, threads=threads)
     raise typer.Exit(code)

@@ -125,11 +125,14 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-def configure_logging() -> None:
-    """Send the log of the service and of its server to standard error."""
+def configure_logging(*, requests: bool = True) -> None:
+    """Send the log of the service and of its server to standard error; without requests, only what went wrong."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
-    for name, level in (("seqloom.service", logging.INFO), ("uvicorn.error", logging.WARNING)):
+    for name, level in (
+        ("seqloom.service", logging.INFO if requests else logging.WARNING),
+        ("uvicorn.error", logging.WARNING),
+    ):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""The runs below a folder, as the table of the studio shows them: read from their files, nothing to log, no database."""
+"""The runs below a folder for the table of the studio: read from their files, with nothing to log and no database."""
 
 import json
 import math
@@ -129,7 +129,9 @@ def _describe(identity: str, path: Path, *, is_training: bool) -> RunEntry:
     task = str(values.get("task", {}).get("name", ""))
     metric, higher = _metric(run, summary)
     evaluations = [
-        (row, _score(row["dev"], metric, row)) for row in rows if isinstance(row.get("dev"), dict) and metric in row["dev"]
+        (row, _score(row["dev"], metric, row))
+        for row in rows
+        if isinstance(row.get("dev"), dict) and metric in row["dev"]
     ]
     losses = [float(row["loss"]) for row in rows if isinstance(row.get("loss"), int | float)]
     best = _score(facts.get("metrics", {}), metric, facts) if metric in facts.get("metrics", {}) else None

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -156,12 +157,16 @@ async def resume(request: Request) -> JSONResponse:
     if Run.is_training(path):
         raise HTTPException(409, f"{body.run} is being trained already")
     command = [sys.executable, "-m", "seqloom", "train", "--resume", str(path), "--quiet"]
-    process = subprocess.Popen(  # noqa: S603  our own command with a folder of the table
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    )
-    try:
-        await run_in_threadpool(process.wait, 1.0)
-    except subprocess.TimeoutExpired:
-        return JSONResponse({"process": process.pid})
-    message = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
-    raise HTTPException(409, message or f"{body.run} cannot be resumed")
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(  # noqa: S603  our own command with a folder of the table
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+        while process.poll() is None:
+            if Run.is_training(path):
+                return JSONResponse({"process": process.pid})
+            await asyncio.sleep(0.1)
+        errors.seek(0)
+        message = errors.read().decode(errors="replace").strip()
+    if process.returncode:
+        raise HTTPException(409, message or f"{body.run} cannot be resumed")
+    return JSONResponse({"process": process.pid})

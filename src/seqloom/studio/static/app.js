@@ -1,0 +1,70 @@
+// Addresses to pages. An address holds everything that is shown, so that a link or a reload shows it again.
+
+import { clear, errorBox, h } from "./dom.js";
+import { address } from "./router.js";
+import { showRuns } from "./pages/runs.js";
+import { showRun } from "./pages/run.js";
+import { showCompare } from "./pages/compare.js";
+import { showTry } from "./pages/try.js";
+import { showInside } from "./pages/inside.js";
+
+const PAGES = {
+  "/": { title: "Runs", show: showRuns },
+  "/run": { title: "Run", show: showRun, hidden: true },
+  "/compare": { title: "Compare", show: showCompare },
+  "/try": { title: "Try", show: showTry },
+  "/inside": { title: "Inside", show: showInside },
+};
+
+const main = document.querySelector("main");
+let leave = () => {};
+
+async function show() {
+  leave();
+  leave = () => {};
+  const page = PAGES[location.pathname] || PAGES["/"];
+  const query = new URLSearchParams(location.search);
+  document.title = `${page.title} · Seqloom Studio`;
+  drawNavigation(query);
+  clear(main, h("div", { class: "message" }, "Loading …"));
+  try {
+    leave = (await page.show(main, query)) || (() => {});
+  } catch (error) {
+    clear(main, errorBox(error));
+  }
+  main.focus({ preventScroll: true });
+}
+
+function drawNavigation(query) {
+  const run = query.get("run");
+  const links = Object.entries(PAGES).filter(([, page]) => !page.hidden).map(([path, page]) => {
+    const keep = run && ["/try", "/inside"].includes(path) ? { run } : {};
+    const current = path === location.pathname || (path === "/" && location.pathname === "/run");
+    return h("a", { href: address(path, keep), "aria-current": current ? "page" : null }, page.title);
+  });
+  clear(document.querySelector("nav"), links);
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='/']");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || link.hasAttribute("download")) return;
+  event.preventDefault();
+  history.pushState(null, "", link.getAttribute("href"));
+  show();
+});
+window.addEventListener("popstate", show);
+
+const theme = document.querySelector("#theme");
+function applyTheme(name) {
+  document.documentElement.dataset.theme = name;
+  theme.textContent = name === "dark" ? "Light" : "Dark";
+  theme.setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
+}
+applyTheme(localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+theme.addEventListener("click", () => {
+  const name = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  localStorage.setItem("theme", name);
+  applyTheme(name);
+});
+
+show();

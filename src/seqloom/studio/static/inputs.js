@@ -1,0 +1,104 @@
+// Where inputs come from: a text, a file, a drawing, a recording.
+
+import { clear, h } from "./dom.js";
+
+const RATE = 16000;
+
+export function fileDrop(call) {
+  const input = h("input", { type: "file", hidden: true, onchange: () => input.files.length && call(input.files[0]) });
+  const box = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); box.classList.add("over"); }, ondragleave: () => box.classList.remove("over"), ondrop: (event) => {
+    event.preventDefault();
+    box.classList.remove("over");
+    if (event.dataTransfer.files.length) call(event.dataTransfer.files[0]);
+  } }, h("p", {}, "Drop a file here, or "), h("button", { type: "button", onclick: () => input.click() }, "Choose a file"), input);
+  return box;
+}
+
+// A drawing as a PNG file: dark strokes on white.
+export function drawingPad(call, { width = 480, height = 120 } = {}) {
+  const canvas = h("canvas", { class: "pad", width, height, "aria-label": "Draw here", tabindex: 0 });
+  const pen = canvas.getContext("2d");
+  const wipe = () => { pen.fillStyle = "#ffffff"; pen.fillRect(0, 0, width, height); };
+  wipe();
+  let drawing = false;
+  const at = (event) => { const box = canvas.getBoundingClientRect(); return [((event.clientX - box.left) / box.width) * width, ((event.clientY - box.top) / box.height) * height]; };
+  canvas.addEventListener("pointerdown", (event) => { drawing = true; canvas.setPointerCapture(event.pointerId); pen.beginPath(); pen.moveTo(...at(event)); });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!drawing) return;
+    pen.lineWidth = 7; pen.lineCap = pen.lineJoin = "round"; pen.strokeStyle = "#111111";
+    pen.lineTo(...at(event)); pen.stroke();
+  });
+  const end = () => {
+    if (!drawing) return;
+    drawing = false;
+    canvas.toBlob((blob) => call(new File([blob], "drawing.png", { type: "image/png" })), "image/png");
+  };
+  canvas.addEventListener("pointerup", end);
+  canvas.addEventListener("pointercancel", end);
+  return h("div", {}, h("p", { class: "soft small" }, "or draw:"), canvas, h("p", {}, h("button", { type: "button", onclick: wipe }, "Clear")));
+}
+
+// A recording of the microphone as a WAV file of 16 bits.
+export function recorder(call) {
+  const status = h("span", { class: "soft small" });
+  const button = h("button", { type: "button" }, "Record");
+  let stop = null;
+  button.addEventListener("click", async () => {
+    if (stop) { stop(); return; }
+    try {
+      const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+      const context = new AudioContext();
+      const source = context.createMediaStreamSource(stream);
+      const parts = [];
+      const tap = context.createScriptProcessor(4096, 1, 1);
+      tap.onaudioprocess = (event) => parts.push(new Float32Array(event.inputBuffer.getChannelData(0)));
+      source.connect(tap);
+      tap.connect(context.destination);
+      button.textContent = "Stop";
+      status.textContent = "recording …";
+      stop = async () => {
+        stop = null;
+        button.textContent = "Record";
+        status.textContent = "";
+        tap.disconnect();
+        stream.getTracks().forEach((track) => track.stop());
+        await context.close();
+        call(new File([encodeWav(joined(parts), context.sampleRate)], "recording.wav", { type: "audio/wav" }));
+      };
+    } catch (error) {
+      status.textContent = `The microphone cannot be used: ${error.message}`;
+    }
+  });
+  return h("p", {}, "or ", button, " ", status);
+}
+
+function joined(parts) {
+  const all = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let position = 0;
+  for (const part of parts) { all.set(part, position); position += part.length; }
+  return all;
+}
+
+export function encodeWav(samples, rate = RATE) {
+  const view = new DataView(new ArrayBuffer(44 + 2 * samples.length));
+  const text = (position, value) => [...value].forEach((letter, index) => view.setUint8(position + index, letter.charCodeAt(0)));
+  text(0, "RIFF"); view.setUint32(4, 36 + 2 * samples.length, true); text(8, "WAVEfmt ");
+  view.setUint32(16, 16, true); view.setUint16(20, 1, true); view.setUint16(22, 1, true);
+  view.setUint32(24, rate, true); view.setUint32(28, 2 * rate, true); view.setUint16(32, 2, true); view.setUint16(34, 16, true);
+  text(36, "data"); view.setUint32(40, 2 * samples.length, true);
+  samples.forEach((value, index) => view.setInt16(44 + 2 * index, Math.max(-1, Math.min(1, value)) * 32767, true));
+  return view.buffer;
+}
+
+// The input of a model that reads no text: rows of numbers, a file, a drawing or a recording. `call` gets a value or a File.
+export function otherInputs(call) {
+  const numbers = h("textarea", { rows: 4, placeholder: "Rows of numbers, one per line: 0.1 0.2 0.3", "aria-label": "Rows of numbers", class: "mono" });
+  const problem = h("p", { class: "soft small" });
+  const send = h("button", { type: "button", onclick: () => {
+    const rows = numbers.value.trim().split("\n").map((line) => line.trim().split(/[\s,;]+/).map(Number));
+    if (rows.some((row) => row.some(Number.isNaN))) { problem.textContent = "Only numbers can be read here."; return; }
+    clear(problem);
+    call(rows);
+  } }, "Use these numbers");
+  return h("div", {}, fileDrop(call), drawingPad(call), recorder(call), h("details", {}, h("summary", {}, "or type numbers"), numbers, h("p", {}, send), problem));
+}

@@ -1,0 +1,130 @@
+// One run: its curves while it trains, its scores, its settings.
+
+import { get, post } from "../api.js";
+import { lineChart } from "../chart.js";
+import { clear, errorBox, h } from "../dom.js";
+import { count, date, duration, interval, number, percent } from "../format.js";
+import { address } from "../router.js";
+import { badge } from "../runs.js";
+
+export async function showRun(main, query) {
+  const id = query.get("run") || "";
+  const data = await get("/api/run", { run: id });
+  const { run, rows } = data;
+  const stateBadge = h("span", {}, badge(run));
+  const problem = h("div");
+  const stop = h("button", { type: "button", onclick: () => act("/api/stop") }, "Stop");
+  const resume = h("button", { type: "button", onclick: () => act("/api/resume") }, "Resume");
+  const facts = h("div", { class: "facts" });
+  const charts = h("div", { class: "grid" });
+  clear(main,
+    h("div", { class: "bar" }, h("h1", {}, id), stateBadge, h("span", { class: "soft" }, run.task), h("span", { class: "grow" }), stop, resume,
+      h("a", { href: address("/try", { run: id }) }, "Try it"), h("a", { href: address("/inside", { run: id }) }, "See inside")),
+    problem, facts, charts, scores(data), settings(data), pictures(id, data.pictures));
+
+  const drawn = {
+    loss: lineChart({ title: "Training loss", series: [] }),
+    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: `baseline: ${data.baseline}` }], empty: "no evaluation yet" }),
+    rate: lineChart({ title: "Learning rate", series: [] }),
+    norm: lineChart({ title: "Gradient norm", series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
+    clipped: lineChart({ title: "Share of clipped updates", series: [], empty: "no clipping" }),
+  };
+  charts.append(...Object.values(drawn));
+
+  function draw() {
+    const curve = (name) => rows.filter((row) => typeof row[name] === "number").map((row) => [row.update, row[name]]);
+    const dev = (name) => rows.filter((row) => typeof row.dev?.[name] === "number").map((row) => [row.update, row.dev[name]]);
+    drawn.loss.update([{ name: "training", points: curve("loss") }, { name: "dev", points: dev("loss"), dashed: true }]);
+    drawn.score.update([{ name: run.metric, points: dev(run.metric) }]);
+    drawn.rate.update([{ name: "learning rate", points: curve("learning_rate") }]);
+    drawn.norm.update([{ name: "norm", points: curve("gradient_norm") }]);
+    drawn.clipped.update([{ name: "clipped", points: curve("clipped") }]);
+    const last = rows.at(-1) || {};
+    clear(facts,
+      fact("best " + run.metric, run.best ? number(run.best.value) : "–", run.best ? `${interval(run.best)} epoch ${number(run.best.epoch, 3)}` : "no evaluation yet"),
+      fact("last", run.last ? number(run.last.value) : "–", run.last ? `epoch ${number(run.last.epoch, 3)}` : ""),
+      run.baseline === null ? null : fact("baseline", number(run.baseline), data.baseline),
+      fact("epoch", number(last.epoch ?? 0, 3), `update ${number(last.update ?? 0)}`),
+      fact("parameters", count(run.parameters), ""),
+      fact("training time", duration(run.seconds), run.started ? `started ${date(run.started)}` : ""),
+      fact("examples", count(data.examples.train), data.examples.dev ? `${number(data.examples.dev)} dev` : "no dev data"));
+    const training = run.state === "training";
+    stop.hidden = !training;
+    resume.hidden = run.state !== "stopped";
+    clear(stateBadge, badge(run));
+    if (run.finished) stateBadge.title = run.finished;
+  }
+
+  async function act(path) {
+    stop.disabled = resume.disabled = true;
+    try {
+      await post(path, { run: id });
+      clear(problem);
+    } catch (error) {
+      clear(problem, errorBox(error));
+    } finally {
+      stop.disabled = resume.disabled = false;
+    }
+  }
+
+  draw();
+  const events = new EventSource(address("/api/watch", { run: id, from: String(rows.length) }));
+  events.addEventListener("rows", (event) => {
+    const update = JSON.parse(event.data);
+    rows.splice(update.from, Infinity, ...update.rows);
+    for (const row of update.rows) {
+      if (typeof row.dev?.[run.metric] !== "number") continue;
+      const [low, high] = row.dev[`${run.metric}_interval`] || [null, null];
+      run.last = { value: row.dev[run.metric], low, high, epoch: row.epoch, update: row.update };
+      const sign = run.higher_is_better ? 1 : -1;
+      if (!run.best || sign * run.last.value > sign * run.best.value) run.best = run.last;
+    }
+    draw();
+  });
+  events.addEventListener("state", async (event) => {
+    const { training } = JSON.parse(event.data);
+    if (training === (run.state === "training")) return;
+    Object.assign(run, (await get("/api/run", { run: id })).run);
+    draw();
+  });
+  return () => events.close();
+}
+
+function fact(name, value, remark) {
+  return h("div", { class: "fact" }, h("span", { class: "small" }, name), h("b", {}, value), h("span", { class: "small" }, remark));
+}
+
+function scores(data) {
+  const names = Object.entries(data.metrics).filter(([name, value]) => typeof value === "number" && !name.endsWith("_interval"));
+  if (!names.length) return null;
+  const rows = names.map(([name, value]) => h("tr", {},
+    h("td", {}, name), h("td", { class: "number" }, number(value)),
+    h("td", { class: "number soft" }, data.metrics[`${name}_interval`] ? `[${data.metrics[`${name}_interval`].map((end) => number(end, 3)).join(", ")}]` : ""),
+    h("td", { class: "number soft" }, name in data.baseline_scores ? number(data.baseline_scores[name]) : "")));
+  const labels = labelTable(data.details);
+  return h("div", { class: "grid", style: { "margin-top": "16px" } },
+    h("section", {}, h("h2", {}, "Scores of the best model on the dev data"), h("div", { class: "table" }, h("table", {},
+      h("thead", {}, h("tr", {}, ["metric", "value", "95 % interval", "baseline"].map((name, index) => h("th", { class: index ? "number" : "" }, name)))), h("tbody", {}, rows)))),
+    labels);
+}
+
+function labelTable(details) {
+  const labels = details?.per_label;
+  if (!labels || !Object.keys(labels).length) return null;
+  const columns = Object.keys(Object.values(labels)[0]);
+  const rows = Object.entries(labels).sort((a, b) => (a[1].f1 ?? 0) - (b[1].f1 ?? 0)).slice(0, 40).map(([label, values]) =>
+    h("tr", {}, h("td", {}, label), columns.map((name) => h("td", { class: "number" }, values[name] <= 1 && !Number.isInteger(values[name]) ? percent(values[name]) : number(values[name])))));
+  return h("section", {}, h("h2", {}, "Labels, the weakest first"), h("div", { class: "table" }, h("table", {},
+    h("thead", {}, h("tr", {}, ["label", ...columns].map((name, index) => h("th", { class: index ? "number" : "" }, name)))), h("tbody", {}, rows))));
+}
+
+function settings(data) {
+  return h("details", { style: { "margin-top": "16px" } }, h("summary", {}, "Configuration"), h("pre", {}, data.config));
+}
+
+function pictures(id, names) {
+  const shown = names.filter((name) => !name.startsWith("results"));
+  if (!shown.length) return null;
+  return h("details", { style: { "margin-top": "8px" } }, h("summary", {}, "Plots of the training"),
+    shown.map((name) => h("p", {}, h("img", { class: "picture", alt: name, loading: "lazy", src: address("/api/picture", { run: id, name }) }))));
+}

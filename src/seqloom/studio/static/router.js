@@ -1,0 +1,23 @@
+// Addresses of pages.
+
+export function address(path, query = {}) {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item !== "" && item !== undefined && item !== null) given.append(name, item);
+    }
+  }
+  const text = given.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+// Show another page.
+export function go(path, query) {
+  history.pushState(null, "", address(path, query));
+  window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
+// Keep what is shown in the address, without a new entry in the history.
+export function remember(path, query) {
+  history.replaceState(null, "", address(path, query));
+}

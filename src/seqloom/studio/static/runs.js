@@ -1,0 +1,58 @@
+// What the pages know about runs.
+
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { setting } from "./format.js";
+
+export async function loadRuns() {
+  return get("/api/runs");
+}
+
+export function badge(run) {
+  return h("span", { class: `badge ${run.state}`, title: run.finished || run.problem || "" }, run.state);
+}
+
+// Runs whose scores can be compared: the same task and the same metric.
+export function group(run) {
+  return `${run.task} ${run.metric}`;
+}
+
+// The best of each group of at least two runs.
+export function bestRuns(runs) {
+  const best = new Map(), sizes = new Map();
+  for (const run of runs) {
+    if (!run.best) continue;
+    const key = group(run), sign = run.higher_is_better ? 1 : -1, current = best.get(key);
+    sizes.set(key, (sizes.get(key) || 0) + 1);
+    if (!current || sign * run.best.value > sign * current.best.value) best.set(key, run);
+  }
+  return new Set([...best].filter(([key]) => sizes.get(key) > 1).map(([, run]) => run.id));
+}
+
+// The keys whose values differ among runs of one task.
+export function differences(runs) {
+  const byTask = new Map();
+  for (const run of runs) {
+    if (!byTask.has(run.task)) byTask.set(run.task, []);
+    byTask.get(run.task).push(run);
+  }
+  const result = new Map();
+  for (const [task, members] of byTask) {
+    const keys = new Set(members.flatMap((run) => Object.keys(run.settings)));
+    const different = [...keys].filter((key) => new Set(members.map((run) => setting(run.settings[key] ?? null))).size > 1);
+    result.set(task, different.sort());
+  }
+  return result;
+}
+
+export function shortKey(key) {
+  return key.replace(/^(task|train)\./, "");
+}
+
+// A select of runs; `call` gets the id.
+export function runSelect(runs, chosen, call, { label = "Run", empty = false } = {}) {
+  const options = runs.filter((run) => run.state !== "damaged").map((run) =>
+    h("option", { value: run.id, selected: run.id === chosen }, `${run.id} (${run.task})`));
+  return h("select", { "aria-label": label, onchange: (event) => call(event.target.value) },
+    empty ? h("option", { value: "", selected: !chosen }, "no second run") : null, options);
+}
