@@ -417,7 +417,7 @@ def called(node: ast.Call) -> str:
 
 def asserts(node: ast.AST) -> bool:
     """Whether code checks something by itself, or by a function that says so by its name."""
-    checking = re.compile(r"_?(check|assert)|(raises|warns|fail|skip|gradcheck)$")
+    checking = re.compile(r"_?(check|assert)|(raises|warns|fail|skip|gradcheck|expect)$")
     return any(
         isinstance(part, ast.Assert) or (isinstance(part, ast.Call) and checking.match(called(part)))
         for part in ast.walk(node)
