@@ -20,7 +20,7 @@ from seqloom.config.toml import one_of
 from seqloom.run_config import Config
 
 NAMES = (
-    *("init", "check", "train", "evaluate", "predict", "align", "explain", "generate", "compare", "sweep"),
+    *("init", "check", "train", "evaluate", "predict", "align", "explain", "doctor", "generate", "compare", "sweep"),
     *("lab", "demo", "data", "info", "export"),
 )
 COMMANDS = (["--help"], *([name, "--help"] for name in NAMES))

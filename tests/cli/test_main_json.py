@@ -76,6 +76,7 @@ COMMANDS: dict[str, tuple[list[str], Patch]] = {
     "predict": (["run", "it goes up"], make_outputs_nan),
     "align": (["run", tiny.CASES["classify"].file], returning(Model, "align_batches", lambda _: [[Report()]])),
     "explain": (["run", "it goes up", "--output", "explained", "--method", "none"], make_outputs_nan),
+    "doctor": (["run", tiny.CASES["classify"].file], make_outputs_nan),
     "info": (["run"], no_patch),
     "check": (DATA, returning(check, "check_data", lambda _: Report())),
     "train": (DATA, returning(workflow, "train", lambda folder: Run.open(folder / "run"))),

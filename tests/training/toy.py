@@ -120,6 +120,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 def facts(event: Progress) -> dict[str, Any]:
     """All numbers of an event."""
     result = {name: value for name, value in vars(event).items() if name not in ("snapshot", "weights")}
+    result["group_norms"] = event.group_norms()
     return {name: repr(value) for name, value in result.items()}  # NaN is NaN
 
 
