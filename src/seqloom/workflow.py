@@ -367,7 +367,8 @@ def _run_training(
                     recorder.describe(event)
             raise
         except Diverged as error:
-            error.advice = f"{_doctor_command(run, config)} shows where gradients grow"
+            if run.saved("best") or run.saved("last"):  # otherwise there is no model to examine
+                error.advice = f"{_doctor_command(run, config)} shows where gradients grow"
             if group.is_main:
                 _keep_diverged(run, error)
             raise
