@@ -1,5 +1,6 @@
 """The data of a training run: what is held out, and what has to stay the same."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from seqloom.model import load
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.run_document import read_document
-from seqloom.training_data import data_readers, with_detected
+from seqloom.training_data import data_readers, dev_examples, fingerprints, with_detected
 
 
 def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) -> None:
@@ -30,6 +31,33 @@ def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) ->
     run = workflow.train(alone, output=tmp_path / "run")
     assert not run.saved("best")
     assert load(run.path).predict(["it goes up"])
+
+
+def test_dev_examples_of_a_run(tmp_path: Path) -> None:
+    """The dev data as they were recorded; training data if there are none; nothing else is read."""
+    config = settings(tmp_path, "classify")
+    recorded = fingerprints(config)
+    lines = [example.location.line for example in dev_examples(config, recorded)]
+    assert lines == [example.location.line for example in data_readers(config).dev()]
+    alone = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 0.0}))
+    assert [example.location.line for example in dev_examples(alone, recorded)] == list(range(1, 19))
+    Path(config.task.dev).write_text("up it goes up\n")
+    with pytest.raises(DataError, match="has changed since the run was trained"):
+        dev_examples(config, recorded)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "-", "pipe", "$SEQLOOM_TEST_SECRET", "missing.txt"])
+def test_dev_examples_of_a_run_are_read_from_files_only(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEQLOOM_TEST_SECRET", "hidden")
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    config = settings(tmp_path, "classify")
+    named = config._replace(task=config.task.model_copy(update={"dev": name}))
+    with pytest.raises(DataError) as raised:
+        dev_examples(named, {**fingerprints(config), name: "0"})
+    assert "hidden" not in str(raised.value)
 
 
 def test_a_run_is_resumed_with_the_same_data_only(tmp_path: Path) -> None:
