@@ -182,7 +182,8 @@ class Parentheses(Experiment):
             values = sorted({row.value for row in rows if row.aspect == aspect})
             axes.set_xticks(values, [str(value) for value in values])
             axes.set_xlabel("open brackets" if aspect == "depth" else "brackets of a sequence")
-            set_title(axes, f"By {aspect} (grey: as in training)")
+            nested = f", nested up to {self.test_depth} deep" if aspect == "depth" else ""
+            set_title(axes, f"By {aspect}{nested} (grey: seen in training)")
         legend_below(figure, figure.axes[0])
         return figure
 
