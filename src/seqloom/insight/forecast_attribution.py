@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
 from seqloom.insight.attribution import Attribution, attribute
+from seqloom.models.forecaster import ForecastInputs
 
 Numbers = NDArray[np.float64]
 
@@ -23,8 +24,9 @@ class HistoryInput:
     scaled: Numbers  # (T, D), the same as the model reads it
     rms_changes: Numbers | None = None  # (D,), unit of the changes from row to row; None: only values are read
     is_preceded: bool = False  # the first row is only the start of the first change
+    covariates: ForecastInputs | None = None  # what the model reads besides the values, of one row; None: nothing
 
-    def features(self, values: Tensor) -> Padded:  # (N, T, D) → (N, T, features, D)
+    def features(self, values: Tensor) -> Padded | ForecastInputs:  # (N, T, D) → (N, T, features, D)
         """The features of scaled values, as the model reads them."""
         if self.rms_changes is None:
             features = values.unsqueeze(2)
@@ -32,7 +34,13 @@ class HistoryInput:
             before = values[:, :1]
             changes = torch.diff(values, dim=1, prepend=before) / values.new_tensor(self.rms_changes)
             features = torch.stack([values, changes], dim=2)[:, int(self.is_preceded) :]
-        return Padded(features, torch.ones(features.shape[:2], dtype=torch.bool))
+        mask = torch.ones(features.shape[:2], dtype=torch.bool)
+        if self.covariates is None:
+            return Padded(features, mask)
+        known, future = (
+            part.expand(len(features), *part.shape[1:]) for part in (self.covariates.known, self.covariates.future)
+        )
+        return ForecastInputs(features, mask, known, future)
 
 
 @dataclass(frozen=True)

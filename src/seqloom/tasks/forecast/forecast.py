@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.batch import Batch, pad
+from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.calendar_features import calendar_features, calendar_names
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import SINGLE_DIGITS
 from seqloom.data.preview import DataPreview
@@ -44,7 +45,7 @@ from seqloom.metrics.backtest import Backtest
 from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.exponential_smoothing import fit_smoothing
 from seqloom.models.forecast_distributions import ForecastDistribution, build_distribution, point_losses
-from seqloom.models.forecaster import Forecaster, LinearBase
+from seqloom.models.forecaster import Forecaster, ForecastInputs, LinearBase
 from seqloom.models.linear_forecast import fit_linear
 from seqloom.tasks.forecast.origins import build_backtest, choose_origins
 from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
@@ -144,6 +145,9 @@ class Forecast(ForecastScoring):
             season=self.season,
             shortest=shortest if self.output == "last" else 0,
         )
+        if self.calendar:
+            cycles = calendar_names(next(iter(spans.values()))[0])
+            learned = learned.model_copy(update={"calendar": cycles})
         return self.model_copy(update={"learned": self._with_baselines(learned, parts)})
 
     def _with_baselines(self, learned: Learned, parts: Sequence[Numbers]) -> Learned:
@@ -176,7 +180,7 @@ class Forecast(ForecastScoring):
     def collate(self, examples: Sequence[Window]) -> Batch:
         learned = self.fitted
         every_step = self.output == "every_step"
-        inputs = pad([self._features(window) for window in examples], dtype=np.float32)
+        inputs = self._inputs(examples)
         mask = inputs.mask if every_step else torch.ones(len(examples), 1, dtype=torch.bool)
         target = None
         if all(window.known for window in examples):
@@ -186,6 +190,22 @@ class Forecast(ForecastScoring):
             target = ForecastTarget(pad(future, dtype=np.float32).values, mask)
         future_unknown = not any(window.known for window in examples)
         return Batch(inputs, target, int(mask.sum()), examples=tuple(examples) if future_unknown else ())
+
+    def _inputs(self, examples: Sequence[Window]) -> Padded | ForecastInputs:
+        history = pad([self._features(window) for window in examples], dtype=np.float32)
+        if not (names := self.fitted.calendar):
+            return history
+        known, future = [], []
+        for window in examples:
+            features = calendar_features(window.series, names, self.horizon)
+            known.append(features[window.start : window.stop])
+            first = window.start + 1 if self.output == "every_step" else window.stop
+            after = np.lib.stride_tricks.sliding_window_view(
+                features[first : window.stop + self.horizon], self.horizon, 0
+            )
+            future.append(after.swapaxes(1, 2))
+        both = (pad(part, dtype=np.float32).values for part in (known, future))
+        return ForecastInputs(*history, *both)
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
         return values if self.data_type == "binary" else self.fitted.scale(values)
@@ -224,7 +244,8 @@ class Forecast(ForecastScoring):
         learned = self.fitted
         relative = self.data_type == "numbers" and self.relative
         features = 2 if self.data_type == "numbers" and self.inputs == "both" else 1
-        size = features * (1 if self.channel_independent else len(learned.columns))
+        covariates = 2 * len(learned.calendar)
+        size = features * (1 if self.channel_independent else len(learned.columns)) + covariates
         layer = build_stack(self.prenet, self.encoder, size, causal=True)
         encoder = Encoder(
             nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational_dropout
@@ -242,6 +263,7 @@ class Forecast(ForecastScoring):
             horizon_changes=torch.tensor(learned.horizon_changes) if relative else None,
             linear=LinearBase(*learned.linear.tensors()) if learned.linear and learned.linear_base else None,
             first=1 if self.data_type == "numbers" and self.inputs == "changes" else 0,
+            covariates=covariates,
             distribution=self._distribution(),
             levels=self.levels,
             calibrated=self.is_calibrated,
@@ -390,8 +412,13 @@ class Forecast(ForecastScoring):
         has_changes = not is_binary and self.inputs != "values"
         is_preceded = has_changes and example.start > 0
         rows = example.series.values[example.start - is_preceded : example.stop]
+        inputs = self._inputs([example])
         history = HistoryInput(
-            rows, self._scale(rows), np.array(learned.rms_changes) if has_changes else None, is_preceded
+            rows,
+            self._scale(rows),
+            np.array(learned.rms_changes) if has_changes else None,
+            is_preceded,
+            inputs if isinstance(inputs, ForecastInputs) else None,
         )
         column = self._targets(learned.columns)[place]
         scale = None if is_binary else (learned.means[column], learned.deviations[column])

@@ -28,6 +28,7 @@ class Learned(SeriesScales):
     """Columns and scales of the training data, and baselines fitted to them."""
 
     linear: LinearForecast | None = None
+    calendar: tuple[str, ...] = ()  # cycles of the calendar that the model reads
     linear_base: bool = False  # the network forecasts the change from the linear forecast
     smoothing: tuple[Smoothing, ...] = ()  # of each target
 
@@ -93,6 +94,11 @@ class ForecastSettings(Task):
     )
     inputs: Literal["values", "changes", "both"] = Field(
         "both", description="What the model reads: values, changes from step to step, or both (data_type numbers)."
+    )
+    calendar: bool = Field(
+        default=False,
+        description="Also read hour, weekday and time of the year, of the history and of the steps to forecast, as far "
+        "as they differ from step to step; needs dates.",
     )
     relative: bool = Field(
         default=True,
