@@ -23,6 +23,7 @@ from seqloom.data.readers.series import (
     Numbers,
     Series,
     Window,
+    column_positions,
     consecutive_windows,
     last_window,
     windows,
@@ -112,12 +113,28 @@ class Forecast(ForecastScoring):
             if self.data_type == "binary" and not np.isin(series.values, (0, 1)).all():
                 row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
                 raise DataError(series.at(row), 'found a value other than 0 and 1; task.data_type is "binary"')
+            if self.distribution == "negative_binomial":
+                self._check_counts(series)
             if self.last_window_only:
                 yield last_window(series, self.history)
             elif self.output == "every_step":
                 yield from consecutive_windows(series, self.history, horizon=self.horizon)
             else:
                 yield from windows(reader.with_history(series, source), self.history, horizon=self.horizon)
+
+    def _check_counts(self, series: Series) -> None:
+        """DataError if a target is not a count."""
+        positions = column_positions(series.names)
+        names = [name for name in self.target or series.names if name in positions]
+        counts = series.values[:, [positions[name] for name in names]]
+        wrong = (counts < 0) | (counts != np.round(counts))
+        if wrong.any():
+            row, place = (int(index) for index in np.argwhere(wrong)[0])
+            raise DataError(
+                series.at(row),
+                f"column {names[place]}: expected a count (0, 1, 2, …), found {counts[row, place]:g}; set "
+                'task.distribution to "quantiles", or task.target to columns of counts',
+            )
 
     def read_inputs(self, source: Source) -> Iterator[Window]:
         """The end of each series, to forecast what follows."""
