@@ -31,3 +31,8 @@ def test_equal_lengths_are_in_one_bin(lengths: list[int], names: list[str]) -> N
 def test_bins_that_make_no_sense_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"as bins, such as 10,20,40, got"):
         parse_bins(text)
+
+
+def test_there_are_not_too_many_bins_for_a_picture() -> None:
+    with pytest.raises(ValueError, match=r"expected at most 100 lengths as bins, .* got 3000$"):
+        LengthBins(tuple(range(1, 3001)))

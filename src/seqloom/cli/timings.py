@@ -1,6 +1,6 @@
 """Print the timings of transcripts in a format of other programs, or write a file for each recording."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
@@ -23,6 +23,7 @@ class TimingWriter:
         self.task, self.timings, self.folder = task, timings, folder
         self.examples: deque[tuple[str, float]] = deque()  # name and length of those without an answer
         self.names: set[str] = set()  # of written files
+        self.numbers: Counter[str] = Counter()  # of files that recordings of the same name have
         self.first: TimedText | None = None  # waits to be printed, in case there is another one
 
     def watch(self, examples: Iterable[Any]) -> Iterator[Any]:
@@ -60,9 +61,11 @@ class TimingWriter:
     def _write_file(self, text: TimedText) -> None:
         assert self.folder is not None  # noqa: S101  only called with one
         stem = PurePath(text.name).stem or "recording"
-        number = next(n for n in range(1, len(self.names) + 2) if _numbered(stem, n) not in self.names)
-        self.names.add(_numbered(stem, number))
-        path = self.folder / f"{_numbered(stem, number)}{SUFFIXES[self.timings]}"
+        self.numbers[stem] += 1
+        while (name := _numbered(stem, self.numbers[stem])) in self.names:
+            self.numbers[stem] += 1
+        self.names.add(name)
+        path = self.folder / f"{name}{SUFFIXES[self.timings]}"
         files.write(path, FORMATS[self.timings](text))
         terminal.print_lines(str(path))
 

@@ -12,6 +12,9 @@ from seqloom.kernels.runtime.buffers import allocate, borrow
 from seqloom.kernels.runtime.differentiation import differentiable_once
 from seqloom.kernels.runtime.threads import map_rows
 
+MAX_WORKSPACE = 1 << 24
+"""Elements of scratch memory for one row (128 MB), beyond which a loss without gradient is computed with less."""
+
 
 class CTCLosses(NamedTuple):
     """Result of ``ctc_loss`` for each row."""
@@ -34,6 +37,8 @@ def ctc_loss(
     converted = logits.to("cpu", torch.float64 if logits.dtype == torch.float64 else torch.float32)
     if torch.is_grad_enabled() and converted.requires_grad:
         losses, feasible = _CTC.apply(converted, sizes, rows, blank)
+    elif _needs_much_memory(sizes, rows):
+        losses, feasible = _values(converted, sizes, rows, blank)
     else:
         with borrow(converted.numel(), converted) as buffer:
             losses, feasible = _forward_backward(
@@ -138,6 +143,28 @@ class _CTC(torch.autograd.Function):
             sizes, rows, blank = context.arguments
             _forward_backward(logits, sizes, rows, blank, gradient)
         return gradient.mul_(scale.view(-1, 1, 1)), None, None, None
+
+
+def _needs_much_memory(sizes: list[int], rows: list[NDArray[np.int64]]) -> bool:
+    from seqloom.kernels.ctc.scaled import workspace_size
+
+    return any(workspace_size(size, len(row)) > MAX_WORKSPACE for size, row in zip(sizes, rows, strict=True))
+
+
+def _values(
+    logits: Tensor, sizes: list[int], rows: list[NDArray[np.int64]], blank: int
+) -> tuple[Tensor, Tensor]:  # (B,), (B,)
+    """The losses without gradients, and which rows are feasible, in little memory."""
+    from seqloom.kernels.ctc import loss as kernel
+
+    scores = logits.detach().numpy()
+
+    def row_loss(row: int) -> float:
+        return kernel.loss_value(scores[row, : sizes[row]], rows[row], blank)
+
+    losses = torch.tensor(map_rows(row_loss, sizes), dtype=logits.dtype)
+    feasible = losses != torch.inf
+    return losses.masked_fill(~feasible, 0), feasible
 
 
 def _forward_backward(

@@ -9,6 +9,8 @@ import numpy as np
 
 QUANTILES = 5
 """Bins by default, each with about the same number of examples."""
+MAX_LIMITS = 100
+"""More bins cannot be told apart in a picture."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class LengthBins:
     limits: tuple[float, ...]  # increasing; each is the largest length of its bin
 
     def __post_init__(self) -> None:
+        if len(self.limits) > MAX_LIMITS:
+            raise ValueError(f"expected at most {MAX_LIMITS} lengths as bins, such as 10,20,40, got {len(self.limits)}")
         if any(not math.isfinite(limit) or limit <= 0 for limit in self.limits):
             raise ValueError(f"expected positive lengths as bins, such as 10,20,40, got {_join(self.limits)}")
         if list(self.limits) != sorted(set(self.limits)):

@@ -96,3 +96,38 @@ def test_a_small_file_of_endless_frames_is_refused(tmp_path: Path) -> None:
     path = write_gif(tmp_path / "a.gif", np.arange(300, dtype=np.uint8).reshape(-1, 1, 1, 1).repeat(3, axis=3))
     with pytest.raises(ContentError, match=r"frames: .* bytes become more than"):
         decode(path, image_size=512)
+    frames = np.zeros((200, 400, 400), np.uint8)  # each of them is decoded, however small the frames of the model are
+    frames[::2] = 255
+    with pytest.raises(ContentError, match=r"200 frames: .* bytes become more than 95,999,999"):
+        decode(write_gif(tmp_path / "b.gif", frames))
+
+
+def test_many_tiny_frames_are_refused_where_they_become_large(tmp_path: Path) -> None:
+    frames = np.zeros((300, 1, 1, 3), np.uint8)
+    np.save(tmp_path / "a.npy", frames)
+    Image.fromarray(frames[0]).save(tmp_path / "0.png")
+    for number in range(1, 300):
+        (tmp_path / f"{number}.png").write_bytes((tmp_path / "0.png").read_bytes())
+    message = r"300 frames: .* bytes become more than"
+    with pytest.raises(ContentError, match=message):
+        decode(tmp_path / "a.npy", image_size=512)
+    with pytest.raises(ContentError, match=message):
+        MediaDecoder(image_size=512).read_folder(tmp_path)
+    assert len(decode(tmp_path / "a.npy").values) == len(MediaDecoder(image_size=8).read_folder(tmp_path).values) == 300
+
+
+@pytest.mark.parametrize("suffix", ["gif", "webp", "apng"])
+def test_damaged_animations_are_read_or_refused(tmp_path: Path, suffix: str) -> None:
+    intact = write_gif(tmp_path / f"a.{suffix}", FRAMES, **({"format": "png"} if suffix == "apng" else {})).read_bytes()
+    refused = 0
+    for seed in range(100):
+        draw = np.random.default_rng(seed)
+        data = np.frombuffer(intact, np.uint8).copy()
+        data[draw.integers(0, len(data), 4)] = draw.integers(0, 256, 4)
+        path = tmp_path / f"damaged.{suffix}"
+        path.write_bytes(data.tobytes())
+        try:
+            assert decode(path).kind == "video"
+        except ContentError:
+            refused += 1
+    assert refused

@@ -137,7 +137,7 @@ def _translate_errors(library: Any, formats: Sequence[str]) -> Iterator[None]:
         raise ImageError(f"not a {', '.join(formats[:-1])} or {formats[-1]} image") from None
     except ImageError:
         raise
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
+    except (OSError, SyntaxError, ValueError, LookupError, EOFError, struct.error, zlib.error) as error:
         raise ImageError(f"damaged image ({error})") from None
     except library.DecompressionBombError:
         raise ImageError("too many pixels (a decompression bomb?)") from None

@@ -21,7 +21,8 @@ def decode(stream: IO[bytes], *, size: int, resize: Resize = "crop") -> Pixels: 
     """The frames of an animated image."""
     with pixels.opened(stream, FORMATS) as image:
         count = getattr(image, "n_frames", 1)
-        _check_size(stream, count, size)
+        pixels_of_frame = max(image.size[0] * image.size[1], size * size)  # a frame is decoded before it is resized
+        _check_size(pixels.file_size(stream), count, pixels_of_frame)
         frames = []
         for number in range(count):
             image.seek(number)
@@ -32,7 +33,9 @@ def decode(stream: IO[bytes], *, size: int, resize: Resize = "crop") -> Pixels: 
 def read_folder(folder: Path, *, size: int, resize: Resize = "crop") -> Pixels:  # (T, size, size, 3)
     """The images of a folder as the frames of a video, in the order of the numbers in their names."""
     frames = []
-    for path in frame_files(folder):
+    paths = frame_files(folder)
+    _check_size(sum(path.stat().st_size for path in paths), len(paths), size * size)
+    for path in paths:
         try:
             with path.open("rb") as stream:
                 frames.append(pixels.decode(stream, size=size, resize=resize))
@@ -55,12 +58,14 @@ def from_array(
     """The same for an array of pixels from 0 to 255."""
     if not len(values):
         raise ImageError(f"expected uint8 (frames, height, width, 3), found {values.dtype} {values.shape}")
+    _check_size(values.nbytes, len(values), size * size)
     return np.stack([pixels.from_array(frame, size=size, resize=resize) for frame in values])
 
 
-def _check_size(stream: IO[bytes], count: int, size: int) -> None:
+def _check_size(stored: int, count: int, pixels_of_frame: int) -> None:
+    """Raise ImageError for frames that take far more memory or time than the bytes that are stored explain."""
     try:
-        check_expansion(pixels.file_size(stream), count * size * size * 3)
+        check_expansion(stored, count * pixels_of_frame * 3)
     except ExpansionError as error:
         raise ImageError(f"{count} frames: {error}") from None
 

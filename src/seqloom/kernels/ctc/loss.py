@@ -18,6 +18,8 @@ from seqloom.kernels.runtime.numba_jit import jit
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.int64]
+NEGLIGIBLE = 45.0
+"""exp(-45) is no part of a float64 beside 1."""
 FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
@@ -44,6 +46,34 @@ def loss(
     if not math.isfinite(result):
         gradient[:] = math.nan if math.isnan(result) else 0
     return result
+
+
+def loss_value(logits: Floats, target: Integers, blank: int) -> float:  # (T, V), (S,) without blanks
+    """The same as ``loss`` without the gradient: memory for one frame only, for long recordings."""
+    if len(logits) < frames_needed(target):
+        return math.inf
+    return log_space_value(np.ascontiguousarray(logits), target, blank)
+
+
+@jit
+def log_space_value(logits: Floats, target: Integers, blank: int) -> float:  # (T, V), (S,)
+    """−log p(target); inf where every path needs a logit of -inf."""
+    frames, size = logits.shape[0], len(target)
+    alpha_blank, alpha_token = np.full(size + 1, -np.inf), np.full(size + 1, -np.inf)
+    alpha_blank[0] = 0.0
+    for t in range(frames):
+        normalizer = log_sum_exp(logits[t])
+        if math.isnan(normalizer):
+            return math.nan
+        blank_score = logits[t, blank] - normalizer
+        for i in range(min(size, t + 1), -1, -1):  # descending: earlier states are still those of the frame before
+            alpha_blank[i] = log_add(alpha_blank[i], alpha_token[i]) + blank_score
+            if i:
+                arriving = log_add(alpha_token[i], alpha_blank[i - 1])
+                if i > 1 and target[i - 1] != target[i - 2]:
+                    arriving = log_add(arriving, alpha_token[i - 1])
+                alpha_token[i] = arriving + (logits[t, target[i - 1]] - normalizer)
+    return -log_add(alpha_blank[size], alpha_token[size])
 
 
 @jit
@@ -130,6 +160,6 @@ def log_sum_exp(row: Floats) -> float:
 def log_add(x: float, y: float) -> float:
     if x < y:
         x, y = y, x
-    if y == -math.inf:
+    if y < x - NEGLIGIBLE or y == -math.inf:
         return x
     return x + math.log1p(math.exp(y - x))
