@@ -88,6 +88,19 @@ def test_sizes_beyond_the_weights_are_refused(
         model.load(path)
 
 
+def test_a_learned_size_beyond_the_weights_is_refused(seeds: dict[str, fuzzing.Seed], tmp_path: Path) -> None:
+    """It took minutes before: a list of so many numbers was made."""
+    path = damaged(
+        seeds["transcribe, audio"],
+        tmp_path / "run",
+        config=setter("normalize", "utterance"),
+        learned=lambda values: values["statistics"].update(size=10**7, mean=[], deviation=[]),
+    )
+    message = "the weights do not fit the configuration: the configuration describes a larger model"
+    outcome = fuzzing.use(path, seeds["transcribe, audio"].questions)
+    assert (outcome.kind, outcome.text) == ("error", f"{path}: {message}")
+
+
 @pytest.mark.parametrize(
     ("name", "key", "value", "most"),
     [

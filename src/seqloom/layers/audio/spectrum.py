@@ -222,8 +222,8 @@ class Normalize(Layer):
                 raise ValueError(f"{name} has {len(values)} values, expected {size}")
         self.kind = kind
         self.prior = prior
-        self.register_buffer("mean", torch.tensor([0.0] * size if mean is None else list(mean)))
-        self.register_buffer("deviation", torch.tensor([1.0] * size if deviation is None else list(deviation)))
+        self.register_buffer("mean", torch.zeros(size) if mean is None else torch.tensor(list(mean)))
+        self.register_buffer("deviation", torch.ones(size) if deviation is None else torch.tensor(list(deviation)))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, "Normalize.State"]:
         check_input(x, mask, size=self.input_size, like=self.mean)
