@@ -259,10 +259,10 @@ def test_a_loss_of_long_rows_needs_memory_for_one_frame(blank: int, monkeypatch:
             assert actual.feasible[row] == (expected != math.inf)
             assert abs(actual.losses[row] - (expected if actual.feasible[row] else 0)) < EXACT
     monkeypatch.undo()
-    long, target = random(1, 3000, 6, seed=2, scale=3), torch.arange(600) % 5 + 1
-    usual = ctc_loss(long, torch.tensor([3000]), [target]).losses
+    long, tokens_of_long = random(1, 3000, 6, seed=2, scale=3), [torch.arange(600) % 5 + 1]
+    usual = ctc_loss(long, torch.tensor([3000]), tokens_of_long).losses
     monkeypatch.setattr(ctc, "MAX_WORKSPACE", 0)
-    torch.testing.assert_close(ctc_loss(long, torch.tensor([3000]), [target]).losses, usual, rtol=1e-11, atol=0)
+    torch.testing.assert_close(ctc_loss(long, torch.tensor([3000]), tokens_of_long).losses, usual, rtol=1e-11, atol=0)
 
 
 def test_half_precision_is_computed_in_full() -> None:
