@@ -52,7 +52,7 @@ def loss_value(logits: Floats, target: Integers, blank: int) -> float:  # (T, V)
     """The same as ``loss`` without the gradient: memory for one frame only, for long recordings."""
     if len(logits) < frames_needed(target):
         return math.inf
-    return log_space_value(np.ascontiguousarray(logits), target, blank)
+    return float(log_space_value(np.ascontiguousarray(logits), target, blank))
 
 
 @jit
@@ -73,7 +73,8 @@ def log_space_value(logits: Floats, target: Integers, blank: int) -> float:  # (
                 if i > 1 and target[i - 1] != target[i - 2]:
                     arriving = log_add(arriving, alpha_token[i - 1])
                 alpha_token[i] = arriving + (logits[t, target[i - 1]] - normalizer)
-    return -log_add(alpha_blank[size], alpha_token[size])
+    total: float = log_add(alpha_blank[size], alpha_token[size])
+    return -total
 
 
 @jit
