@@ -10,7 +10,7 @@ import numpy as np
 QUANTILES = 5
 """Bins by default, each with about the same number of examples."""
 MAX_LIMITS = 100
-"""More bins cannot be told apart in a picture."""
+"""More bins cannot be distinguished in a picture."""
 
 
 @dataclass(frozen=True)
