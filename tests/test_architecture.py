@@ -160,6 +160,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "service": {"files", "config", "terminal", "data", "models", "decoding", "run", "run_config", "model", "seqloom"},
     "studio": {
         *("files", "checkpoint", "terminal", "insight", "run", "run_config", "run_summary", "model", "service"),
+        *("diagnosis", "lab"),
     },
     "examples": set(),
     "lab": {

@@ -15,6 +15,8 @@ import pytest
 import torch
 from tests.service.running import KEPT, Client, running
 
+from seqloom import lab
+from seqloom.diagnosis.run_doctor import doctor_run
 from seqloom.model import load
 from seqloom.run import Run
 from seqloom.service.settings import ServiceSettings
@@ -190,3 +192,21 @@ def test_a_run_that_cannot_be_resumed_says_why(client: Client, folder: Path) -> 
     answer = client.post("/api/resume", {"run": "classify"})
     assert answer.status == 409
     assert "learned.json: damaged" in answer.message
+
+
+def test_the_doctor_says_what_it_says_on_the_command_line(client: Client, folder: Path) -> None:
+    answer = client.post("/api/doctor", {"run": "translate"})
+    assert answer.status == 200, answer.body
+    assert answer.json() == json.loads(doctor_run(folder / "translate").to_json())
+    assert client.post("/api/doctor", {"run": "../x"}).status == 404
+
+
+def test_experiments_are_listed_and_run(client: Client) -> None:
+    listed = client.get("/api/lab").json()["experiments"]
+    assert {each["name"] for each in listed} == set(lab.names())
+    assert client.get("/api/lab/figure?name=vanishing").status == 404
+    result = client.post("/api/lab/run", {"name": "vanishing", "preset": "quick"}).json()
+    assert result["preset"] == "quick"
+    assert result["verdict"]["status"] in ("holds", "does not hold here", "not decided")
+    assert client.get("/api/lab/figure?name=vanishing").body.lstrip().startswith(b"<?xml")
+    assert client.post("/api/lab/run", {"name": "nothing"}).status == 404

@@ -51,6 +51,7 @@ def address(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    playwright.expect.set_options(timeout=60_000)
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -213,3 +214,13 @@ def test_an_empty_folder_says_what_to_do(browser: Any, tmp_path: Path) -> None:
         page.goto(f"http://127.0.0.1:{port}/")
         playwright.expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
         page.close()
+
+
+def test_the_doctor_and_the_lab_show_their_findings(page: Any) -> None:
+    page.goto("/doctor?run=tag")
+    playwright.expect(page.locator(".card .badge").first).to_be_visible()
+    page.goto("/lab")
+    card = page.locator("section.card", has_text="When do gradients vanish")
+    card.get_by_role("button", name="Quick look").click()
+    playwright.expect(card.get_by_text("the verdict means little")).to_be_visible()
+    playwright.expect(card.get_by_role("img")).to_be_visible()

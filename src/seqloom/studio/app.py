@@ -1,5 +1,6 @@
 """The application of the studio: its pages, the data behind them, and who may see them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -18,7 +19,7 @@ from seqloom.service.requests import answer_error
 from seqloom.service.settings import ServiceSettings
 from seqloom.service.telemetry import Telemetry
 from seqloom.service.worker import Overloaded
-from seqloom.studio import model_pages, run_pages
+from seqloom.studio import insight_pages, model_pages, run_pages
 from seqloom.studio.catalog import Catalog
 
 PAGES = ("/", "/run", "/compare", "/try", "/inside", "/doctor", "/lab")
@@ -46,6 +47,7 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.models = model_pages.OpenModels(settings)
+        app.state.examining = asyncio.Lock()
         yield
         await app.state.models.close()
 
@@ -63,6 +65,10 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
             Route("/api/model", model_pages.describe_model),
             Route("/api/predict", model_pages.predict, methods=["POST"]),
             Route("/api/inside", model_pages.inside, methods=["POST"]),
+            Route("/api/doctor", insight_pages.examine, methods=["POST"]),
+            Route("/api/lab", insight_pages.list_experiments),
+            Route("/api/lab/run", insight_pages.run_experiment, methods=["POST"]),
+            Route("/api/lab/figure", insight_pages.show_figure),
         ],
         middleware=[
             Middleware(Guard, settings=settings, telemetry=Telemetry()),
@@ -71,7 +77,7 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
         exception_handlers=dict.fromkeys((HTTPException, Overloaded, ValueError, TypeError, Exception), answer_error),
         lifespan=lifespan,
     )
-    app.state.catalog, app.state.settings = Catalog(folder), settings
+    app.state.catalog, app.state.settings, app.state.lab_results = Catalog(folder), settings, {}
     return app
 
 

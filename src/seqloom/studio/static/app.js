@@ -7,6 +7,8 @@ import { showRun } from "./pages/run.js";
 import { showCompare } from "./pages/compare.js";
 import { showTry } from "./pages/try.js";
 import { showInside } from "./pages/inside.js";
+import { showDoctor } from "./pages/doctor.js";
+import { showLab } from "./pages/lab.js";
 
 const PAGES = {
   "/": { title: "Runs", show: showRuns },
@@ -14,6 +16,8 @@ const PAGES = {
   "/compare": { title: "Compare", show: showCompare },
   "/try": { title: "Try", show: showTry },
   "/inside": { title: "Inside", show: showInside },
+  "/doctor": { title: "Doctor", show: showDoctor },
+  "/lab": { title: "Lab", show: showLab },
 };
 
 const main = document.querySelector("main");
@@ -38,7 +42,7 @@ async function show() {
 function drawNavigation(query) {
   const run = query.get("run");
   const links = Object.entries(PAGES).filter(([, page]) => !page.hidden).map(([path, page]) => {
-    const keep = run && ["/try", "/inside"].includes(path) ? { run } : {};
+    const keep = run && ["/try", "/inside", "/doctor"].includes(path) ? { run } : {};
     const current = path === location.pathname || (path === "/" && location.pathname === "/run");
     return h("a", { href: address(path, keep), "aria-current": current ? "page" : null }, page.title);
   });

@@ -19,7 +19,7 @@ export async function showRun(main, query) {
   const charts = h("div", { class: "grid" });
   clear(main,
     h("div", { class: "bar" }, h("h1", {}, id), stateBadge, h("span", { class: "soft" }, run.task), h("span", { class: "grow" }), stop, resume,
-      h("a", { href: address("/try", { run: id }) }, "Try it"), h("a", { href: address("/inside", { run: id }) }, "See inside")),
+      h("a", { href: address("/try", { run: id }) }, "Try it"), h("a", { href: address("/inside", { run: id }) }, "See inside"), h("a", { href: address("/doctor", { run: id }) }, "Ask the doctor")),
     problem, facts, charts, scores(data), settings(data), pictures(id, data.pictures));
 
   const drawn = {

@@ -1,0 +1,78 @@
+// Why a model does not learn: findings in words, with the evidence.
+
+import { post } from "../api.js";
+import { lineChart } from "../chart.js";
+import { clear, errorBox, h, message } from "../dom.js";
+import { number, percent } from "../format.js";
+import { go, remember } from "../router.js";
+import { loadRuns, runSelect } from "../runs.js";
+
+const CLASSES = { problem: "diverged", warning: "stopped", healthy: "finished" };
+
+export async function showDoctor(main, query) {
+  const { runs } = await loadRuns();
+  const usable = runs.filter((run) => run.state !== "damaged");
+  const id = query.get("run") || "";
+  const reach = h("input", { type: "number", min: 0, value: query.get("reach") || "", placeholder: "as the data suggest", "aria-label": "Steps back that the model has to see" });
+  const ask = h("button", { class: "primary", type: "button", disabled: !id, onclick: () => examine() }, "Examine");
+  const content = h("div", { "aria-live": "polite" });
+  const choices = id ? usable : [{ id: "", task: "choose one", state: "" }, ...usable];
+  clear(main, h("div", { class: "bar" }, h("h1", {}, "Doctor"), runSelect(choices, id, (run) => go("/doctor", { run })),
+    h("label", { class: "soft" }, "it has to see ", reach, " steps back"), ask), content);
+  if (!id) {
+    clear(content, message("Choose a run", "The doctor measures gradients, gates, units and the record of the training, and says what to change."));
+    return;
+  }
+
+  async function examine() {
+    remember("/doctor", { run: id, reach: reach.value });
+    ask.disabled = true;
+    clear(content, h("p", { class: "message" }, "Measuring gradients, gates and units …"));
+    try {
+      clear(content, draw(await post("/api/doctor", { run: id, reach: Number(reach.value) || 0 })));
+    } catch (error) {
+      clear(content, errorBox(error));
+    } finally {
+      ask.disabled = false;
+    }
+  }
+
+  await examine();
+}
+
+function draw(diagnosis) {
+  const findings = diagnosis.findings.map((finding) => h("section", { class: "card" },
+    h("div", { class: "tools" }, h("h2", {}, finding.part ? `${finding.name} (${finding.part})` : finding.name), h("span", { class: `badge ${CLASSES[finding.severity]}` }, finding.severity)),
+    h("p", {}, finding.verdict),
+    finding.keys.length ? h("p", { class: "small soft" }, "key to change: ", finding.keys.map((key) => h("span", { class: "chip mono" }, key))) : null,
+    evidence(finding.evidence)));
+  const charts = diagnosis.parts.flatMap((part) => part.gradients.length ? [lineChart({
+    title: `Gradient by lag (${part.name})`, xLabel: "steps back", logarithmic: true,
+    series: part.gradients.map((curve) => ({ name: `${curve.layer}, ${curve.direction}`, points: curve.left.map((value, lag) => [lag, value]) })),
+    marks: [{ y: 0.01, name: "1 % left" }],
+  })] : []);
+  return [
+    diagnosis.source ? h("p", { class: "soft" }, `Measured on ${diagnosis.source}.`) : null,
+    diagnosis.notes.map((note) => h("p", { class: "note" }, note)),
+    h("div", { class: "grid" }, findings, charts),
+    units(diagnosis),
+  ];
+}
+
+function evidence(values) {
+  const shown = Object.entries(values).filter(([, value]) => ["number", "string"].includes(typeof value));
+  return shown.length ? h("details", {}, h("summary", { class: "small" }, "evidence"), h("table", {}, h("tbody", {}, shown.map(([name, value]) =>
+    h("tr", {}, h("td", { class: "small soft" }, name.replaceAll("_", " ")), h("td", { class: "small number" }, typeof value === "number" ? number(value) : value)))))) : null;
+}
+
+function units(diagnosis) {
+  const rows = diagnosis.parts.flatMap((part) => part.units.map((unit) => h("tr", {}, h("td", {}, `${part.name}: ${unit.layer}, ${unit.direction}`),
+    h("td", { class: "number" }, number(unit.units)), h("td", { class: "number" }, number(unit.dead)), h("td", { class: "number" }, number(unit.redundant)), h("td", { class: "number" }, number(unit.effective_rank, 3)))));
+  const gates = diagnosis.parts.flatMap((part) => part.gates.map((gate) => h("tr", {}, h("td", {}, `${gate.layer}, ${gate.direction}: ${gate.gate}`), h("td", { class: "soft" }, gate.effect),
+    h("td", { class: "number" }, number(gate.mean, 3)), h("td", { class: "number" }, percent(gate.low)), h("td", { class: "number" }, percent(gate.high)))));
+  const table = (title, columns, body) => body.length ? h("section", {}, h("h2", {}, title), h("div", { class: "table" }, h("table", {},
+    h("thead", {}, h("tr", {}, columns.map((name, index) => h("th", { class: index > (columns.length === 5 && columns[1] === "open" ? 1 : 0) ? "number" : "" }, name)))), h("tbody", {}, body)))) : null;
+  return h("div", { class: "two", style: { "margin-top": "16px" } },
+    table("Units", ["layer", "units", "dead", "redundant", "effective rank"], rows),
+    table("Gates", ["gate", "open", "mean", "saturated low", "saturated high"], gates));
+}
