@@ -122,7 +122,7 @@ def test_predictions_and_the_inside_are_those_of_the_model(client: Client, folde
             shown = values[part["start"] : part["start"] + size].reshape(part["units"], layer["steps"])
             np.testing.assert_array_equal(shown, tensor.T.numpy())
     prediction = json.loads(json.dumps(model.task.to_json(model.predict([value])[0])))
-    assert set(content["explanation"]["prediction"]) <= set(prediction) | {"loss"}
+    assert set(content["explanation"]["prediction"]) == set(prediction)
 
 
 def test_looking_inside_changes_nothing(client: Client) -> None:

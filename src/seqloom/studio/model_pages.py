@@ -138,7 +138,11 @@ async def inside(request: Request) -> Response:
             "version": loaded.version,
             "tokens": loaded.model.task.input_tokens(example),
             "headline": explanation.headline,
-            "explanation": explanation.to_dict() | {"beam": [_branch(node) for node in explanation.beam]},
+            "explanation": {
+                **explanation.to_dict(),
+                "prediction": loaded.model.task.to_json(explanation.prediction),
+                "beam": [_branch(node) for node in explanation.beam],
+            },
             "layers": header,
         }
         return _pack(json_value(content), values)
