@@ -158,10 +158,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sklearn": {"files", "answers", "data", "run", "model", "interactive"},
     "check": {"formats", "terminal", "data", "training", "tasks", "run_config", "training_data", "evaluation"},
     "service": {"files", "config", "terminal", "data", "models", "decoding", "run", "run_config", "model", "seqloom"},
-    "studio": {
-        *("files", "checkpoint", "terminal", "insight", "run", "run_config", "run_summary", "model", "service"),
-        *("diagnosis", "lab"),
-    },
     "examples": set(),
     "lab": {
         *(
@@ -196,6 +192,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "models",
         "run_config",
         "seqloom",
+    },
+    "studio": {
+        *("files", "checkpoint", "terminal", "insight", "run", "run_config", "run_summary", "model", "service"),
+        *("diagnosis", "lab"),
     },
     "cli": {
         *(
