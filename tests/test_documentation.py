@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import wave
+from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ RUNS = {
     "control": ["control.toml"],
     "classify": ["classify.toml"],
     "forecast": ["forecast.toml"],
+    "sales": [
+        *("--task", "forecast", "--data", "sales.csv[0:0.8]", "task.dev=sales.csv[0.8:1]", "task.target=sales"),
+        *("task.horizon=14", "task.calendar=true"),
+    ],
     "language_model": ["language_model.toml"],
     "translate": ["translate.toml"],
     "second": ["translate.toml", "train.seed=2"],
@@ -175,6 +180,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(example, folder)
     write_recordings(folder / "sounds")
     (folder / "words.txt").write_text("high\nlow\nup\n")
+    days = (date(2023, 1, 1) + timedelta(days=number) for number in range(300))
+    rows = (f"{day},{100 + 20 * (day.weekday() < 5) + day.day}\n" for day in days)
+    (folder / "sales.csv").write_text("date,sales\n" + "".join(rows))
     build("analogies", folder / "analogies")
     (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")

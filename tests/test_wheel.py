@@ -68,12 +68,15 @@ def test_it_is_named_after_the_version(wheel: Path) -> None:
     assert metadata(wheel)["Version"] == seqloom.__version__
 
 
+PACKED = {".py", ".toml", ".js", ".css", ".html", ".svg"}
+
+
 def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     source = ROOT / "src"
     package = {
         path.relative_to(source).as_posix()
         for path in (source / "seqloom").rglob("*")
-        if path.suffix in {".py", ".toml"} or path.name == "py.typed"
+        if path.suffix in PACKED or path.name == "py.typed"
     }
     added = {name for name in names(wheel) if ".dist-info/" not in name}
     assert added == {*package, "seqloom_runtime.py"}
@@ -83,7 +86,7 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 def test_every_file_of_the_package_is_of_a_kind_that_is_packed() -> None:
     tracked = (path for path in (ROOT / "src" / "seqloom").rglob("*") if path.is_file())
-    other = [path for path in tracked if path.suffix not in {".py", ".toml", ".pyc"} and path.name != "py.typed"]
+    other = [path for path in tracked if path.suffix not in {*PACKED, ".pyc"} and path.name != "py.typed"]
     assert other == [], "add them to package-data in pyproject.toml, and here"
 
 
