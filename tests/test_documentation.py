@@ -291,7 +291,7 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
     if len(words) == 1 or "benchmarks/" in command:
         check_parts(words)
         return
-    if command in {picture.explain for picture in gallery.PICTURES}:  # drawn by docs/site/gallery.py
+    if command in {line for picture in gallery.PICTURES for line in picture.commands}:  # run by docs/site/gallery.py
         assert (ROOT / "docs" / "gallery.md").is_file()
         options = {word for word in words if word.startswith("--")}
         assert options <= set(re.findall(r"--[a-z-]+", run_command([words[0], "--help"])))

@@ -135,7 +135,7 @@ def user_of_a_run() -> Iterator[Mistake]:
         "cannot generate text .tasks that can: language_model",
     )
     yield use("align with a classifier", "align RUNS/classify x.txt hello", "cannot give the times of words")
-    yield use("export a classifier", "export RUNS/classify m.arpa", "cannot be exported")
+    yield use("export a classifier", "export RUNS/classify m.arpa", "exported as .onnx")
     yield use("no such method", "explain RUNS/classify hello --method magic", "unknown method 'magic'")
     yield use("an unknown query", "explain RUNS/embed xyzzy", "has no vector")
     yield use("no such search", "predict RUNS/translate x.txt --search bream", "beam")
