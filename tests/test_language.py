@@ -92,6 +92,7 @@ COMMON_WORDS = """
     load, write, draw, print, trace, capture, captured, from, to, torch
     symbols, distractors, forget, bias, lags, singular, value, matrices
     feed, forward, interval, bracket, other, test
+    corridors, entropy
     map, plot, plots, curves, explanation, insight, testing, sklearn
 """
 """Words of names that the glossary need not explain."""
