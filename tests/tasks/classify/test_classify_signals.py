@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.contracts import tiny
 
+from seqloom.config import Document
 from seqloom.data.builtin import moving_shapes, shapes
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.text_files import DataError
@@ -47,6 +48,24 @@ def test_sound_is_read_as_its_spectrum_over_the_recording(tmp_path: Path) -> Non
         alone, _, _ = spectrum(torch.from_numpy(example.content).unsqueeze(0))
         expected, _ = Normalize(8, kind="utterance")(alone, torch.ones(alone.shape[:2], dtype=torch.bool))
         torch.testing.assert_close(frames[row][mask[row]], expected[0], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "width"),
+    [
+        ([], 8),
+        (["task.audio.n_mels=24"], 4),
+        (["task.audio.n_mels=80"], 8),
+        (["task.audio.features=mfcc"], 2),
+        (["task.audio.features=mfcc", "task.audio.n_mfcc=20", "task.audio.n_mels=64"], 4),
+    ],
+)
+def test_the_frequency_masks_of_sound_are_a_fifth_of_its_features(
+    overrides: list[str], width: int, tmp_path: Path
+) -> None:
+    task, _ = fitted("classify, sound", tmp_path)
+    values = Classify.defaults(Document.empty(overrides), task.preview(Path(task.train)))
+    assert (values["task.augment.freq_masks"], values["task.augment.freq_mask_width"]) == (2, width)
 
 
 def test_frames_of_a_video_share_their_convolutions(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator
 
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.layers.audio.augment import (
     MAX_SPEED_DENOMINATOR,
     MIN_WARP,
@@ -24,6 +24,7 @@ from seqloom.models.signals.statistics import HIGHEST_RATE, SignalStatistics
 
 Normalization = Literal["none", "global", "utterance", "streaming"]
 HEAD = 10  # recordings that show the sampling rate
+MAX_MASK_WIDTH = 8  # of the default frequency masks
 
 
 class AudioFeatures(ConfigSection):
@@ -105,6 +106,18 @@ class AudioFeatures(ConfigSection):
         return CepstralWarp(
             self.sample_rate, n_mels=self.n_mels, n_mfcc=self.n_mfcc, fmin=self.fmin, fmax=self.fmax or None
         )
+
+
+def feature_count(document: Document) -> int:
+    """The features of a frame of sound, without their differences, as a document sets them or by default."""
+    name = "n_mfcc" if document.get("task.audio.features") == "mfcc" else "n_mels"
+    count = document.get(f"task.audio.{name}")
+    return count if isinstance(count, int) else int(AudioFeatures.model_fields[name].default)
+
+
+def mask_width(features: int) -> int:
+    """The default width of a frequency mask: a fifth of the features, so that two masks leave most of a frame."""
+    return min(features // 5, MAX_MASK_WIDTH)
 
 
 class AugmentConfig(ConfigSection):

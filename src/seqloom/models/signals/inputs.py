@@ -9,15 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from seqloom.config import Document
 from seqloom.data.readers.media import Kind, MediaDecoder, Signal
 from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.tagged_media import Frames
-from seqloom.models.signals.audio_features import AudioFeatures
+from seqloom.models.signals.audio_features import AudioFeatures, feature_count, mask_width
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.models.signals.statistics import LocatedSignal, SignalStatistics
 
-ENCODER_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
+_ENCODER_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
     "vectors": {},
     "sound": {
         "task.prenet.layers": 1,
@@ -30,15 +31,20 @@ ENCODER_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
     "image": {},
     "video": {"task.image_size": 32, "task.image_encoder.channels": 16},
 }
-"""Settings of the encoder of each kind of signal, the same in all tasks."""
-
 DEPENDS_ON_KIND = {
     "task.time_reduction.factor": "2 for sound",
     "task.augment.freq_masks": "2 for sound, otherwise 0",
+    "task.augment.freq_mask_width": "for sound a fifth of the features, at most 8",
     "task.augment.time_masks": "2 for sound, otherwise 0",
     "task.image_size": "64, for videos 32",
     "task.image_encoder.channels": "32, for videos 16",
 }
+
+
+def encoder_defaults(kind: Kind, document: Document) -> dict[str, Any]:
+    """Settings of the encoder of a kind of signal, the same in all tasks."""
+    masks = {"task.augment.freq_mask_width": mask_width(feature_count(document))} if kind == "sound" else {}
+    return {**_ENCODER_DEFAULTS[kind], **masks}
 
 
 def media_decoder(

@@ -6,6 +6,7 @@ from typing import Any
 from seqloom.config import Document
 from seqloom.data.readers import pixels
 from seqloom.data.readers.recordings import Recording
+from seqloom.models.signals.audio_features import feature_count, mask_width
 
 NARROW = 12  # features of a frame below which none of them is masked
 
@@ -36,11 +37,9 @@ def recording_defaults(document: Document, first: Recording | None) -> dict[str,
     if not audio and width < NARROW:  # pen strokes
         return {"task.normalize": "global", "task.time_reduction.factor": 1}
     if audio:
-        features = document.get("task.audio.features") or "log_mel"
-        count = document.get("task.audio.n_mels" if features == "log_mel" else "task.audio.n_mfcc")
-        width = count if isinstance(count, int) else 40 if features == "log_mel" else 13
+        width = feature_count(document)
     values = {"task.prenet.layers": 1, "task.prenet.window": 5, "task.time_reduction.factor": 3}
     if width >= NARROW:
-        values |= {"task.augment.freq_masks": 2, "task.augment.freq_mask_width": min(width // 5, 8)}
+        values |= {"task.augment.freq_masks": 2, "task.augment.freq_mask_width": mask_width(width)}
         values |= {"task.augment.time_masks": 2}
     return values

@@ -21,7 +21,7 @@ from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
-from seqloom.models.signals.inputs import DEPENDS_ON_KIND, ENCODER_DEFAULTS
+from seqloom.models.signals.inputs import DEPENDS_ON_KIND, encoder_defaults
 from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.tasks.task import Task, TextEncoding
 
@@ -179,7 +179,7 @@ class CaptionSettings(Task):
                 "task.decoder.hidden_size": 256,
                 "task.decoder.dropout": 0.3,
             }
-            | {**ENCODER_DEFAULTS[kind], **SIGNAL_DEFAULTS[kind], **frames}
+            | {**encoder_defaults(kind, document), **SIGNAL_DEFAULTS[kind], **frames}
             | training_defaults(
                 document,
                 data.examples if data else None,

@@ -26,7 +26,7 @@ from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInp
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
-from seqloom.models.signals.inputs import DEPENDS_ON_KIND, ENCODER_DEFAULTS
+from seqloom.models.signals.inputs import DEPENDS_ON_KIND, encoder_defaults
 from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.tasks.targets.classes import (
     ClassWeights,
@@ -210,7 +210,7 @@ class ClassifySettings(Task):
                 values["task.word_dropout"] = 0.1
         else:
             kind = kind_of(first.content, first.rate)
-            values |= {**ENCODER_DEFAULTS[kind], **SIGNAL_DEFAULTS[kind]}
+            values |= {**encoder_defaults(kind, document), **SIGNAL_DEFAULTS[kind]}
             if isinstance(document.get("task.encoder.cell"), list):
                 values.pop("task.encoder.layers", None)
         if data and data.head and data.head[0].target is not None:
