@@ -1,0 +1,167 @@
+"""Whether attention keeps translations of long sentences as good as those of short ones, where a fixed vector does not.
+
+Without attention, all that the decoder learns of the source is the last state of the encoder, whatever the length.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from seqloom.insight.plotting import GREY, panel_figure
+from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
+from seqloom.lab.panels import draw_curves, legend_below, set_title
+from seqloom.lab.translation import Language, build_translator, collate, train_translator, translate, word_accuracy
+from seqloom.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ATTENTION, VECTOR = "attention", "fixed vector"
+SHORT, ALL = "short", "all"
+TITLES = {SHORT: "Trained on short sentences", ALL: "Trained on sentences of all lengths"}
+KEPT = 0.9
+"""Long sentences are translated as well as short ones if this share of the accuracy is kept."""
+LEAST = 1e-3
+"""Accuracies below count as this much, so that ratios exist."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A model on sentences of one length."""
+
+    model: str
+    training: str  # on which lengths: short or all
+    seed: int
+    length: int  # words of the source
+    accuracy: float  # of the words of new translations
+
+
+class LongSentences(Experiment):
+    """Encoder-decoders with and without attention, by length of the sentence."""
+
+    topic: ClassVar[str] = "Translation and search"
+    question: ClassVar[str] = "Does attention help on long sentences?"
+    claim: ClassVar[str] = (
+        "With attention, long sentences are translated as well as short ones, even if training had short ones only; "
+        "with a fixed vector they are not."
+    )
+    source: ClassVar[str] = "Cho et al. 2014; Bahdanau, Cho & Bengio 2015; lectures on sequence modelling"
+    rule: ClassVar[str] = (
+        "What a model keeps is its accuracy on the longest sentences divided by that on the shortest (geometric mean "
+        "over seeds). The claim holds if, trained on short sentences and trained on all, attention keeps more than 0.9 "
+        "and the fixed vector less, each with the whole 95 % interval; it does not hold if one of the intervals lies "
+        "on the other side."
+    )
+    quick: ClassVar[Mapping[str, Any]] = {
+        "seeds": 2,
+        "lengths": (2, 6),
+        "short": 3,
+        "hidden_size": 8,
+        "updates": 4,
+        "batch_size": 4,
+        "sentences": 4,
+    }
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "updates": 800, "sentences": 200}
+    row: ClassVar[type[Any]] = Score
+
+    lengths: tuple[int, ...] = Field(
+        (4, 7, 10, 15, 20, 30), min_length=2, description="Words of the sentences that are translated."
+    )
+    short: int = Field(10, ge=2, description="Longest sentence of the training on short ones.")
+    words: int = Field(20, ge=2, description="Words of each language.")
+    hidden_size: int = Field(64, ge=2, multiple_of=2, description="Units of encoder and decoder.")
+    batch_size: int = Field(32, ge=1, description="Sentences per update.")
+    updates: int = Field(600, ge=1, description="Updates of each training.")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
+    sentences: int = Field(100, ge=1, description="New sentences of each length that are translated.")
+
+    def trials(self) -> list[Trial]:
+        return [
+            Trial(
+                f"{model}, trained on {training} sentences, seed {seed}", partial(self._measure, model, training, seed)
+            )
+            for seed in self.all_seeds
+            for training in (SHORT, ALL)
+            for model in (VECTOR, ATTENTION)
+        ]
+
+    def _measure(self, model: str, training: str, seed: int) -> list[Score]:
+        language = Language(self.words)
+        torch.manual_seed(seed)
+        network = build_translator(
+            language, hidden_size=self.hidden_size, attention=model == ATTENTION, bidirectional=True
+        )
+        draw = torch.Generator().manual_seed(seed)
+        lengths = range(2, (self.short if training == SHORT else max(self.lengths)) + 1)
+        train_translator(
+            network,
+            lambda: collate(language.pairs(self.batch_size, lengths=lengths, draw=draw)),
+            TrainConfig(updates=self.updates, learning_rate=self.learning_rate),
+        )
+        rows = []
+        for length in sorted(self.lengths):
+            pairs = language.pairs(self.sentences, lengths=[length], draw=draw)
+            rows.append(Score(model, training, seed, length, word_accuracy(translate(network, pairs), pairs)))
+        return rows
+
+    def verdict(self, rows: Sequence[Score]) -> Verdict:
+        kept = {
+            (model, training): Estimate.of_geometric_mean(kept_shares(rows, model, training))
+            for training in (ALL, SHORT)
+            for model in (ATTENTION, VECTOR)
+        }
+        answers = [
+            estimate.is_above(KEPT) if model == ATTENTION else estimate.is_below(KEPT)
+            for (model, _), estimate in kept.items()
+        ]
+        shortest, longest = (choose(row.length for row in rows) for choose in (min, max))
+        return Verdict(
+            conclude(*answers),
+            f"From {shortest} to {longest} words, a model trained on all lengths keeps {kept[ATTENTION, ALL].format()} "
+            f"of its accuracy with attention and {kept[VECTOR, ALL].format()} with a fixed vector. Trained on at most "
+            f"{self.short} words, it keeps {kept[ATTENTION, SHORT].format()} and {kept[VECTOR, SHORT].format()}.",
+            {f"kept with {model}, trained on {training}": estimate for (model, training), estimate in kept.items()},
+        )
+
+    def table(self, rows: Sequence[Score]) -> Table:
+        lengths = sorted({row.length for row in rows})
+        cells = []
+        for model, training in dict.fromkeys((row.model, row.training) for row in rows):
+            own = [row for row in rows if (row.model, row.training) == (model, training)]
+            means = [fmean(row.accuracy for row in own if row.length == length) for length in lengths]
+            cells.append([f"{model}, trained on {training}", *(f"{mean:.0%}" for mean in means)])
+        return ["words right, sentences of length", *map(str, lengths)], cells
+
+    def draw(self, rows: Sequence[Score]) -> "Figure":
+        figure = panel_figure(2, width=5.2, height=3.9)
+        for axes, training in zip(figure.axes, (SHORT, ALL), strict=True):
+            curves: dict[str, dict[int, list[float]]] = {ATTENTION: {}, VECTOR: {}}
+            for row in rows:
+                if row.training == training:
+                    curves[row.model].setdefault(row.length, []).append(100 * row.accuracy)
+            draw_curves(axes, curves)
+            axes.set(ylim=(0, 103), xlabel="words of the sentence", ylabel="words translated right, %")
+            set_title(axes, TITLES[training])
+            if training == SHORT:
+                axes.axvspan(0, self.short, color=GREY, alpha=0.12, linewidth=0)
+                axes.annotate(
+                    "lengths seen in training", (self.short, 1), xytext=(-3, 3), textcoords="offset points",
+                    ha="right", color=GREY, fontsize=8,
+                )  # fmt: skip
+            axes.set_xlim(0, max(row.length for row in rows) + 1)
+        legend_below(figure, figure.axes[0])
+        return figure
+
+
+def kept_shares(rows: Sequence[Score], model: str, training: str) -> list[float]:
+    """The accuracy on the longest sentences divided by that on the shortest, by seed."""
+    own = [row for row in rows if (row.model, row.training) == (model, training)]
+    shortest, longest = min(row.length for row in own), max(row.length for row in own)
+    values = {(row.seed, row.length): max(row.accuracy, LEAST) for row in own}
+    return [values[seed, longest] / values[seed, shortest] for seed in dict.fromkeys(row.seed for row in own)]

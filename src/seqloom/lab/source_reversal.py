@@ -1,0 +1,175 @@
+"""Whether an encoder-decoder without attention translates better if it reads the source backwards.
+
+Read backwards, the first words of the source are the last that the encoder reads, next to the first words of the
+translation: a few short dependencies, with which training can begin. The mean distance stays the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from seqloom.insight.plotting import panel_figure
+from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
+from seqloom.lab.panels import draw_curves, legend_below, set_title
+from seqloom.lab.translation import (
+    Language,
+    Pair,
+    build_translator,
+    collate,
+    train_translator,
+    translate,
+    word_accuracy,
+)
+from seqloom.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORWARD, REVERSED = "source as it is", "source reversed"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A model on sentences of one length."""
+
+    reading: str
+    seed: int
+    length: int  # words of the source
+    accuracy: float  # of the words of new translations, by edit distance
+    positions: tuple[float, ...]  # share of sentences with the right word at each position of the translation
+
+
+class SourceReversal(Experiment):
+    """Encoder-decoders without attention that read the source forwards or backwards."""
+
+    topic: ClassVar[str] = "Translation and search"
+    question: ClassVar[str] = "Does it help to read the source backwards?"
+    claim: ClassVar[str] = "Without attention, translations are better if the source is read backwards."
+    source: ClassVar[str] = "Sutskever, Vinyals & Le 2014; lectures on sequence modelling"
+    rule: ClassVar[str] = (
+        "The claim holds if the share of words translated right, averaged over lengths, is higher with the source "
+        "reversed (difference above 0 with the whole 95 % interval over seeds); it does not hold if the whole interval "
+        "lies at or below 0."
+    )
+    quick: ClassVar[Mapping[str, Any]] = {
+        "seeds": 2,
+        "lengths": (2, 4),
+        "hidden_size": 8,
+        "updates": 5,
+        "batch_size": 4,
+        "sentences": 5,
+    }
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 10, "updates": 1200, "sentences": 200}
+    row: ClassVar[type[Any]] = Score
+
+    seeds: int = Field(6, ge=1, description="Repetitions, each with another random seed.")
+    lengths: tuple[int, ...] = Field((4, 6, 8, 10), min_length=1, description="Words of the translated sentences.")
+    words: int = Field(20, ge=2, description="Words of each language.")
+    hidden_size: int = Field(64, ge=1, description="Units of encoder and decoder.")
+    batch_size: int = Field(32, ge=1, description="Sentences per update.")
+    updates: int = Field(800, ge=1, description="Updates of each training.")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
+    sentences: int = Field(100, ge=1, description="New sentences of each length that are translated.")
+
+    def trials(self) -> list[Trial]:
+        return [
+            Trial(f"{reading}, seed {seed}", partial(self._measure, reading, seed))
+            for seed in self.all_seeds
+            for reading in (FORWARD, REVERSED)
+        ]
+
+    def _measure(self, reading: str, seed: int) -> list[Score]:
+        language, reverse = Language(self.words), reading == REVERSED
+        torch.manual_seed(seed)
+        network = build_translator(language, hidden_size=self.hidden_size, attention=False)
+        draw = torch.Generator().manual_seed(seed)
+        lengths = range(2, max(self.lengths) + 1)
+        train_translator(
+            network,
+            lambda: collate(language.pairs(self.batch_size, lengths=lengths, draw=draw), reverse=reverse),
+            TrainConfig(updates=self.updates, learning_rate=self.learning_rate),
+        )
+        rows = []
+        for length in sorted(self.lengths):
+            pairs = language.pairs(self.sentences, lengths=[length], draw=draw)
+            outputs = translate(network, pairs, reverse=reverse)
+            rows.append(
+                Score(reading, seed, length, word_accuracy(outputs, pairs), right_by_position(outputs, pairs, length))
+            )
+        return rows
+
+    def verdict(self, rows: Sequence[Score]) -> Verdict:
+        means = {reading: seed_means(rows, reading) for reading in (FORWARD, REVERSED)}
+        gain = Estimate.of_mean([value - means[FORWARD][seed] for seed, value in means[REVERSED].items()])
+        longest = max(row.length for row in rows)
+        first, last = (
+            {reading: _position_mean(rows, reading, longest, at) for reading in (FORWARD, REVERSED)} for at in (0, -1)
+        )
+        low, high = 100 * gain.low, 100 * gain.high
+        interval = f"[{low:+.1f}, {high:+.1f}]" if high - low < float("inf") else "(one seed, no interval)"
+        return Verdict(
+            conclude(gain.is_above(0)),
+            f"With the source reversed, {fmean(means[REVERSED].values()):.1%} of the words are right, otherwise "
+            f"{fmean(means[FORWARD].values()):.1%}: a difference of {100 * gain.value:+.1f} {interval} percentage "
+            f"points. In sentences of {longest} words, the first word is right in {first[REVERSED]:.0%} (otherwise "
+            f"{first[FORWARD]:.0%}), the last in {last[REVERSED]:.0%} (otherwise {last[FORWARD]:.0%}).",
+            {"gain of reversal": gain},
+        )
+
+    def table(self, rows: Sequence[Score]) -> Table:
+        lengths = sorted({row.length for row in rows})
+        cells = [
+            [
+                reading,
+                *(
+                    f"{fmean(row.accuracy for row in rows if (row.reading, row.length) == (reading, length)):.1%}"
+                    for length in lengths
+                ),
+            ]
+            for reading in (FORWARD, REVERSED)
+        ]
+        return ["words right, sentences of length", *map(str, lengths)], cells
+
+    def draw(self, rows: Sequence[Score]) -> "Figure":
+        figure = panel_figure(2, width=5.2, height=3.9)
+        length_panel, position_panel = figure.axes
+        longest = max(row.length for row in rows)
+        by_length: dict[str, dict[int, list[float]]] = {FORWARD: {}, REVERSED: {}}
+        by_position: dict[str, dict[int, list[float]]] = {FORWARD: {}, REVERSED: {}}
+        for row in rows:
+            by_length[row.reading].setdefault(row.length, []).append(100 * row.accuracy)
+            for position, share in enumerate(row.positions if row.length == longest else (), start=1):
+                by_position[row.reading].setdefault(position, []).append(100 * share)
+        draw_curves(length_panel, by_length)
+        length_panel.set(ylim=(0, 103), xlabel="words of the sentence", ylabel="words translated right, %")
+        set_title(length_panel, "Translation by length")
+        draw_curves(position_panel, by_position)
+        position_panel.set(ylim=(0, 103), xlabel="position in the translation", ylabel="right words, %")
+        set_title(position_panel, f"By position, sentences of {longest} words")
+        legend_below(figure, length_panel)
+        return figure
+
+
+def right_by_position(outputs: Sequence[Sequence[int]], pairs: Sequence[Pair], length: int) -> tuple[float, ...]:
+    """The share of outputs with the right word at each position."""
+    return tuple(
+        sum(len(output) > at and output[at] == target[at] for output, (_, target) in zip(outputs, pairs, strict=True))
+        / len(pairs)
+        for at in range(length)
+    )
+
+
+def seed_means(rows: Sequence[Score], reading: str) -> dict[int, float]:
+    """The accuracy averaged over lengths, by seed."""
+    seeds = dict.fromkeys(row.seed for row in rows if row.reading == reading)
+    return {seed: fmean(row.accuracy for row in rows if (row.reading, row.seed) == (reading, seed)) for seed in seeds}
+
+
+def _position_mean(rows: Sequence[Score], reading: str, length: int, at: int) -> float:
+    return fmean(row.positions[at] for row in rows if (row.reading, row.length) == (reading, length))

@@ -1,0 +1,128 @@
+"""A made-up language pair for experiments, and small encoder-decoders that translate it.
+
+Each word of the source has one translation, and a pair of words changes places wherever its first word is one of a
+given half of the vocabulary, as adjectives and nouns do between English and French. Sentences are random, so nothing
+can be guessed: a translation has to come from the source.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqloom.data.batch import Batch, pad
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.search import Search
+from seqloom.lab.network import train
+from seqloom.layers.build import recurrent
+from seqloom.layers.embedding import Embedding
+from seqloom.metrics.text import edit_distance
+from seqloom.models.encoder import DecoderConfig, Encoder
+from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_encoder_decoder
+from seqloom.models.generation import SUPPRESSED, generate, teacher_forcing_loss
+from seqloom.models.scheduled_sampling import ScheduledSampling
+from seqloom.tasks.task import Loss
+from seqloom.training.config import TrainConfig
+
+END = 2
+"""The end of a sentence; 0 and 1 are padding and unknown words."""
+FIRST_WORD = 3
+
+Pair = tuple[list[int], list[int]]
+"""A sentence and its translation, without the end."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """A pair of languages with as many words each."""
+
+    words: int
+    reordering: bool = True
+
+    @property
+    def size(self) -> int:
+        """Entries of a vocabulary: padding, unknown, end, words."""
+        return FIRST_WORD + self.words
+
+    def translate(self, source: Sequence[int]) -> list[int]:
+        """Word by word, the next word of the vocabulary; a word of the upper half follows the word after it."""
+        words = list(source)
+        at = 0
+        while at + 1 < len(words):
+            if self.reordering and words[at] >= FIRST_WORD + self.words // 2:
+                words[at], words[at + 1] = words[at + 1], words[at]
+                at += 1
+            at += 1
+        return [FIRST_WORD + (word - FIRST_WORD + 1) % self.words for word in words]
+
+    def pairs(self, count: int, *, lengths: Sequence[int], draw: torch.Generator) -> list[Pair]:
+        """Random sentences, each of one of the lengths."""
+        chosen = torch.randint(len(lengths), (count,), generator=draw).tolist()
+        sources = [torch.randint(FIRST_WORD, self.size, (lengths[index],), generator=draw).tolist() for index in chosen]
+        return [(source, self.translate(source)) for source in sources]
+
+
+def collate(pairs: Sequence[Pair], *, reverse: bool = False) -> Batch:
+    """Padded sentences with their ends; ``reverse``: the source is read backwards."""
+    inputs = pad([[*(source[::-1] if reverse else source), END] for source, _ in pairs])
+    target = pad([[*words, END] for _, words in pairs])
+    return Batch(inputs, target, items=int(target.mask.sum()))
+
+
+def build_translator(
+    language: Language,
+    *,
+    hidden_size: int,
+    attention: bool,
+    bidirectional: bool = False,
+    scheduled_sampling: ScheduledSampling | None = None,
+) -> EncoderDecoder:
+    """An LSTM encoder and decoder of equal width; the last state of the encoder starts the decoder."""
+    width = hidden_size // 2 if bidirectional else hidden_size
+    layer = recurrent("lstm", hidden_size, width, bidirectional=bidirectional)
+    return build_encoder_decoder(
+        Encoder(Embedding(language.size, hidden_size), layer),
+        Embedding(language.size, hidden_size),
+        DecoderConfig(hidden_size=hidden_size),
+        attention=AttentionConfig(style="luong" if attention else "none"),
+        encoder_layer=layer,
+        bridge="linear",
+        tied=False,
+        scheduled_sampling=scheduled_sampling or ScheduledSampling(),
+    )
+
+
+def translation_loss(model: EncoderDecoder, batch: Batch) -> Loss:
+    """Teacher forcing."""
+    return Loss(teacher_forcing_loss(model, model.start(*batch.inputs), batch.target, end=END), batch.items)
+
+
+def train_translator(model: EncoderDecoder, draw: Callable[[], Batch], settings: TrainConfig) -> None:
+    """Train on batches that are drawn one by one."""
+    for _ in train(model, draw, settings, loss=translation_loss):
+        pass
+    model.eval()
+
+
+@torch.no_grad()
+def translate(
+    model: EncoderDecoder,
+    pairs: Sequence[Pair],
+    *,
+    reverse: bool = False,
+    search: Search | None = None,  # None: greedy
+) -> list[list[int]]:
+    """The model's translations, at most half as long again as the source."""
+    inputs, mask = collate(pairs, reverse=reverse).inputs
+    limits: Tensor = mask.sum(dim=1) * 3 // 2 + 1
+    found = generate(
+        model.decoder, model.encoder(inputs, mask), search or Greedy(), end=END, lengths=limits, suppress=SUPPRESSED
+    )
+    return [hypotheses[0].tokens for hypotheses in found]
+
+
+def word_accuracy(outputs: Sequence[Sequence[int]], pairs: Sequence[Pair]) -> float:
+    """1 - the edit distance between outputs and translations, divided by the words of the translations; at least 0."""
+    errors = sum(edit_distance(list(output), target) for output, (_, target) in zip(outputs, pairs, strict=True))
+    return max(0.0, 1 - errors / sum(len(target) for _, target in pairs))
