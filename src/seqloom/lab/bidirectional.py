@@ -31,11 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORWARD, BACKWARD, BOTH = "forward", "backward", "both directions"
-DIRECTIONS: Mapping[str, Mapping[str, bool]] = {
-    FORWARD: {},
-    BACKWARD: {"reverse": True},
-    BOTH: {"bidirectional": True},
-}
+DIRECTIONS = (FORWARD, BACKWARD, BOTH)
 WORDS = 250
 """The most frequent tokens; the others are known by the kind of their first character."""
 KINDS = ("letter", "digit", "quote", "other")
@@ -110,7 +106,9 @@ class Bidirectional(Experiment):
 
     def build(self, direction: str, statements: Statements) -> Network:
         width = self.hidden_size // 2 if direction == BOTH else self.hidden_size
-        layer = recurrent(self.cell, statements.size, width, **DIRECTIONS[direction])
+        layer = recurrent(
+            self.cell, statements.size, width, reverse=direction == BACKWARD, bidirectional=direction == BOTH
+        )
         return Network(layer, len(statements.names))
 
     def _measure(self, direction: str, seed: int) -> list[RoleErrors]:
