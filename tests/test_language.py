@@ -94,6 +94,7 @@ COMMON_WORDS = """
     feed, forward, interval, bracket, other, test
     corridors, entropy
     map, plot, plots, curves, explanation, insight, testing, sklearn
+    sentence, short, small, cut, off
 """
 """Words of names that the glossary need not explain."""
 

@@ -63,7 +63,7 @@ class BeamSearch(Experiment):
         "Sutskever, Vinyals & Le 2014; Koehn & Knowles 2017; Stahlberg & Byrne 2019; lectures on sequence modelling"
     )
     rule: ClassVar[str] = (
-        "The small beam is the one of size_small, ranked by probability per word; the wide one is the largest, ranked "
+        "The small beam is the one of small_size, ranked by probability per word; the wide one is the largest, ranked "
         "by probability. The claim holds if the small beam has a higher share of right words than greedy search, and "
         "the wide one a lower share than the small one with the same ranking (differences over seeds, with the whole "
         "95 % interval); it does not hold if one of the intervals lies on the other side."
@@ -71,11 +71,11 @@ class BeamSearch(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2,
         "sizes": (1, 2, 4),
-        "size_small": 2,
+        "small_size": 2,
         "hidden_size": 8,
         "updates": 4,
         "batch_size": 4,
-        "longest": 4,
+        "max_length": 4,
         "sentences": 4,
     }
     thorough: ClassVar[Mapping[str, Any]] = {"seeds": 10, "sentences": 300}
@@ -85,10 +85,10 @@ class BeamSearch(Experiment):
     sizes: tuple[int, ...] = Field(
         (1, 2, 4, 8, 16, 64), min_length=3, description="Beam sizes; 1, which is greedy search, is one of them."
     )
-    size_small: int = Field(4, ge=2, description="Size of the small beam, one of sizes.")
+    small_size: int = Field(4, ge=2, description="Size of the small beam, one of sizes.")
     cut_off: float = Field(0.1, ge=0, le=1, description="Share of the training translations that are cut off.")
     words: int = Field(20, ge=2, description="Words of each language.")
-    longest: int = Field(8, ge=2, description="Largest number of words of a sentence.")
+    max_length: int = Field(8, ge=2, description="Largest number of words of a sentence.")
     hidden_size: int = Field(64, ge=1, description="Units of encoder and decoder, which has no attention.")
     batch_size: int = Field(32, ge=1, description="Sentences per update.")
     updates: int = Field(800, ge=1, description="Updates of each training.")
@@ -103,7 +103,7 @@ class BeamSearch(Experiment):
         torch.manual_seed(seed)
         network = build_translator(language, hidden_size=self.hidden_size, attention=False)
         draw = torch.Generator().manual_seed(seed)
-        lengths = range(2, self.longest + 1)
+        lengths = range(2, self.max_length + 1)
 
         def sample() -> Batch:
             return collate(cut(language.pairs(self.batch_size, lengths=lengths, draw=draw), self.cut_off, draw))
@@ -114,7 +114,7 @@ class BeamSearch(Experiment):
         expected = sum(len(target) for _, target in pairs)
         rows = []
         for ranking in TITLES:
-            for size in sorted({1, self.size_small, *self.sizes}):
+            for size in sorted({1, self.small_size, *self.sizes}):
                 outputs = translate(network, pairs, search=Beam(size=size, length_penalty=ranking))
                 ratio = sum(map(len, outputs)) / expected
                 rows.append(Score(ranking, size, seed, word_accuracy(outputs, pairs), ratio))
@@ -122,15 +122,15 @@ class BeamSearch(Experiment):
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
         wide = max(row.size for row in rows)
-        gain = Estimate.of_mean(differences(rows, ("length", self.size_small), ("length", 1)))
-        loss = Estimate.of_mean(differences(rows, ("none", wide), ("none", self.size_small)))
-        normalised = Estimate.of_mean(differences(rows, ("length", wide), ("length", self.size_small)))
+        gain = Estimate.of_mean(differences(rows, ("length", self.small_size), ("length", 1)))
+        loss = Estimate.of_mean(differences(rows, ("none", wide), ("none", self.small_size)))
+        normalised = Estimate.of_mean(differences(rows, ("length", wide), ("length", self.small_size)))
         words = fmean(row.length for row in rows if (row.ranking, row.size) == ("none", wide))
         return Verdict(
             conclude(gain.is_above(0), loss.is_below(0)),
-            f"From greedy search to a beam of {self.size_small}, ranked by probability per word, the share of right "
+            f"From greedy search to a beam of {self.small_size}, ranked by probability per word, the share of right "
             f"words changes by {_points(gain)} percentage points. Ranked by probability alone, it changes by "
-            f"{_points(loss)} from {self.size_small} to {wide}, and outputs have {words:.0%} of the words; ranked by "
+            f"{_points(loss)} from {self.small_size} to {wide}, and outputs have {words:.0%} of the words; ranked by "
             f"probability per word, it changes by {_points(normalised)}.",
             {
                 "gain of a small beam": gain,
