@@ -193,7 +193,7 @@ def load_statements() -> tuple[Statements, Statements]:
     names = tuple(sorted({role for _, roles in tagged[0] for role in roles}))
 
     def numbers(part: list[tuple[list[str], list[str]]]) -> Statements:
-        # A role that training does not have cannot be learnt: such statements are left out.
+        # A role that training does not have cannot be learnt: such statements are skipped.
         usable = [(words, roles) for words, roles in part if set(roles) <= set(names)]
         return Statements(
             [torch.tensor([known.get(word, len(known) + _kind(word)) for word in words]) for words, _ in usable],

@@ -117,10 +117,10 @@ def translate(
     """The model's translations, at most half as long again as the source."""
     inputs, mask = collate(pairs, reverse=reverse).inputs
     limits: Tensor = mask.sum(dim=1) * 3 // 2 + 1
-    found = generate(
+    hypotheses = generate(
         model.decoder, model.encoder(inputs, mask), search or Greedy(), end=END, lengths=limits, suppress=SUPPRESSED
     )
-    return [hypotheses[0].tokens for hypotheses in found]
+    return [nbest[0].tokens for nbest in hypotheses]
 
 
 def word_accuracy(outputs: Sequence[Sequence[int]], pairs: Sequence[Pair]) -> float:
