@@ -322,9 +322,7 @@ def _run_training(
     with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * group.rank)  # other dropout masks in each process
         dev = list(readers.dev()) if dev is None else dev
-        if not dev and (config.task.dev or config.task.dev_fraction or config.task.dev_fold):
-            raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
-        config.task.check_targets(dev)
+        _check_dev(config, dev)
         if targets is not None and group.is_main:
             run.write_summary(_facts(config, module, targets, dev) | {"dev_in_train": repeated})
         read = _stoppable(readers.train, run, interrupted) if group.size == 1 else readers.train
@@ -377,6 +375,13 @@ def _run_training(
                 raise LayerError(f"the training of the layer {name} failed: {describe_error(error)}") from error
             raise
     return events_seen
+
+
+def _check_dev(config: Config, dev: Sequence[Any]) -> None:
+    """Raise ValueError if there are no development examples where some are expected, or if they have wrong targets."""
+    if not dev and (config.task.dev or config.task.dev_fraction or config.task.dev_fold):
+        raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
+    config.task.check_targets(dev)
 
 
 def _with_warnings(

@@ -265,8 +265,9 @@ class Tag(TagSettings):
         probabilities = model.marginals(emissions, mask).gather(2, best.unsqueeze(2)).squeeze(2)
         names = self.fitted.labels.names
         lengths = mask.sum(dim=1).tolist()
-        words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
-        seconds = [0.0 if isinstance(example, Sentence) else example.step_seconds for example in batch.examples]
+        examples = batch.examples or [None] * len(lengths)  # of concatenated sequences there are none
+        words = [list(example.words) if isinstance(example, Sentence) else [] for example in examples]
+        seconds = [getattr(example, "step_seconds", 0.0) for example in examples]
         columns = zip(words, seconds, best.tolist(), probabilities.tolist(), lengths, strict=True)
         answers = [
             tag_prediction(sentence, [names[label] for label in labels[:length]], values[:length], step_seconds=step)
