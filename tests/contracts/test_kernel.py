@@ -1,5 +1,6 @@
 """The kernel equals the plain loop: directions, precisions, sizes, lengths, chunks and threads."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -128,7 +129,7 @@ def test_a_team_shares_vectors_panels_and_remainders(name: str, size: int, monke
 @EVERY_CELL
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
 def test_second_derivatives_equal_those_of_the_plain_loop(name: str, training: bool) -> None:
-    layer = make_layer(name).train(training)
+    layer = copy.deepcopy(make_layer(name)).train(training)  # the layer itself is shared by all tests
     x, mask = noise(2, 3, INPUT), make_mask([3, 1], 3)
     results = []
     for fused in (True, False):
