@@ -188,7 +188,7 @@ def changed_settings(config: Config) -> dict[str, Any]:
     """The settings that a user has changed, by ``section.key``: not those that follow from others or from the data."""
     task = config.task
     values = {"task.name": config.name, "task.train": task.train, "task.dev": task.dev}
-    own = dict(_flatten(tomllib.loads(config.text())))
+    own = dict(flatten(tomllib.loads(config.text())))
     try:
         plain = _defaults(values)
         chosen = {key: own[key] for key in DECISIVE if own[key] != plain.get(key)}
@@ -205,13 +205,14 @@ def _defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     config = Config.build(Document.empty(values=dict(values)))
     with suppress(ValueError, OSError):  # data in memory are gone
         config = config._replace(task=config.task.resolve(resolve(config.task.train))[0])
-    return dict(_flatten(tomllib.loads(config.text())))
+    return dict(flatten(tomllib.loads(config.text())))
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested tables as pairs of dotted keys and values."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _flatten(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 

@@ -8,6 +8,16 @@ import typer
 from seqloom.cli.completion import complete_run
 from seqloom.cli.options import Constrain, LanguageModel, Layer, Lexicon, Search, errors
 
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port (0: any free one).")]
+Token = Annotated[
+    str,
+    typer.Option(
+        envvar="SEQLOOM_TOKEN",
+        help="Secret that clients send as Authorization: Bearer TOKEN; needed if other machines can connect.",
+    ),
+]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of a computation.")]
+
 
 def serve(
     run: Annotated[
@@ -15,14 +25,8 @@ def serve(
     ],
     *,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port (0: any free one).")] = 8000,
-    token: Annotated[
-        str,
-        typer.Option(
-            envvar="SEQLOOM_TOKEN",
-            help="Secret that clients send as Authorization: Bearer TOKEN; needed if other machines can connect.",
-        ),
-    ] = "",
+    port: Port = 8000,
+    token: Token = "",
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Name by which clients reach the service; repeatable.")
     ] = None,
@@ -33,7 +37,7 @@ def serve(
     max_wait: Annotated[float, typer.Option(min=0, help="Milliseconds that an input waits for others.")] = 2.0,
     max_queue: Annotated[int, typer.Option(min=1, help="Inputs that may wait; further ones get status 503.")] = 256,
     max_body: Annotated[int, typer.Option(min=1, help="Maximum size of an uploaded file in MB.")] = 32,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of a computation.")] = 1,
+    threads: Threads = 1,
     reload: Annotated[
         bool, typer.Option("--reload", help="Load the best checkpoint again when training has found a better one.")
     ] = False,
@@ -80,15 +84,9 @@ def studio(
     folder: Annotated[Path, typer.Argument(help="Folder that holds runs.")] = Path("runs"),
     *,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port (0: any free one).")] = 8080,
-    token: Annotated[
-        str,
-        typer.Option(
-            envvar="SEQLOOM_TOKEN",
-            help="Secret that clients send as Authorization: Bearer TOKEN; needed if other machines can connect.",
-        ),
-    ] = "",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of a computation.")] = 1,
+    port: Port = 8080,
+    token: Token = "",
+    threads: Threads = 1,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
     """Look at runs in a browser: compare them, watch them train, try them, see inside."""

@@ -52,7 +52,7 @@ class PredictResponse(BaseModel):
 
     model: str
     version: str
-    predictions: list[dict[str, Any]] = Field(description="As seqloom predict --json prints them.")
+    predictions: list[dict[str, Any]] = Field(description="Predictions in the form of seqloom predict --json.")
 
 
 class ExplainRequest(RequestBody):
@@ -70,7 +70,7 @@ class ExplainResponse(BaseModel):
 
     model: str
     version: str
-    explanation: dict[str, Any] = Field(description="As seqloom explain --json prints it.")
+    explanation: dict[str, Any] = Field(description="Explanation in the form of seqloom explain --json.")
 
 
 async def list_models(request: Request) -> JSONResponse:

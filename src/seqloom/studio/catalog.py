@@ -12,6 +12,7 @@ from typing import Any
 from seqloom import checkpoint, files
 from seqloom.run import Run, RunError
 from seqloom.run_config import load_config
+from seqloom.run_summary import flatten
 
 SPARKLINE = 60  # points
 NOTE = "note.txt"
@@ -176,15 +177,6 @@ def _metric(run: Run, summary: Mapping[str, Any]) -> tuple[str, bool]:
 def _score(metrics: Mapping[str, Any], metric: str, row: Mapping[str, Any]) -> Score:
     low, high = metrics.get(f"{metric}_interval") or (None, None)
     return Score(float(metrics[metric]), low, high, int(row.get("update") or 0), float(row.get("epoch") or 0.0))
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested tables as pairs of dotted keys and values."""
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def thin(values: list[float], most: int) -> list[float]:
