@@ -74,15 +74,16 @@ def token_models() -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("word_score", [0.0, 0.8])
 @pytest.mark.parametrize("kind", ["n-gram", "neural"])
-def test_tokens_with_a_language_model(kind: str) -> None:
+def test_tokens_with_a_language_model(kind: str, word_score: float) -> None:
     lm, language = token_models()[kind]
     decoder = ToyDecoder()
-    for row, hypotheses in enumerate(found(Guide(None, lm, WEIGHT))):
+    for row, hypotheses in enumerate(found(Guide(None, lm, WEIGHT, word_score))):
         texts = [text for size in range(LENGTH + 1) for text in itertools.product((2, 3, 4), repeat=size)]
         assert hypotheses.keys() == set(texts)
         for text in texts:
-            expected = decoder.score(row, text) + WEIGHT * language(text)
+            expected = decoder.score(row, text) + WEIGHT * language(text) + word_score * len(text)
             assert hypotheses[text].hypothesis.score == pytest.approx(expected, abs=1e-6)
             assert hypotheses[text].language == pytest.approx(language(text), abs=1e-6)
 
@@ -98,9 +99,19 @@ def readings(separator: int | None) -> dict[tuple[int, ...], list[tuple[int, ...
     return ways
 
 
+def test_a_word_score_without_lexicon_and_language_model() -> None:
+    decoder = ToyDecoder()
+    for row, hypotheses in enumerate(found(Guide(word_score=0.8))):
+        assert len(hypotheses) == sum(3**size for size in range(LENGTH + 1))
+        for text, guided in hypotheses.items():
+            assert guided.hypothesis.score == pytest.approx(decoder.score(row, text) + 0.8 * len(text), abs=1e-6)
+            assert guided.bonus == pytest.approx(0.8 * len(text))
+
+
 @pytest.mark.parametrize("separator", [None, SEPARATOR])
+@pytest.mark.parametrize("scores", [(0.0, 0.0), (1.5, -0.7)])
 @pytest.mark.parametrize("kind", ["none", "n-gram", "neural"])
-def test_words_of_a_lexicon(kind: str, separator: int | None) -> None:
+def test_words_of_a_lexicon(kind: str, scores: tuple[float, float], separator: int | None) -> None:
     """Only texts that consist of words, each scored by its best reading."""
     model, decoder, ids = ngram(6), ToyDecoder(), [3, -1, 2, 5]  # the second word is unknown: 4
     known = [3, 4, 2, 5] if kind == "n-gram" else [3, 4, 2, 0]
@@ -118,26 +129,53 @@ def test_words_of_a_lexicon(kind: str, separator: int | None) -> None:
             return 0.0
         return float(model.score([text])[0].sum()) if kind == "n-gram" else decoder.score(0, text)
 
+    def added(words: tuple[int, ...]) -> float:
+        unknown = 0 if kind == "none" else words.count(1)
+        return WEIGHT * language(words) + scores[0] * len(words) + scores[1] * unknown
+
     lexicon = Lexicon([(f"word {number}", way) for number, way in WORDS], separator=separator)
     truth = readings(separator)
-    for row, hypotheses in enumerate(found(Guide(lexicon, lms[kind], WEIGHT))):
+    for row, hypotheses in enumerate(found(Guide(lexicon, lms[kind], WEIGHT, *scores))):
         assert hypotheses.keys() == truth.keys()
         for text, ways in truth.items():
-            best, guided = max(map(language, ways)), hypotheses[text]
-            score = decoder.score(row, text) + (WEIGHT * best if kind != "none" else 0.0)
-            assert guided.hypothesis.score == pytest.approx(score, abs=1e-6)
-            assert guided.language == pytest.approx(best, abs=1e-6)
+            best, guided = max(map(added, ways)), hypotheses[text]
+            assert guided.hypothesis.score == pytest.approx(decoder.score(row, text) + best, abs=1e-6)
+            assert guided.hypothesis.score == pytest.approx(guided.hypothesis.log_probability)
             assert tuple(guided.words) in ways
-            assert language(tuple(guided.words)) == pytest.approx(best, abs=1e-6)
+            assert added(tuple(guided.words)) == pytest.approx(best, abs=1e-6)
+            assert guided.language == pytest.approx(language(tuple(guided.words)), abs=1e-6)
+            assert guided.bonus == pytest.approx(best - WEIGHT * guided.language, abs=1e-6)
             written = [text[first : last + 1] for first, last in guided.spans]
             assert all((word, way) in WORDS for word, way in zip(guided.words, written, strict=True))
 
 
-def test_rescoring_reorders_the_n_best() -> None:
+@pytest.mark.parametrize("word_score", [0.9, 4.0, -0.5])  # 4: longer outputs have scores above 0
+@pytest.mark.parametrize("length_penalty", ["none", "length", "gnmt"])
+@pytest.mark.parametrize("lexicon", [None, Lexicon([("a", (2,)), ("ab", (2, 3)), ("bbb", (3, 3, 3))])])
+def test_the_search_does_not_stop_before_words_can_add_to_the_score(
+    lexicon: Lexicon | None, length_penalty: str, word_score: float
+) -> None:
+    """A beam of full width finds the best of all sequences, and a beam of size 1 is greedy search."""
+    guide, options = Guide(lexicon, word_score=word_score), {"length_penalty": length_penalty}
+    for best, every in zip(
+        found(guide, FULL.model_copy(update={**options, "nbest": 1})),
+        found(guide, FULL.model_copy(update=options)),
+        strict=True,
+    ):
+        (text,), scores = best, {text: guided.hypothesis.score for text, guided in every.items()}
+        assert len(scores) == (sum(3**size for size in range(LENGTH + 1)) if lexicon is None else 1 + 1 + 2 + 4 + 7)
+        assert scores[text] == max(scores.values())
+        assert best[text].hypothesis.score == scores[text]
+    narrow = Beam(size=1, length_penalty="none")
+    assert [list(row) for row in found(guide, narrow)] == [list(row) for row in found(guide, Greedy())]
+
+
+@pytest.mark.parametrize("word_score", [0.0, 0.9])
+def test_rescoring_reorders_the_n_best(word_score: float) -> None:
     """Of a beam that prunes nothing, the n-best after rescoring are those of the search with the model."""
     lm, _ = token_models()["n-gram"]
     beam = FULL.model_copy(update={"length_penalty": "length", "nbest": 4})
-    fused, rescored = (found(Guide(None, lm, WEIGHT, rescore=rescore), beam) for rescore in (False, True))
+    fused, rescored = (found(Guide(None, lm, WEIGHT, word_score, rescore=rescore), beam) for rescore in (False, True))
     for left, right in zip(fused, rescored, strict=True):
         assert list(left) == list(right)
         for text in left:
@@ -155,6 +193,6 @@ def test_no_hypothesis_ends_within_a_word() -> None:
     options: dict[str, Any] = {"lengths": 3, "suppress": (0,), "guide": Guide(lexicon), "vocab_size": SIZE, "end": END}
     decoder = ToyDecoder()
     decoder.toy.table[:, END] = -50  # never ends by itself
-    (((hypothesis, words, spans, _),),) = generate_guided(decoder, memory, Greedy(), **options)
+    (((hypothesis, words, spans, *_),),) = generate_guided(decoder, memory, Greedy(), **options)
     assert (hypothesis.tokens, hypothesis.ended, words, spans) == ([2, 3], False, [0], [(0, 1)])
     assert len(hypothesis.log_probabilities) == 2

@@ -76,22 +76,21 @@ def generate(
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
     decoder_state = decoder.start(memory, len(mask), coverage=search.needs_coverage)
-    fused_step, state = fuse([Scorer(partial(step, decoder), decoder_state, weight), *scorers])
+    fused = fuse([Scorer(partial(step, decoder), decoder_state, weight), *scorers])
+    run_search = partial(search, lengths=lengths, suppress=suppress, tree=tree, max_gain=fused.max_gain)
     if not search.needs_coverage:
-        return search(fused_step, state, start, end, lengths=lengths, suppress=suppress, tree=tree)
+        return run_search(fused.step, fused.state, start, end)
 
     # The mask of the source accompanies the state, since padding need not be covered.
     def masked_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        scores, inner = fused_step(tokens, state[0])
+        scores, inner = fused.step(tokens, state[0])
         return scores, (inner, state[1])
 
     def masked_coverage(state: Any) -> Tensor | None:
         attention = coverage(state[0])
         return None if attention is None else attention.masked_fill(~state[1], 1)
 
-    return search(
-        masked_step, (state, mask), start, end, lengths=lengths, suppress=suppress, tree=tree, coverage=masked_coverage
-    )
+    return run_search(masked_step, (fused.state, mask), start, end, coverage=masked_coverage)
 
 
 class GeneratedToken(NamedTuple):

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 
 from seqloom.decoding.frames.frame_search import Guide
-from seqloom.decoding.frames.language_models import LM
+from seqloom.decoding.frames.language_models import LM, word_bonuses
 from seqloom.decoding.tokens.beam import Beam
-from seqloom.decoding.tokens.fusion import Scorer
+from seqloom.decoding.tokens.fusion import Scorer, bonus_scorer
 from seqloom.decoding.tokens.lexicon_scorer import LexiconReader, lexicon_scorer
 from seqloom.decoding.tokens.lm_scorer import lm_scorer
 from seqloom.decoding.tokens.search import Hypothesis, Search
@@ -23,7 +23,8 @@ class GuidedHypothesis(NamedTuple):
     hypothesis: Hypothesis
     words: list[int]  # of the lexicon
     spans: list[tuple[int, int]]  # first and last token of each word
-    language: float  # log-probability by the language model, without its weight
+    language: float = 0.0  # log-probability by the language model, without its weight
+    bonus: float = 0.0  # word scores
 
 
 def generate_guided(
@@ -39,37 +40,48 @@ def generate_guided(
 ) -> list[list[GuidedHypothesis]]:
     """The hypotheses for each row of the memory, the best first."""
     lexicon, lm = guide.lexicon, guide.lm if guide.weight else None
-    if lexicon is None and lm is None:
-        plain = generate(decoder, memory, search, end=end, scorers=scorers, **options)
-        return [[GuidedHypothesis(hypothesis, [], [], 0.0) for hypothesis in row] for row in plain]
-    in_search = None if guide.rescore else lm
-    parts, batch = [*scorers], len(memory.mask)
-    if lexicon is not None:
-        weight = guide.weight if in_search else 1.0
-        parts.append(lexicon_scorer(lexicon, in_search, batch=batch, vocab_size=vocab_size, end=end, weight=weight))
-    elif in_search is not None:
-        parts.append(lm_scorer(in_search, batch=batch, end=end, weight=guide.weight))
+    bonuses = word_bonuses(
+        guide.lm,
+        count=vocab_size if lexicon is None else len(lexicon),
+        word_score=guide.word_score,
+        unk_score=guide.unk_score,
+    )
+    if lexicon is None:
+        bonuses[end] = 0.0  # not a word
+    reader = None if lexicon is None else LexiconReader(lexicon, lm, weight=guide.weight, bonuses=bonuses)
+    rescore, parts, batch = guide.rescores, [*scorers], len(memory.mask)
+    if lexicon is not None and reader is not None:
+        in_search = LexiconReader(lexicon, None) if rescore else reader
+        parts.append(lexicon_scorer(in_search, batch=batch, vocab_size=vocab_size, end=end))
+    elif not rescore:
+        if lm is not None:
+            parts.append(lm_scorer(lm, batch=batch, end=end, weight=guide.weight))
+        if bonuses.any():
+            parts.append(bonus_scorer(bonuses))
     nbest = getattr(search, "nbest", 1)
-    if guide.rescore and isinstance(search, Beam):
+    if rescore and isinstance(search, Beam):
         search = search.model_copy(update={"nbest": search.size})
-    reader = None if lexicon is None else LexiconReader(lexicon, lm)
     rows = []
     for hypotheses in generate(decoder, memory, search, end=end, scorers=parts, **options):
         row = []
         for candidate in hypotheses:
-            hypothesis = candidate if reader is None else _without_partial_word(candidate, reader)
-            language, words, spans = 0.0, list[int](), list[tuple[int, int]]()
-            if reader is not None:
+            if reader is None:
+                language = 0.0 if lm is None else _log_probability(lm, candidate, end)
+                guided = GuidedHypothesis(candidate, [], [], language, float(bonuses[candidate.tokens].sum()))
+            else:
+                hypothesis = _without_partial_word(candidate, reader)
                 reading = reader.read(hypothesis.tokens)
                 if reading is None:  # impossible for the language model
                     continue
-                language, words, spans = reading.score, [word for word, _ in reading.words], reader.spans(reading)
-            elif lm is not None:
-                language = _log_probability(lm, hypothesis, end)
-            added = guide.weight * language / search.length_divisor(len(hypothesis.log_probabilities))
-            rescored = replace(hypothesis, score=hypothesis.score + added) if guide.rescore else hypothesis
-            row.append(GuidedHypothesis(rescored, words, spans, language))
-        if guide.rescore:
+                words = [word for word, _ in reading.words]
+                bonus = float(bonuses[words].sum())
+                guided = GuidedHypothesis(hypothesis, words, reader.spans(reading), reading.language, bonus)
+            if rescore:
+                divisor = search.length_divisor(len(guided.hypothesis.log_probabilities))
+                score = guided.hypothesis.score + (guide.weight * guided.language + guided.bonus) / divisor
+                guided = guided._replace(hypothesis=replace(guided.hypothesis, score=score))
+            row.append(guided)
+        if rescore:
             row.sort(key=lambda guided: (not guided.hypothesis.ended, -guided.hypothesis.score))
         rows.append(row[:nbest])
     return rows

@@ -446,8 +446,9 @@ class Translate(Task):
     @cached_property
     def _guide(self) -> Guide:
         """The lexicon and the language model of the search."""
+        options: dict[str, Any] = {"search": self.search, "file_encoding": self.encoding}
         text, load_run = self._target_tokenizer, load_language_model
-        return build_guide(text, self.lexicon, self.lm, file_encoding=self.encoding, load_run=load_run) or Guide()
+        return build_guide(text, self.lexicon, self.lm, load_run=load_run, **options) or Guide()
 
     @property
     def prediction_notes(self) -> tuple[str, ...]:

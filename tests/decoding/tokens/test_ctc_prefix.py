@@ -51,7 +51,7 @@ def test_scores_are_probabilities_of_all_transcripts_with_the_prefix(scale: floa
 def test_joint_beam_of_full_width_is_exhaustive_search() -> None:
     table, toy, weight = frames()[:2], Toy(SIZE, seed=5), 0.3
     ctc = ctc_prefix_scorer(table, torch.tensor(LENGTHS[:2]), blank=BLANK, end=END, weight=weight)
-    step, state = fuse([Scorer(toy.step, toy.start([0, 1]), 1 - weight), ctc])
+    step, state, *_ = fuse([Scorer(toy.step, toy.start([0, 1]), 1 - weight), ctc])
     beam = Beam(size=400, nbest=3, length_penalty="none")
     start = torch.full((2,), END)
     found = beam(step, state, start, END, lengths=max(LENGTHS) + 1, suppress=(BLANK,))

@@ -159,12 +159,19 @@ def test_a_lexicon_and_a_language_model_guide_the_beam(model: str, tmp_path: Pat
     by_letters = task.with_options(lm=parse_language_model(f"{tmp_path / 'letters.arpa'} weight=9"))
     rescored = task.with_options(lm=parse_language_model(f"{tmp_path / 'letters.arpa'} weight=9 method=rescore"))
     by_words = task.with_options(lexicon=str(words), lm=parse_language_model(f"{tmp_path / 'words.arpa'} weight=9"))
+    rewarded = task.with_options(
+        lexicon=str(words), lm=parse_language_model("word_score=0.5"), search=Beam(size=5, length_penalty="none")
+    )
+    for answer in rewarded.predict(network, batch).answers:
+        best = answer.nbest[0]
+        assert best.score == pytest.approx(best.acoustic + 0.5 * len(answer.words), abs=1e-4)
     for guided, allowed in ((by_letters, "b*"), (rescored, "b*"), (by_words, "(bab)*")):
         for answer in guided.predict(network, batch).answers:
             assert re.fullmatch(allowed, answer.text)
             best = answer.nbest[0]
             assert best.score == pytest.approx(best.acoustic + 9 * best.language, abs=1e-4)
-    with pytest.raises(ConfigError, match=r'lm.word_score is 1.0, which search "beam" does not have'):
-        task.with_options(lm=parse_language_model("x.arpa word_score=1"))
+    assert rewarded.prediction_notes == ()
+    divided = rewarded.with_options(search=Beam(size=5))
+    assert "lm.word_score = 0.5 has little effect" in divided.prediction_notes[0]
     with pytest.raises(ConfigError, match=r'lm.method = "rescore" needs'):
         task.with_options(search=Greedy(), lm=parse_language_model("x.arpa method=rescore"))

@@ -41,8 +41,13 @@ class Guide(NamedTuple):
     weight: float = 1.0  # of the language model's log-probabilities
     word_score: float = 0.0  # added for each word, or for each token without a lexicon
     unk_score: float = 0.0  # added for each word that the language model does not know
-    rescore: bool = False  # the language model reorders the n-best of a search with a decoder
+    rescore: bool = False  # with a decoder, use the language model and the word scores after the search
     notes: tuple[str, ...] = ()  # for the user, such as words of the lexicon that cannot be found
+
+    @property
+    def rescores(self) -> bool:
+        """Whether the language model and the word scores reorder the n-best of a search with a decoder."""
+        return self.rescore and self.lm is not None and self.weight > 0
 
 
 class Stream(ABC):

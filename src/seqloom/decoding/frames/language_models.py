@@ -84,16 +84,29 @@ class NeuralLM:
 LM = NGramLM | NeuralLM
 
 
+def word_bonuses(lm: LM | None, *, count: int, word_score: float, unk_score: float) -> Doubles:  # (count,)
+    """What each word, or token, adds to a score: word_score, and unk_score if the language model does not know it."""
+    if not (-np.inf < word_score < np.inf and -np.inf < unk_score < np.inf):
+        raise ValueError(f"word_score is {word_score} and unk_score is {unk_score}, expected finite numbers")
+    bonuses = np.full(count, float(word_score))
+    if lm is None:
+        return bonuses
+    if lm.vocabulary_ids.shape != (count,):
+        raise ValueError(
+            f"vocabulary_ids of the language model has shape {lm.vocabulary_ids.shape}, expected ({count},)"
+        )
+    bonuses[lm.vocabulary_ids < 0] += unk_score
+    return bonuses
+
+
 def build_scorer(lm: LM | None, *, count: int, weight: float, word_score: float, unk_score: float) -> "Scorer":
     """The language model and scores as kernels read them, for ``count`` words, or tokens."""
     from seqloom.kernels.frame_beam.ngram_scorer import NGRAM, NONE, TABLE, Scorer
 
     if not weight >= 0:
         raise ValueError(f"the weight of the language model is {weight}, expected at least 0")
-    if not (-np.inf < word_score < np.inf and -np.inf < unk_score < np.inf):
-        raise ValueError(f"word_score is {word_score} and unk_score is {unk_score}, expected finite numbers")
     no_integers, no_floats = np.zeros(0, np.int32), np.zeros(0, np.float32)
-    bonuses = np.full(count, float(word_score))
+    bonuses = word_bonuses(lm, count=count, word_score=word_score, unk_score=unk_score)
     scorer = Scorer(
         kind=NONE,
         weight=float(weight),
@@ -101,7 +114,7 @@ def build_scorer(lm: LM | None, *, count: int, weight: float, word_score: float,
         end=-1,
         vocabulary_ids=np.zeros(count, np.int32),
         bonuses=bonuses,
-        max_bonus=float(word_score),
+        max_bonus=float(bonuses.max()),
         ngram_words=no_integers,
         first_children=np.zeros(0, np.int64),
         backoff_states=no_integers,
@@ -112,10 +125,6 @@ def build_scorer(lm: LM | None, *, count: int, weight: float, word_score: float,
     if lm is None:
         return scorer
     ids = lm.vocabulary_ids
-    if ids.shape != (count,):
-        raise ValueError(f"vocabulary_ids of the language model has shape {ids.shape}, expected ({count},)")
-    bonuses[ids < 0] += unk_score
-    scorer = scorer._replace(max_bonus=float(bonuses.max()))
     known = np.where(ids < 0, -1 if lm.unknown is None else lm.unknown, ids).astype(np.int32)
     if isinstance(lm, NeuralLM):
         return scorer._replace(kind=TABLE, end=lm.end, vocabulary_ids=known)

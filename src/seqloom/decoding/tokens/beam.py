@@ -14,7 +14,7 @@ from seqloom import state as states
 from seqloom.decoding.tokens.beam_state import BeamState, Extensions, FinishedHypotheses
 from seqloom.decoding.tokens.constraints import ConstrainedTopK, StepRules, top
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, max_lengths
+from seqloom.decoding.tokens.search import Coverage, Hypothesis, MaxGain, Search, Step, max_lengths, no_gain
 from seqloom.decoding.tokens.search_record import Doubles, Integers, NodeStatus, SearchRecord, Statuses
 
 MIN_ATTENTION = 1e-9
@@ -89,6 +89,7 @@ class Beam(Search):
         suppress: tuple[int, ...] = (),
         tree: PrefixTree | None = None,
         coverage: Coverage | None = None,
+        max_gain: MaxGain = no_gain,
         record: SearchRecord | None = None,
     ) -> list[list[Hypothesis]]:
         """At most ``nbest`` hypotheses per row."""
@@ -103,7 +104,7 @@ class Beam(Search):
             else:
                 finished.reject(roots[row], NodeStatus.TRUNCATED)
         rows = np.flatnonzero(limits).repeat(self.groups)
-        beam = BeamState(limits, width=self.groups, ids=roots[rows])
+        beam = BeamState(limits, width=self.groups, ids=roots[rows], max_gain=max_gain)
         last, state_rows = start.cpu().numpy()[rows], len(start)
         while len(rows):
             # Rows of the state follow the hypotheses; tables that rows share shrink only with the whole batch.
@@ -223,7 +224,10 @@ class Beam(Search):
         truncated: npt.NDArray[np.bool_],  # (B,), sentences that stop in any case
     ) -> npt.NDArray[np.bool_]:  # (B,)
         """Sentences whose n-best are final: no live hypothesis reaches them even if all its next tokens are certain."""
-        bound = extensions.totals.max(axis=1) / self._length_penalty(beam.limits.astype(np.float64))
+        totals = extensions.totals.max(axis=1) + beam.max_gain(beam.limits - beam.length - 1)
+        # The best case of a negative total is the penalty of the longest output, of a positive one the shortest.
+        lengths = np.where(totals > 0, beam.length + 2.0, beam.limits)
+        bound = totals / self._length_penalty(lengths)
         final: npt.NDArray[np.bool_] = finished.cutoff[beam.sentences] >= bound
         if self.patience:
             final |= finished.ended[beam.sentences] >= self.patience * self.size

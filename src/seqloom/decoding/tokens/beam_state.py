@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqloom.decoding.tokens.constraints import Banned, invalid_log_probability, invalid_rows
-from seqloom.decoding.tokens.search import Hypothesis
+from seqloom.decoding.tokens.search import Hypothesis, MaxGain
 from seqloom.decoding.tokens.search_record import Doubles, Integers, NodeStatus, SearchRecord
 
 
@@ -25,19 +25,20 @@ class Extensions(NamedTuple):
 class BeamState:
     """The live hypotheses: W slots for each of B sentences, one row of the batch each; empty totals are -inf."""
 
-    def __init__(self, limits: Integers, *, width: int, ids: Integers) -> None:
+    def __init__(self, limits: Integers, *, width: int, ids: Integers, max_gain: MaxGain) -> None:
         self.sentences = np.flatnonzero(limits)  # (B,)
         self.limits = limits[self.sentences]  # (B,), maximum lengths
         self.totals = np.zeros((len(self.sentences), width))  # (B, W)
         rows = self.totals.size
         self.nodes = np.zeros(rows, np.int64)  # of the prefix tree
         self.ids = ids  # in the search record
+        self.max_gain = max_gain
         self.length = 0
         self._tokens, self._values = np.empty((rows, 16), np.int64), np.empty((rows, 16))
 
     def invalid_slots(self, best: Doubles) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
         """A mask of the empty slots whose largest value is not a log-probability; raises if a slot is not empty."""
-        invalid = invalid_rows(best)
+        invalid = invalid_rows(best, self.max_gain)
         if invalid is None:
             return None
         if len(live := np.flatnonzero(invalid & (self.totals.reshape(-1) > -np.inf))):

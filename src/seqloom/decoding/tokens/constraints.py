@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.search import MaxGain
 from seqloom.decoding.tokens.search_record import Doubles, Integers, NodeStatus, Statuses
 
 MAX_ARGMAX = 16
 """Up to this count, ``top`` calls NumPy's fast argmax repeatedly instead of sorting."""
+ONE_TOKEN = np.array(1)
 ROUNDING = 1e-3
 """A log-probability may exceed 0 by this much through rounding."""
 
@@ -144,9 +146,9 @@ def _top_sorted(values: npt.NDArray[np.floating], count: int) -> tuple[Doubles, 
     return best[:, :count].astype(np.float64), columns[:, :count]
 
 
-def invalid_rows(best: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
-    """A mask of the rows whose largest value is not a log-probability; None if there are none."""
-    valid = best <= ROUNDING
+def invalid_rows(best: npt.NDArray[np.floating], max_gain: MaxGain) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
+    """A mask of the rows whose largest value is not the score of one token; None if there are none."""
+    valid = best <= ROUNDING + max_gain(ONE_TOKEN)
     return None if valid.all() else ~valid
 
 

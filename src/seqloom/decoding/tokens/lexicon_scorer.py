@@ -27,7 +27,8 @@ AFTER_SEPARATOR = -1
 class Reading(NamedTuple):
     """The best way to read a prefix that leads to a node and a history."""
 
-    score: float  # log-probability of its complete words
+    score: float  # of its complete words: weight × language + bonuses
+    language: float = 0.0  # their log-probability
     words: tuple[tuple[int, int], ...] = ()  # each with the node at which it is complete
 
 
@@ -95,11 +96,20 @@ def word_model(lm: LM | None) -> WordModel:
 
 
 class LexiconReader:
-    """Reads tokens as words of a lexicon."""
+    """Reads tokens as words of a lexicon; the best reading is the one with the highest weight × language + bonuses."""
 
-    def __init__(self, lexicon: Lexicon, lm: LM | None) -> None:
-        self.lexicon, self.model = lexicon, word_model(lm)
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        lm: LM | None,
+        *,
+        weight: float = 1.0,  # of the language model
+        bonuses: Doubles | None = None,  # of each word; None: 0
+    ) -> None:
+        self.lexicon, self.model, self.weight = lexicon, word_model(lm), weight
+        self.bonuses = np.zeros(len(lexicon)) if bonuses is None else bonuses
         self.ids = np.zeros(len(lexicon), np.int64) if lm is None else known_ids(lm)
+        self._shortest = self._depth(int(np.flatnonzero(np.diff(lexicon.words_first))[0]))  # nodes are in level order
         self.start: Readings = {(0, self.model.start): Reading(0.0)}
 
     def extend(self, readings: Readings) -> dict[int, Readings]:
@@ -131,22 +141,32 @@ class LexiconReader:
         return max(possible, key=lambda end: end.score) if possible else None
 
     def read(self, tokens: Sequence[int]) -> Reading | None:
-        """The best words of a whole text and their log-probability; None if it does not consist of words."""
+        """The best words of a whole text and their score; None if it does not consist of words."""
         readings = self.start
         for token in tokens:
             readings = self.extend(readings).get(token, {})
         return self.end(readings)
 
+    def max_gain(self, tokens: Integers) -> Doubles:
+        """The most that further tokens can add: the first may complete a word, each later word has to be spelt."""
+        words = np.where(tokens > 0, 1 + (tokens - 1) // self._shortest, 0)
+        return words * max(0.0, float(self.bonuses.max()))
+
     def spans(self, reading: Reading) -> list[tuple[int, int]]:
         """The first and the last token of each word, without the separator."""
         spans, first = [], 0
         for _, node in reading.words:
-            following, above = first, node
-            while above > 0:
-                following, above = following + 1, int(self.lexicon.parents[above])
+            following = first + self._depth(node)
             spans.append((first, following - 1 - (self.lexicon.separator is not None)))
             first = following
         return spans
+
+    def _depth(self, node: int) -> int:
+        """The tokens that lead to a node."""
+        depth = 0
+        while node > 0:
+            depth, node = depth + 1, int(self.lexicon.parents[node])
+        return depth
 
     def _complete(self, node: int, history: History, reading: Reading) -> list[tuple[History, Reading]]:
         """The readings in which a word is complete at a node."""
@@ -156,15 +176,19 @@ class LexiconReader:
         return [
             (
                 self.model.append(history, int(self.ids[word])),
-                Reading(reading.score + score, (*reading.words, (word, node))),
+                Reading(
+                    reading.score + self.weight * language + bonus,
+                    reading.language + language,
+                    (*reading.words, (word, node)),
+                ),
             )
-            for word, score in zip(words.tolist(), scores, strict=True)
-            if score > -np.inf
+            for word, language, bonus in zip(words.tolist(), scores, self.bonuses[words].tolist(), strict=True)
+            if language > -np.inf
         ]
 
     def _ended(self, history: History, reading: Reading) -> Reading:
-        (score,) = self.model.log_probs(history, np.array([self.model.end])).tolist()
-        return reading._replace(score=reading.score + score)
+        (language,) = self.model.log_probs(history, np.array([self.model.end])).tolist()
+        return reading._replace(score=reading.score + self.weight * language, language=reading.language + language)
 
 
 def _keep(readings: Readings, key: tuple[int, History], reading: Reading) -> None:
@@ -181,11 +205,8 @@ class LexiconState(NamedTuple):
 DEAD = 0  # the place of prefixes that are no words
 
 
-def lexicon_scorer(
-    lexicon: Lexicon, lm: LM | None, *, batch: int, vocab_size: int, end: int, weight: float = 1.0
-) -> Scorer:
-    """0 for each token that continues or completes words, -inf otherwise; with a model, log p of the words."""
-    reader = LexiconReader(lexicon, lm)
+def lexicon_scorer(reader: LexiconReader, *, batch: int, vocab_size: int, end: int) -> Scorer:
+    """The scores of words where they are complete; -inf for each token that neither continues nor completes one."""
     rows: list[Doubles] = [np.full(vocab_size, -np.inf)]
     children: list[dict[int, Readings]] = [{}]
     places: dict[Hashable, int] = {}
@@ -214,4 +235,4 @@ def lexicon_scorer(
         scores = torch.from_numpy(np.stack([rows[at] for at in new]))
         return scores.to(tokens.device), LexiconState(torch.tensor(new))
 
-    return Scorer(step, LexiconState(torch.full((batch,), -1)), weight)
+    return Scorer(step, LexiconState(torch.full((batch,), -1)), max_gain=reader.max_gain)

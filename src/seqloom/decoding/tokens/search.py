@@ -11,13 +11,21 @@ from torch import Tensor
 
 from seqloom.config import ConfigSection
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search_record import SearchRecord
+from seqloom.decoding.tokens.search_record import Doubles, Integers, SearchRecord
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 """The last tokens (B,) and a state → log-probabilities of the next tokens (B, V), and the next state."""
 
 Coverage = Callable[[Any], Tensor | None]
 """A state → the attention that each source position has received so far (B, S), 1 at padding; None: no attention."""
+
+MaxGain = Callable[[Integers], Doubles]
+"""Numbers of further tokens → upper bounds of the score that they add: 0 without word scores."""
+
+
+def no_gain(tokens: Integers) -> Doubles:
+    """The bound of log-probabilities."""
+    return np.zeros(np.shape(tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +34,7 @@ class Hypothesis:
 
     tokens: list[int]  # without the start and the end token
     score: float  # what hypotheses are ranked by, with all penalties; those that ended come first
-    log_probability: float
+    log_probability: float  # the sum of the scores of its tokens, before any penalty; includes word scores
     log_probabilities: list[float]  # of each token, and of the end token if it ended
     ended: bool  # with the end token; False: truncated at the maximum length
 
@@ -55,6 +63,7 @@ class Search(ConfigSection, ABC):
         suppress: tuple[int, ...] = (),  # tokens that are never generated
         tree: PrefixTree | None = None,  # the only sequences that are allowed
         coverage: Coverage | None = None,
+        max_gain: MaxGain = no_gain,  # of the scores that ``step`` returns
         record: SearchRecord | None = None,  # filled with all candidates
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each row, the best first; an empty list where no sequence is possible."""

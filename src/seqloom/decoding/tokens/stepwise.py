@@ -12,7 +12,7 @@ from torch import Tensor
 from seqloom import state as states
 from seqloom.decoding.tokens.constraints import ConstrainedTopK, StepRules, invalid_log_probability, invalid_rows
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, max_lengths
+from seqloom.decoding.tokens.search import Coverage, Hypothesis, MaxGain, Search, Step, max_lengths, no_gain
 from seqloom.decoding.tokens.search_record import Integers, NodeStatus, SearchRecord
 
 Choose = Callable[[npt.NDArray[np.floating], Integers, Integers], Integers]
@@ -43,6 +43,7 @@ class StepwiseSearch(Search):
         suppress: tuple[int, ...] = (),
         tree: PrefixTree | None = None,
         coverage: Coverage | None = None,  # noqa: ARG002  there are no finished hypotheses to rank
+        max_gain: MaxGain = no_gain,
         record: SearchRecord | None = None,
     ) -> list[list[Hypothesis]]:
         """The sequences of each row, the most probable first."""
@@ -54,6 +55,7 @@ class StepwiseSearch(Search):
             constraints=ConstrainedTopK(end, suppress=suppress, tree=tree),
             choose=self.chooser(),
             limits=max_lengths(lengths, start).repeat(count),
+            max_gain=max_gain,
             record=record,
             row_ids=np.arange(len(start)).repeat(count),
             not_chosen=self.not_chosen,
@@ -70,6 +72,7 @@ def decode_stepwise(
     constraints: ConstrainedTopK,
     choose: Choose,
     limits: Integers,  # (B,), maximum lengths
+    max_gain: MaxGain,
     record: SearchRecord | None,
     row_ids: Integers,  # (B,), rows as the record and error messages number them
     not_chosen: NodeStatus,  # status of the other tokens
@@ -95,7 +98,7 @@ def decode_stepwise(
         scores, state = step(last, state)
         options, labels = constraints(scores, StepRules(nodes))
         index, largest = np.arange(len(live)), options.argmax(axis=1)
-        if (invalid := invalid_rows(options[index, largest])) is not None:
+        if (invalid := invalid_rows(options[index, largest], max_gain)) is not None:
             row = invalid.argmax()
             raise invalid_log_probability(float(options[row, largest[row]]), row_ids[live[row]], length=length)
         columns = choose(options, largest, live)

@@ -33,24 +33,32 @@ class LanguageModelConfig(ConfigSection):
     )
     weight: float = Field(default=1.0, ge=0, description="Weight of the language model's log-probabilities.")
     word_score: float = Field(
-        default=0.0, description="Score added for each word, or for each token without a lexicon."
+        default=0.0,
+        description="Score added for each word, or for each token without a lexicon; with search.length_penalty, "
+        "before the division.",
     )
     unk_score: float = Field(
         default=0.0, description="Score added for each word that the language model does not know."
     )
     method: Literal["fusion", "rescore"] = Field(
         default="fusion",
-        description="fusion: in the search; rescore: afterwards, to reorder the hypotheses of a beam (search.size).",
+        description="fusion: in the search; rescore: afterwards, to reorder the hypotheses of a beam (search.size) by "
+        "the language model and the word scores.",
     )
 
     def check(self, search: ConfigSection) -> None:
         """ValueError if a search with a decoder cannot use these scores."""
         name = getattr(search, "name", "")
-        for key in ("word_score", "unk_score"):
-            if value := getattr(self, key):
-                raise ValueError(f'lm.{key} is {value}, which search "{name}" does not have: use its length_penalty')
         if self.model and self.method == "rescore" and name != "beam":
             raise ValueError(f'lm.method = "rescore" needs the n-best list of search "beam", found "{name}"')
+
+    def notes(self, search: ConfigSection) -> tuple[str, ...]:
+        """A sentence about a word score that a length penalty takes back."""
+        penalty = getattr(search, "length_penalty", "none")
+        if not self.word_score or penalty == "none":
+            return ()
+        effect = f'lm.word_score = {self.word_score:g} has little effect with search.length_penalty = "{penalty}"'
+        return (f'{effect}, which divides the score by the length: set it to "none"',)
 
 
 def parse_language_model(text: str) -> LanguageModelConfig:
@@ -79,6 +87,7 @@ def build_guide(
     lexicon_file: str,  # empty: no lexicon
     config: LanguageModelConfig,
     *,
+    search: ConfigSection,
     file_encoding: str,
     load_run: Callable[[Path], LoadedLanguageModel],
 ) -> Guide | None:
@@ -86,11 +95,11 @@ def build_guide(
     if not (lexicon_file or config.model or config.word_score):
         return None
     lexicon = lm = None
-    notes: tuple[str, ...] = ()
+    notes = config.notes(search)
     if lexicon_file:
         entries = list(read_pronunciations(resolve(lexicon_file), encoding=file_encoding))
         lexicon = load_lexicon(entries, tokenizer, name=lexicon_file)
-        notes = tuple(filter(None, [missing_words(entries, lexicon, tokenizer, name=lexicon_file)]))
+        notes += tuple(filter(None, [missing_words(entries, lexicon, tokenizer, name=lexicon_file)]))
     if config.model:
         path = resolve(config.model)
         model = load_run(path) if path.is_dir() else path

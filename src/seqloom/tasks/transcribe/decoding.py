@@ -85,11 +85,11 @@ def to_transcripts(
     """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
     table = None if frames is None else frames.float().cpu().numpy()
     transcripts = []
-    for hypothesis, words, spans, language in nbest:
+    for hypothesis, words, spans, language, bonus in nbest:
         places: list[tuple[int, int]] = []
         if table is not None and frames_needed(hypothesis.tokens) <= len(table):
             places = align(table, hypothesis.tokens, blank=BLANK)
-        in_search = 0.0 if guide.rescore else guide.weight * language
+        in_search = 0.0 if guide.rescores else guide.weight * language + bonus
         transcripts.append(
             Transcript(
                 hypothesis.tokens,

@@ -419,8 +419,9 @@ class Transcribe(TranscribeSettings):
         """The lexicon and the language model of the search."""
         if isinstance(self.search, BestPath):
             return Guide()
+        options: dict[str, Any] = {"search": self.search, "file_encoding": self.encoding}
         text, load_run = self.fitted.text, load_language_model
-        return build_guide(text, self.lexicon, self.lm, file_encoding=self.encoding, load_run=load_run) or Guide()
+        return build_guide(text, self.lexicon, self.lm, load_run=load_run, **options) or Guide()
 
     def open_stream(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
         """Transcribe a recording while it is being made; a ``lag`` of the search itself takes precedence."""
