@@ -91,6 +91,12 @@ def test_help(command: list[str]) -> None:
         assert f"seqloom {' '.join(command[:-1])}" in example
 
 
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    summaries = call("--help").stdout.split("Commands:\n")[1].splitlines()
+    assert [line.split()[0] for line in summaries] == list(NAMES)
+    assert all(line.endswith(".") and not line.endswith("...") for line in summaries)
+
+
 def test_version_by_module() -> None:
     ended = python("-m", "seqloom", "--version")
     assert (ended.returncode, ended.stdout) == (0, f"seqloom {seqloom.__version__}\n")

@@ -288,7 +288,7 @@ def align(
     batch_size: Annotated[int, typer.Option(min=1, help="Recordings per batch.")] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per recording.")] = False,
 ) -> None:
-    """Find when each word and token of a known text is spoken (forced alignment by CTC)."""
+    """Align a known text with its recording. Finds when each word and token is spoken (forced alignment by CTC)."""
     from seqloom.cli.predictions import PredictionPrinter
 
     with errors():
@@ -467,7 +467,7 @@ def export(
     ] = False,
     layer: Layer = "",
 ) -> None:
-    """Export a model for other programs: as ONNX, n-grams as ARPA files, word vectors as word2vec files.
+    """Export a model for other programs. Models become ONNX files, n-grams ARPA files, word vectors word2vec files.
 
     An ONNX file is written only if it gives the same answers as the model.
     """

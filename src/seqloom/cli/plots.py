@@ -31,7 +31,7 @@ def plot(
     theme: Annotated[str, typer.Option(metavar="THEME", help="Background: light (default) or dark.")] = "light",
     as_json: AsJson = False,
 ) -> None:
-    """Draw learning curves of several runs, activation functions or position schemes in one picture."""
+    """Draw learning curves, activation functions or positions. Curves of several runs share one picture."""
     from seqloom import terminal
     from seqloom.insight.plotting import SUFFIXES, check_theme, plot_theme
 

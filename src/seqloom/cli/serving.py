@@ -47,7 +47,7 @@ def serve(
     lm: LanguageModel = "",
     layer: Layer = "",
 ) -> None:
-    """Serve models over HTTP: JSON, the OpenAI API for text and speech, and the Open Inference Protocol."""
+    """Serve models over HTTP. Speaks JSON, the OpenAI API for text and speech, and the Open Inference Protocol."""
     with errors():
         try:
             from seqloom.service.serve import serve_runs
@@ -89,7 +89,7 @@ def studio(
     threads: Threads = 1,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
-    """Look at runs in a browser: compare them, watch them train, try them, see inside."""
+    """Look at runs in a browser. Compare them, watch them train, try them, see inside."""
     with errors():
         try:
             from seqloom.studio.studio import run_studio

@@ -35,7 +35,7 @@ def init(
         str, typer.Option(help="Training file, or folder with a train and a dev file, to choose defaults for.")
     ] = "",
 ) -> None:
-    """Print a configuration with a comment for each key, or its JSON Schema for editors."""
+    """Print a configuration to start from. Has a comment for each key; --schema prints its JSON Schema for editors."""
     from seqloom import examples, tasks
 
     with errors():
