@@ -2,6 +2,8 @@
 
 import os
 import signal
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,10 +36,37 @@ LONG = {
 }
 """Modules that train much or start processes."""
 
+SMALL_MATRIX = 12  # cases: all of them are kept
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--sampled",
+        action="store_true",
+        help="leave out tests marked exhaustive, and most cases of tests marked sampled",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long modules come first: a worker takes whole modules, and would be the last one to end with one of these."""
     items.sort(key=lambda item: item.path.name not in LONG)
+    if config.option.sampled:
+        cases = Counter(item.nodeid.partition("[")[0] for item in items)
+        out = {item for item in items if left_out(item, cases[item.nodeid.partition("[")[0]])}
+        config.hook.pytest_deselected(items=list(out))
+        items[:] = [item for item in items if item not in out]
+
+
+def left_out(item: pytest.Item, cases: int) -> bool:
+    """Whether ``--sampled`` leaves out the test, which is one of so many cases.
+
+    Of a matrix marked ``sampled(n)``, such as every law × every cell, one case in n is kept: always the same ones,
+    chosen by their names, so that each law and each cell remain covered by some.
+    """
+    sampled = item.get_closest_marker("sampled")
+    if sampled is not None:
+        return cases > SMALL_MATRIX and zlib.crc32(item.nodeid.encode()) % int(sampled.args[0]) != 0
+    return item.get_closest_marker("exhaustive") is not None
 
 
 @pytest.fixture(autouse=True)

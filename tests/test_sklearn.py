@@ -46,6 +46,7 @@ REGRESSOR_FAILURES = {
     xfail_strict=False,  # the last bits may happen to be the same
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.sampled(2)
 def test_the_checks_of_scikit_learn_for_classifiers(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 
@@ -56,6 +57,7 @@ def test_the_checks_of_scikit_learn_for_classifiers(estimator: BaseEstimator, ch
     xfail_strict=True,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.sampled(3)
 def test_the_checks_of_scikit_learn_for_regressors(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 

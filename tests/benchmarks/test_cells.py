@@ -9,6 +9,7 @@ from seqloom.cells import LSTM, MinGRU
 from seqloom.layers.build import cell_classes
 
 
+@pytest.mark.exhaustive
 def test_every_cell_is_compared_with_the_lstm(capsys: pytest.CaptureFixture[str]) -> None:
     threads = torch.get_num_threads()
     cells.main(Shape(2, 1, 3, 5), repetitions=1)

@@ -17,5 +17,6 @@ def test_memory_is_compared_as_a_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.ratio == pytest.approx(1.2)
 
 
+@pytest.mark.exhaustive
 def test_the_memory_program_runs() -> None:
     assert child_process.run(recurrent.MEMORY, "ours", 5, 3, 4, 8) >= 0

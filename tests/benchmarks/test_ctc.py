@@ -128,6 +128,7 @@ def test_a_missing_library_is_reported(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == "Not compared with a peer: No module named 'no_such_module'\n"
 
 
+@pytest.mark.exhaustive
 def test_quality() -> None:
     logits = torch.tensor([[[0.0, 2.0, 1.0], [2.0, 0.0, 0.0]]])
     utterances = Utterances([[4, 5]], logits.numpy())

@@ -37,6 +37,7 @@ def small(measured: list[Result], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "measure", measure)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small")
 def test_json_has_the_agreed_keys_and_every_comparison(capsys: pytest.CaptureFixture[str]) -> None:
     main(["recurrent", "--quick", "--json"])
@@ -57,6 +58,7 @@ def test_json_has_the_agreed_keys_and_every_comparison(capsys: pytest.CaptureFix
         assert result["ratio"] == pytest.approx(expected)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small")
 def test_table_says_which_goals_were_reached(capsys: pytest.CaptureFixture[str]) -> None:
     torch.set_num_threads(2)

@@ -22,6 +22,8 @@ from seqloom.testing.layers import (
     run,
 )
 
+pytestmark = pytest.mark.sampled(3)
+
 EVERY_LAYER = pytest.mark.parametrize("layer", layers())
 IN_CHUNKS = pytest.mark.parametrize("layer", [name for name in layers() if "bidirectional" not in name])
 EVERY_CONVOLUTION = pytest.mark.parametrize("name", convolutions())

@@ -28,6 +28,8 @@ from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
 
+pytestmark = pytest.mark.sampled(2)
+
 V, END, START, LENGTH = 4, 2, 1, 4
 HIDDEN = 8
 SENTENCES = torch.tensor([[1, 2, 3, 3], [3, 1, 0, 0], [2, 0, 0, 0]])

@@ -27,6 +27,8 @@ from seqloom.testing.tasks import TaskCase, assert_same_answers, fit
 from seqloom.training.progress import Progress
 from seqloom.training.self_trained import SelfTrained
 
+pytestmark = pytest.mark.sampled(2)
+
 EVERY_LAW = [
     *laws.LAWS,
     laws.loss_is_a_sum_over_rows,

@@ -14,6 +14,8 @@ from seqloom.diagnosis.gradients import gradients_by_lag
 from seqloom.diagnosis.recording import CellCall, Part, record
 from seqloom.layers.recurrent.recurrent import Recurrent, steps
 
+pytestmark = pytest.mark.sampled(3)
+
 STEP = 1e-6
 """Central differences in float64: an error of STEP² plus 1e-16 / STEP, hence the tolerance of 1e-6."""
 

@@ -47,6 +47,7 @@ def documented_command() -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", *shlex.split(line), "train.updates=3"]
 
 
+@pytest.mark.exhaustive
 def test_the_documented_command_trains_on_two_machines(tmp_path: Path) -> None:
     if reason := reason_to_skip():
         pytest.skip(reason)

@@ -9,6 +9,8 @@ from tests.kernels.fuse.comparison import Case
 from torch import Tensor
 from torch.nn import functional
 
+pytestmark = pytest.mark.sampled(3)
+
 WIDTH = 5
 
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {

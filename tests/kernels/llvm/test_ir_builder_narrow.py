@@ -19,6 +19,8 @@ from seqloom.kernels.linalg import gemm
 from seqloom.kernels.llvm import jit_cache
 from seqloom.layers.recurrent.recurrent import Recurrent
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture(params=[(32, 16), (16, 16), (16, 32)], ids=["AVX2", "SSE", "NEON"])
 def narrow(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

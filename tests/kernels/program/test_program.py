@@ -17,6 +17,8 @@ from seqloom.kernels.program import program
 from seqloom.kernels.program.operations import EPILOGUES, float_bits
 from seqloom.kernels.program.program import Program
 
+pytestmark = pytest.mark.sampled(3)
+
 Array = NDArray[np.float64]
 LLVM_TYPES = {"float": torch.float32, "double": torch.float64}
 EVERY_TYPE = pytest.mark.parametrize("real", LLVM_TYPES)

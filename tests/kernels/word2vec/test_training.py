@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from seqloom.kernels.word2vec import training as kernel
 from seqloom.kernels.word2vec.row_products import GROUP
 
+pytestmark = pytest.mark.sampled(2)
+
 WORDS, RATE = 12, 0.1
 COUNTS = np.array([90, 50, 30, 20, 12, 9, 7, 5, 4, 3, 2, 1], np.int64)
 KEEP_ALL = np.full(WORDS, 2**32 - 1, np.uint32)

@@ -36,6 +36,8 @@ from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder, step
 from seqloom.state import Shared
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def build(layer: Layer, dtype: torch.dtype = torch.float64, *, tied: bool = False) -> Decoder:
     decoder = Decoder(Embedding(V, layer.input_size), layer, tied=tied)

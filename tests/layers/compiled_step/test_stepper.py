@@ -29,6 +29,8 @@ from seqloom.layers.layer import Memory
 from seqloom.layers.transformer.block import transformer
 from seqloom.models.decoder import Decoder, step
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def build(dtype: torch.dtype = torch.float64, *, size: int = WIDTH, tied: bool = False, **options: Any) -> Decoder:
     torch.manual_seed(0)
