@@ -1,7 +1,6 @@
 """Decoders with a source: the state that they start from, and greedy search as a loop inside the graph."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from seqloom.layers.transformer.block import Norm, TransformerBlock
 from seqloom.layers.transformer.positions import Positions
 from seqloom.models.decoder import Decoder
 from seqloom.onnx.attention import prepare
+from seqloom.onnx.encoders import Source
 from seqloom.onnx.graph import BOOLEAN, FLOAT, INTEGER, ExportError, Graph, Value
 from seqloom.onnx.models import decoder_step
 from seqloom.onnx.modules import Rows, State, emit_module
@@ -23,21 +23,6 @@ from seqloom.onnx.pooling import at
 from seqloom.onnx.recurrent import start_state
 from seqloom.onnx.states import Field, Fields, flatten, has_state, state_fields, unflatten
 from seqloom.onnx.transformer import start_cache
-
-
-@dataclass(frozen=True)
-class Source:
-    """The output of an encoder: its values (B, S, D), zero in the padding, their rows, and its last state."""
-
-    values: Value
-    rows: Rows
-    state: State
-
-    def mean(self) -> Value:  # (B, D)
-        """The mean over the elements of each row; zeros if there are none."""
-        graph = self.values.graph
-        count = graph.call("Max", self.rows.lengths, graph.constant(1, np.int64)).cast(FLOAT)
-        return self.values.sum(1) / count.unsqueeze(1)
 
 
 Start = Callable[[Any, Source], State]

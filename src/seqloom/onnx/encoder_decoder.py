@@ -5,23 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.onnx.decoding import Source, greedy, start
+from seqloom.onnx.decoding import greedy, start
+from seqloom.onnx.encoders import Source, encoded
 from seqloom.onnx.graph import FLOAT, INTEGER, Graph, Value
-from seqloom.onnx.inputs import encode, lengths_input
-from seqloom.onnx.models import Embed, decoder_step
+from seqloom.onnx.inputs import Embed
+from seqloom.onnx.models import decoder_step
 from seqloom.onnx.modules import Rows, State
 from seqloom.onnx.states import StatePorts, state_fields
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The maximum length of an output, end included: ⌈factor × (source length - 1)⌉ + offset."""
+    """The maximum length of an output, end included: ⌈factor × (source length - shift)⌉ + offset."""
 
     factor: float
     offset: int
+    shift: int = 0
 
     def of(self, lengths: Value) -> Value:  # (B,) → (B,)
-        scaled = (lengths - 1).cast(FLOAT) * float(np.float32(self.factor))
+        scaled = (lengths - self.shift).cast(FLOAT) * float(np.float32(self.factor))
         return scaled.apply("Ceil").cast(INTEGER) + self.offset
 
 
@@ -33,9 +35,9 @@ def encoder_decoder(
     end: int,  # end token, which also precedes the first one
     suppress: tuple[int, ...],  # tokens that are never generated
 ) -> Graph:
-    """The most probable token at each step, (B, N), filled with ``end``, and its log-probability."""
+    """The most probable token at each step, (B, N), filled with ``end``, its log-probability, and the limits (B,)."""
     graph = Graph()
-    source = _encode(graph, model, embed)
+    source = encoded(graph, model, embed)
     lengths = source.rows.lengths
     tokens, log_probabilities = greedy(
         graph,
@@ -48,14 +50,17 @@ def encoder_decoder(
     )
     graph.output("output", tokens, ["batch", "steps"])
     graph.output("log_probabilities", log_probabilities, ["batch", "steps"])
+    graph.output("limits", limits.of(lengths), ["batch"])
     return graph
 
 
-def encoder(model: Any, embed: Embed) -> tuple[Graph, StatePorts]:
-    """The state of the decoder before the first token."""
+def encoder(model: Any, embed: Embed, *, limits: Limits) -> tuple[Graph, StatePorts, Source]:
+    """The state of the decoder before the first token, and the maximum lengths of the outputs (B,)."""
     graph, ports = Graph(), StatePorts.of(state_fields(model.decoder.layer))
-    ports.outputs(graph, start(model.decoder.layer, _encode(graph, model, embed)))
-    return graph, ports
+    source = encoded(graph, model, embed)
+    ports.outputs(graph, start(model.decoder.layer, source))
+    graph.output("limits", limits.of(source.rows.lengths), ["batch"])
+    return graph, ports, source
 
 
 def step(model: Any) -> Graph:
@@ -68,10 +73,3 @@ def step(model: Any) -> Graph:
     graph.output("log_probabilities", scores.squeeze(1), ["batch", model.decoder.output.out_features])
     ports.outputs(graph, state)
     return graph
-
-
-def _encode(graph: Graph, model: Any, embed: Embed) -> Source:
-    vectors = embed(graph)
-    rows = Rows.of(vectors, lengths_input(graph))
-    values, state = encode(model.encoder, vectors, rows)
-    return Source(values, rows, state)

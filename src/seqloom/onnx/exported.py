@@ -15,7 +15,7 @@ import seqloom_runtime
 from seqloom import files
 
 # The modules that register how layers are written.
-from seqloom.onnx import recurrent, stacked, transformer  # noqa: F401
+from seqloom.onnx import images, recurrent, stacked, transformer  # noqa: F401
 from seqloom.onnx.graph import ExportError, Graph
 
 TOLERANCE = 1e-5
@@ -35,12 +35,47 @@ class OnnxModel:
     feed: Callable[[Sequence[Any]], Arrays]  # examples → inputs of the graph
     expected: Callable[[Sequence[Any]], Arrays]  # examples → outputs of the model
     parts: Mapping[str, Graph] = field(default_factory=dict)  # further graphs that the runtime needs, by name
+    forced: "ForcedSteps | None" = None  # how the parts are checked
 
     def to_bytes(self, name: str, metadata: Mapping[str, str]) -> bytes:
         """The file: the graph, the description and the metadata, and at its end their SHA-256 checksum."""
         description = json.dumps({"format": FORMAT, **self.description}, ensure_ascii=False)
         model = self.graph.finish(name, {**metadata, "seqloom": description})
         return with_checksum(model.SerializeToString())
+
+    def parts_to_bytes(self, name: str) -> dict[str, bytes]:
+        """The files of the further graphs."""
+        return {
+            part: with_checksum(graph.finish(f"{name}.{part}", {"part": part}).SerializeToString())
+            for part, graph in self.parts.items()
+        }
+
+
+@dataclass(frozen=True)
+class ForcedSteps:
+    """Sequences with which the encoder and the step of a model are checked, one token after the other."""
+
+    expected: Callable[[Sequence[Any]], Arrays]  # examples → output (B, N), filled with the end, and log_probabilities
+    states: Sequence[Mapping[str, Any]]  # as the runtime reads them
+    end: int
+
+    def check(self, model: OnnxModel, files: Mapping[str, bytes], batches: Iterable[Sequence[Any]]) -> None:
+        """Raise ExportError if the parts give other log-probabilities than the model."""
+        encoder, step = (open_session(files[name]) for name in ("encoder", "step"))
+        outputs = [field["output"] for field in self.states]
+        for examples in batches:
+            expected = self.expected(examples)
+            tokens, values = expected["output"], expected["log_probabilities"]
+            state = encoder.run(outputs, dict(model.feed(examples)))
+            last = np.full(len(tokens), self.end)
+            ended = np.zeros(len(tokens), np.bool_)
+            for column in range(tokens.shape[1]):
+                fields = {field["input"]: value for field, value in zip(self.states, state, strict=True)}
+                scores, *state = step.run(["log_probabilities", *outputs], {"tokens": last, **fields})
+                last = tokens[:, column]
+                forced = np.where(ended, 0, scores[np.arange(len(last)), last])
+                require_equal("log_probabilities of a step", forced, values[:, column], examples)
+                ended |= (last == self.end) | (values[:, column:] == 0).all(axis=1)
 
 
 def with_checksum(data: bytes) -> bytes:
@@ -79,15 +114,18 @@ def write(
 ) -> ExportCheck:
     """Write the file if it gives the answers of the model; ExportError if not."""
     data = model.to_bytes(path.stem, metadata)
+    batches = list(batches)
     count, difference = check(model, data, batches)
     if not count:
         raise ExportError("there are no examples to compare the exported model with the original on (--check FILE)")
+    parts = model.parts_to_bytes(path.stem) if runtime else {}
+    if model.forced is not None and parts:
+        model.forced.check(model, parts, batches)
     files.write(path, data)
     if runtime:
         write_runtime(path.parent)
-        for name, graph in model.parts.items():
-            part = graph.finish(f"{path.stem}.{name}", {"part": name}).SerializeToString()
-            files.write(path.with_suffix(f".{name}.onnx"), with_checksum(part))
+    for name, part in parts.items():
+        files.write(path.with_suffix(f".{name}.onnx"), part)
     return ExportCheck(count, difference, len(data))
 
 
@@ -109,16 +147,21 @@ def check(model: OnnxModel, data: bytes, batches: Iterable[Sequence[Any]]) -> tu
         expected = model.expected(examples)
         names = list(expected)
         for name, answer in zip(names, session.run(names, dict(model.feed(examples))), strict=True):
-            difference = relative_difference(answer, expected[name])
-            if not difference <= TOLERANCE:  # not: NaN
-                where = getattr(examples[0], "location", "")
-                raise ExportError(
-                    f"the graph does not compute what the model does: {name} differs by {difference:.1e}, more "
-                    f"than {TOLERANCE:.0e}, from the example {where} on; nothing was written"
-                )
-            largest = max(largest, difference)
+            largest = max(largest, require_equal(name, answer, expected[name], examples))
         count += len(examples)
     return count, largest
+
+
+def require_equal(name: str, answer: NDArray[Any], expected: NDArray[Any], examples: Sequence[Any]) -> float:
+    """The largest difference; ExportError if it exceeds the tolerance."""
+    difference = relative_difference(answer, expected)
+    if not difference <= TOLERANCE:  # not: NaN
+        where = getattr(examples[0], "location", "")
+        raise ExportError(
+            f"the graph does not compute what the model does: {name} differs by {difference:.1e}, more "
+            f"than {TOLERANCE:.0e}, from the example {where} on; nothing was written"
+        )
+    return difference
 
 
 def relative_difference(answer: NDArray[Any], expected: NDArray[Any]) -> float:

@@ -17,9 +17,10 @@ from seqloom.models.forecast_distributions import (
     student_quantiles,
 )
 from seqloom.models.forecaster import Forecaster
+from seqloom.onnx.encoders import encode
 from seqloom.onnx.graph import DOUBLE, FLOAT, ExportError, Graph, Value
-from seqloom.onnx.inputs import encode, lengths_input
-from seqloom.onnx.models import Scale, restored
+from seqloom.onnx.inputs import Scale, lengths_input
+from seqloom.onnx.models import restored
 from seqloom.onnx.modules import Rows, array, emit_module
 from seqloom.onnx.pooling import at
 
@@ -73,8 +74,8 @@ def _standardize(values: Value, scale: Scale | None) -> Value:
 
 def _together(model: Forecaster, inputs: list[Value], rows: Rows) -> Value:  # (B, T or 1, horizon, targets, size)
     """What the network gives for each value; all columns are one sequence of vectors."""
-    values, _ = encode(model.encoder, rows.lengths.graph.concatenate(inputs), rows)
-    outputs = emit_module(model.head, _steps(model, values, rows))
+    source = encode(model.encoder, rows.lengths.graph.concatenate(inputs), rows)
+    outputs = emit_module(model.head, _steps(model, source.values, rows))
     return outputs.reshape(0, 0, model.horizon, len(model.targets), model.distribution.size)
 
 
@@ -86,8 +87,8 @@ def _separate(model: Forecaster, inputs: list[Value], rows: Rows) -> Value:
     values = stacked.transpose(0, 3, 1, 2).reshape(batch * len(targets), time, len(inputs))
     lengths = rows.lengths.unsqueeze(1).expand(batch, len(targets)).reshape(-1)
     repeated = Rows.of(values, lengths)
-    outputs, _ = encode(model.encoder, values, repeated)
-    numbers = emit_module(model.head, _steps(model, outputs, repeated))  # (B × targets, T or 1, horizon × size)
+    source = encode(model.encoder, values, repeated)
+    numbers = emit_module(model.head, _steps(model, source.values, repeated))  # (B × targets, T or 1, horizon × size)
     shaped = numbers.reshape(batch, len(targets), numbers.size(1), model.horizon, model.distribution.size)
     return shaped.transpose(0, 2, 3, 1, 4)
 

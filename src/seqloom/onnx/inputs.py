@@ -1,16 +1,55 @@
-"""Encoders and what they read: tokens, words with their characters, or vectors."""
+"""What models read, as vectors: tokens, words with their characters, numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
 
 from seqloom.models.character_encoder import CharacterEncoder
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
-from seqloom.models.encoder import Encoder
 from seqloom.models.tagger import FrameEmbedding, WordEmbedding
 from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, ExportError, Graph, Value
-from seqloom.onnx.modules import Rows, State, emit_identity, emit_layer, emit_module, emits
+from seqloom.onnx.modules import Rows, emit_identity, emit_layer, emit_module, emits
 
 emits(GaussianNoise, FrameEmbedding)(emit_identity)
+
+Embed = Callable[[Graph], tuple[Value, Rows]]
+"""Adds the inputs of a model; returns the vectors of its elements, (B, T, D), and which of them are real."""
+
+Scale = tuple[Sequence[float], Sequence[float]]
+"""Means and standard deviations of vectors or of targets."""
+
+
+def token_input(graph: Graph, embed: nn.Module) -> tuple[Value, Rows]:
+    """Token ids, (B, T), as vectors."""
+    return _with_lengths(emit_module(embed, graph.input("tokens", INTEGER, ["batch", "time"])))
+
+
+def vector_input(graph: Graph, size: int, scale: Scale | None) -> tuple[Value, Rows]:
+    """Vectors in the units of the data, (B, T, size), which the graph scales in double precision."""
+    return _with_lengths(scaled(graph.input("values", DOUBLE, ["batch", "time", size]), scale))
+
+
+def word_input(graph: Graph, embed: WordEmbedding, characters: int) -> tuple[Value, Rows]:
+    """Word ids, (B, T), and the ids of their characters, (B, T, characters), as vectors."""
+    words = graph.input("words", INTEGER, ["batch", "time"])
+    spelled = graph.input("characters", INTEGER, ["batch", "time", characters]) if characters else None
+    return _with_lengths(embed_words(embed, words, spelled))
+
+
+def _with_lengths(vectors: Value) -> tuple[Value, Rows]:
+    return vectors, Rows.of(vectors, lengths_input(vectors.graph))
+
+
+def padded_vectors(rows: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
+    """Sequences of vectors as ``values``, padded with NaN, on which no answer may depend, and their ``lengths``."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    values = np.full((len(rows), max(1, lengths.max(initial=1)), rows[0].shape[1]), np.nan)
+    for index, row in enumerate(rows):
+        values[index, : len(row)] = row
+    return {"values": values, "lengths": lengths}
 
 
 @emits(TokenEmbedding)
@@ -44,21 +83,14 @@ def embed_words(
     return words.graph.concatenate(vectors)
 
 
-def encode(encoder: Any, vectors: Value, rows: Rows, state: State = None) -> tuple[Value, State]:  # (B, T, D)
-    """The outputs of an encoder for embedded inputs, and its last state."""
-    if type(encoder) is not Encoder:
-        raise ExportError(f"the encoder {type(encoder).__name__} cannot be exported to ONNX")
-    return emit_layer(vectors.graph, encoder.layer, vectors, rows, state)
-
-
 def lengths_input(graph: Graph) -> Value:
     """The number of elements of each row."""
     return graph.input("lengths", INTEGER, ["batch"])
 
 
-def scaled(values: Value, scale: tuple[Sequence[float], Sequence[float]] | None) -> Value:
+def scaled(values: Value, scale: Scale | None) -> Value:
     """Vectors in deviations from their means, computed in double precision; None: as they are."""
     if scale is not None:
         means, deviations = (values.graph.constant(part, DOUBLE) for part in scale)
-        values = (values - means) / deviations
+        values = (values.cast(DOUBLE) - means) / deviations
     return values.cast(FLOAT)

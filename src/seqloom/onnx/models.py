@@ -1,64 +1,23 @@
 """Models as graphs: what they read and answer, in the units of the data."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from torch import nn
-
 from seqloom.models.classifier import Classifier
 from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder
 from seqloom.models.step_regressor import StepRegressor
-from seqloom.models.tagger import Tagger, WordEmbedding
+from seqloom.models.tagger import Tagger
 from seqloom.onnx import crf
+from seqloom.onnx.encoders import encoded
 from seqloom.onnx.graph import DOUBLE, INTEGER, ExportError, Graph, Value
-from seqloom.onnx.inputs import embed_words, encode, lengths_input, scaled
+from seqloom.onnx.inputs import Embed, Scale, lengths_input
 from seqloom.onnx.modules import Rows, State, emit_layer, emit_module
 from seqloom.onnx.pooling import pool
 from seqloom.onnx.states import StatePorts, state_fields
 
-Scale = tuple[Sequence[float], Sequence[float]]
-"""Means and standard deviations of vectors or of targets."""
-
-Embed = Callable[[Graph], Value]
-"""Adds the inputs of a model and returns the vectors of its elements, (B, T, D)."""
-
-
-def token_input(graph: Graph, embed: nn.Module) -> Value:
-    """Token ids, (B, T), as vectors."""
-    return emit_module(embed, graph.input("tokens", INTEGER, ["batch", "time"]))
-
-
-def vector_input(graph: Graph, size: int, scale: Scale | None) -> Value:
-    """Vectors in the units of the data, (B, T, size), which the graph scales in double precision."""
-    return scaled(graph.input("values", DOUBLE, ["batch", "time", size]), scale)
-
-
-def word_input(graph: Graph, embed: WordEmbedding, characters: int) -> Value:
-    """Word ids, (B, T), and the ids of their characters, (B, T, characters), as vectors."""
-    words = graph.input("words", INTEGER, ["batch", "time"])
-    spelled = graph.input("characters", INTEGER, ["batch", "time", characters]) if characters else None
-    return embed_words(embed, words, spelled)
-
-
-def padded_vectors(rows: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
-    """Sequences of vectors as ``values``, padded with NaN, on which no answer may depend, and their ``lengths``."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    values = np.full((len(rows), max(1, lengths.max(initial=1)), rows[0].shape[1]), np.nan)
-    for index, row in enumerate(rows):
-        values[index, : len(row)] = row
-    return {"values": values, "lengths": lengths}
-
-
 def classifier(model: Classifier, embed: Embed, *, scale: Scale | None) -> Graph:
     """Probabilities of the labels, (B, L); or numbers (B, K) if there is a scale of targets."""
     graph = Graph()
-    vectors = embed(graph)
-    rows = Rows.of(vectors, lengths_input(graph))
-    values, _ = encode(model.encoder, vectors, rows)
-    pooled = pool(model.pooling, values, rows)
+    source = encoded(graph, model, embed)
+    pooled = pool(model.pooling, source.values, source.rows)
     outputs = emit_module(model.output, emit_module(model.hidden, pooled)).cast(DOUBLE)
     if scale is None:
         graph.output("probabilities", outputs.apply("Softmax", axis=-1), ["batch", model.output.out_features])
@@ -70,16 +29,14 @@ def classifier(model: Classifier, embed: Embed, *, scale: Scale | None) -> Graph
 def tagger(model: Tagger, embed: Embed) -> Graph:
     """The best label of each element, (B, T), and its probability."""
     graph = Graph()
-    vectors = embed(graph)
-    rows = Rows.of(vectors, lengths_input(graph))
-    values, _ = encode(model.encoder, vectors, rows)
-    emissions = emit_module(model.linear, values)
+    source = encoded(graph, model, embed)
+    emissions = emit_module(model.linear, source.values)
     if isinstance(model.output, CRF):
-        labels, probabilities = crf.decode(model.output, emissions, rows)
+        labels, probabilities = crf.decode(model.output, emissions, source.rows)
     else:
-        labels = graph.where(rows.mask, emissions.argmax(2), 0)
+        labels = graph.where(source.rows.mask, emissions.argmax(2), 0)
         best = emissions.apply("Softmax", axis=-1).max(2)
-        probabilities = graph.where(rows.mask, best, 0.0)
+        probabilities = graph.where(source.rows.mask, best, 0.0)
     graph.output("labels", labels, ["batch", "time"])
     graph.output("probabilities", probabilities, ["batch", "time"])
     return graph
@@ -88,11 +45,9 @@ def tagger(model: Tagger, embed: Embed) -> Graph:
 def step_regressor(model: StepRegressor, embed: Embed, *, scale: Scale) -> Graph:
     """Numbers at each element, (B, T, K)."""
     graph = Graph()
-    vectors = embed(graph)
-    rows = Rows.of(vectors, lengths_input(graph))
-    values, _ = encode(model.encoder, vectors, rows)
-    outputs = restored(emit_module(model.linear, values).cast(DOUBLE), scale)
-    cleared = graph.where(rows.mask.unsqueeze(2), outputs, 0.0)
+    source = encoded(graph, model, embed)
+    outputs = restored(emit_module(model.linear, source.values).cast(DOUBLE), scale)
+    cleared = graph.where(source.rows.mask.unsqueeze(2), outputs, 0.0)
     graph.output("numbers", cleared, ["batch", "time", model.linear.out_features])
     return graph
 

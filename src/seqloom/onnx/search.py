@@ -1,21 +1,72 @@
-"""The answers of a search as arrays, to be compared with those of a graph."""
+"""Models that generate text: greedy search inside the graph, and its parts for other searches."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.decoding.tokens.search import Hypothesis
+from seqloom.onnx import encoder_decoder as parts
+from seqloom.onnx.exported import ForcedSteps, OnnxModel
+from seqloom.onnx.inputs import Embed
+
+Arrays = dict[str, NDArray[Any]]
 
 
-def feed_tokens(collate: Callable[[Sequence[Any]], Any], examples: Sequence[Any]) -> dict[str, NDArray[Any]]:
+@dataclass(frozen=True)
+class ModelInput:
+    """How the examples of a task enter a graph."""
+
+    embed: Embed
+    description: dict[str, Any]  # for the runtime
+    feed: Callable[[Sequence[Any]], Arrays]
+
+
+def feed_tokens(collate: Callable[[Sequence[Any]], Any], examples: Sequence[Any]) -> Arrays:
     """The tokens of examples as inputs of a graph."""
     values, mask = collate(examples).inputs
     return {"tokens": values.numpy(), "lengths": mask.sum(dim=1).numpy()}
 
 
-def greedy_outputs(hypotheses: Sequence[Sequence[Hypothesis]], end: int) -> dict[str, NDArray[Any]]:
+def generator(
+    model: Any,
+    entry: ModelInput,
+    *,
+    limits: parts.Limits,
+    end: int,
+    suppress: tuple[int, ...],
+    generate: Callable[[Sequence[Any]], tuple[list[list[Hypothesis]], Any]],  # greedy hypotheses, and their limits (B,)
+    description: dict[str, Any],  # of the task and its outputs, for the runtime
+) -> OnnxModel:
+    """An encoder-decoder with greedy search, and its parts for beam search."""
+
+    def expected(examples: Sequence[Any]) -> Arrays:
+        hypotheses, lengths = generate(examples)
+        return {**greedy_outputs(hypotheses, end), "limits": np.asarray(lengths)}
+
+    graph = parts.encoder_decoder(model, entry.embed, limits=limits, end=end, suppress=suppress)
+    encoder, ports, _ = parts.encoder(model, entry.embed, limits=limits)
+    output = {**description["output"], "end": end, "suppress": suppress, "states": ports.description()}
+    return OnnxModel(
+        graph,
+        {**description, "input": entry.description, "output": output},
+        entry.feed,
+        expected,
+        {"encoder": encoder, "step": parts.step(model)},
+        forced_steps(generate, ports.description(), end),
+    )
+
+
+def forced_steps(
+    generate: Callable[[Sequence[Any]], tuple[list[list[Hypothesis]], Any]], states: list[dict[str, Any]], end: int
+) -> ForcedSteps:
+    """The log-probabilities of the decoder's own greedy outputs, with which its parts are compared."""
+    return ForcedSteps(lambda examples: greedy_outputs(generate(examples)[0], end), states, end)
+
+
+def greedy_outputs(hypotheses: Sequence[Sequence[Hypothesis]], end: int) -> Arrays:
     """The best hypothesis of each row: tokens, filled with the end token, and log-probabilities, filled with 0."""
     best = [row[0] for row in hypotheses]
     steps = max(len(hypothesis.log_probabilities) for hypothesis in best)

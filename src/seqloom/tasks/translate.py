@@ -402,43 +402,37 @@ class Translate(Task):
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         """The encoder-decoder with greedy search, and its parts for beam search."""
-        from seqloom.onnx import encoder_decoder as parts
-        from seqloom.onnx.exported import OnnxModel
-        from seqloom.onnx.models import token_input
-        from seqloom.onnx.search import feed_tokens, greedy_outputs
+        from seqloom.onnx.encoder_decoder import Limits
+        from seqloom.onnx.inputs import token_input
+        from seqloom.onnx.search import ModelInput, feed_tokens, generator
 
         if self.pretrained or self._guide != Guide() or self.constrain:
             raise ValueError(
                 "a translator with task.pretrained, task.constrain, task.lexicon or task.lm cannot be exported to ONNX"
             )
-        embed = partial(token_input, embed=model.encoder.embed)
-        limits = parts.Limits(self.max_length.factor or MARGIN * self.fitted.ratio, self.max_length.offset)
-        graph = parts.encoder_decoder(model, embed, limits=limits, end=self._end, suppress=SUPPRESSED)
-        encoder, ports = parts.encoder(model, embed)
 
-        def expected(examples: Sequence[Pair]) -> dict[str, Any]:
+        def greedy(examples: Sequence[Pair]) -> tuple[Any, Any]:
             inputs = self.collate(examples).inputs
             lengths = self._max_lengths(inputs.lengths)
             options: dict[str, Any] = {"end": self._end, "lengths": lengths, "suppress": SUPPRESSED}
-            return greedy_outputs(generate(model.decoder, model.encoder(*inputs), Greedy(), **options), self._end)
+            return generate(model.decoder, model.encoder(*inputs), Greedy(), **options), lengths
 
         source, target = (text.model_dump(mode="json") for text in (self.fitted.source, self._target_tokenizer))
-        description = {
-            "task": self.name,
-            "input": {"kind": "source", "tokenizer": source, "reverse": self.reverse_source, "end": self._end},
-            "output": {
-                "kind": "tokens",
-                "tokenizer": target,
-                "end": self._end,
-                "suppress": SUPPRESSED,
-                "factor": limits.factor,
-                "offset": limits.offset,
-                "states": ports.description(),
-                "search": self.search.model_dump(mode="json"),
-            },
-        }
-        further = {"encoder": encoder, "step": parts.step(model)}
-        return OnnxModel(graph, description, partial(feed_tokens, self.collate), expected, further)
+        entry = ModelInput(
+            partial(token_input, embed=model.encoder.embed),
+            {"kind": "source", "tokenizer": source, "reverse": self.reverse_source, "end": self._end},
+            partial(feed_tokens, self.collate),
+        )
+        output = {"kind": "tokens", "tokenizer": target, "search": self.search.model_dump(mode="json")}
+        return generator(
+            model,
+            entry,
+            limits=Limits(self.max_length.factor or MARGIN * self.fitted.ratio, self.max_length.offset, shift=1),
+            end=self._end,
+            suppress=SUPPRESSED,
+            generate=greedy,
+            description={"task": self.name, "output": output},
+        )
 
     def to_json(self, prediction: Translation) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self._target_tokenizer)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from seqloom.data.readers.media import Signal
 from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.text_files import resolve
 from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.search_report import DecoderSource, explain_generation, trace_generation
@@ -49,6 +50,9 @@ from seqloom.models.signals.inputs import SignalInputs, media_decoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
 from seqloom.tasks.caption.settings import CaptionSettings, Learned
 from seqloom.tasks.task import Loss, Predictions, require_fitted, with_readable_tokens
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +264,36 @@ class Caption(CaptionSettings):
             fields = (first.text, first.score, first.tokens, first.log_probabilities, best)
             answers.append(CaptionPrediction(*fields, batch.examples[row].name, targets[row], correct[row]))
         return Predictions(answers)
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        """The encoder of the signals and the decoder with greedy search, and its parts for beam search."""
+        from seqloom.onnx.encoder_decoder import Limits
+        from seqloom.onnx.search import ModelInput, generator
+        from seqloom.onnx.signals import signal_input
+
+        learned = self.fitted
+        limit, end = (self.max_length or learned.length_limit) + 1, learned.text.vocabulary.index(END)
+        signal = signal_input(learned.signal, model.encoder, image_size=self.image_size, resize=self.resize)
+
+        def feed(examples: Sequence[CaptionedSignal]) -> dict[str, Any]:
+            return signal.feed([self._inputs.values(_signal(example)) for example in examples])
+
+        def greedy(examples: Sequence[CaptionedSignal]) -> tuple[Any, Any]:
+            memory = model.encoder(*self.collate(examples).inputs)
+            options: dict[str, Any] = {"end": end, "lengths": limit, "suppress": SUPPRESSED}
+            return generate(model.decoder, memory, Greedy(), **options), np.full(len(examples), limit)
+
+        tokenizer = learned.text.model_dump(mode="json")
+        output = {"kind": "tokens", "tokenizer": tokenizer, "search": self.search.model_dump(mode="json")}
+        return generator(
+            model,
+            ModelInput(signal.embed, signal.description, feed),
+            limits=Limits(0.0, limit),
+            end=end,
+            suppress=SUPPRESSED,
+            generate=greedy,
+            description={"task": self.name, "output": output},
+        )
 
     def to_json(self, prediction: CaptionPrediction) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self.fitted.text)

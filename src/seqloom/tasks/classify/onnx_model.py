@@ -12,7 +12,9 @@ from seqloom.models.pretrained.combined import CombinedEmbedding
 from seqloom.onnx import models
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.graph import ExportError
-from seqloom.tasks.classify.settings import Learned
+from seqloom.onnx.inputs import token_input
+from seqloom.onnx.search import ModelInput, feed_tokens
+from seqloom.onnx.signals import signal_input
 from seqloom.tasks.task import require_fitted
 
 if TYPE_CHECKING:
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def onnx_model(task: "Classify", model: Any) -> OnnxModel:
-    """A classifier of texts or vectors."""
+    """A classifier of texts, vectors, sound, images or videos."""
     learned = task.fitted
-    embed, description = _input(learned, model)
+    entry = _input(task, model)
     scale = learned.scale
     output: dict[str, Any] = {"kind": "classes", "labels": learned.labels.names, "label_type": task.label_type}
     if scale is not None:
@@ -36,37 +38,28 @@ def onnx_model(task: "Classify", model: Any) -> OnnxModel:
             return {name: outputs.softmax(dim=1).numpy()}
         return {name: outputs.numpy() * np.array(scale.deviations) + np.array(scale.means)}
 
-    return OnnxModel(
-        models.classifier(model, embed, scale=targets),
-        {"task": task.name, "input": description, "output": output},
-        partial(_feed, task),
-        expected,
-    )
+    graph = models.classifier(model, entry.embed, scale=targets)
+    return OnnxModel(graph, {"task": task.name, "input": entry.description, "output": output}, entry.feed, expected)
 
 
-def _input(learned: Learned, model: Any) -> tuple[models.Embed, dict[str, Any]]:
-    """How inputs enter the graph, and their description for the runtime."""
+def _input(task: "Classify", model: Any) -> ModelInput:
+    """How inputs enter the graph."""
+    learned = task.fitted
     if learned.text is not None:
         embed = model.encoder.embed
         if isinstance(embed, CombinedEmbedding):
             raise ExportError("a model with pretrained vectors (task.pretrained) cannot be exported to ONNX yet")
-        return partial(models.token_input, embed=embed), {
-            "kind": "text",
-            "tokenizer": learned.text.model_dump(mode="json"),
-        }
-    signal = require_fitted(learned.signal)
-    if signal.kind != "vectors":
-        raise ExportError(
-            f"a classifier of {signal.kind} inputs cannot be exported to ONNX yet; those of texts and vectors can"
+        tokenizer = learned.text.model_dump(mode="json")
+        return ModelInput(
+            partial(token_input, embed=embed),
+            {"kind": "text", "tokenizer": tokenizer},
+            partial(feed_tokens, task.collate),
         )
-    scale = (signal.mean, signal.deviation) if signal.mean else None
-    description = {"kind": "vectors", "size": signal.size, "channels": signal.channel_names}
-    return partial(models.vector_input, size=signal.size, scale=scale), description
+    signal = signal_input(
+        require_fitted(learned.signal), model.encoder, image_size=task.image_size, resize=task.resize
+    )
 
+    def feed(examples: Sequence[LabelledSequence]) -> dict[str, NDArray[Any]]:
+        return signal.feed([np.asarray(task.signal_values(example)) for example in examples])
 
-def _feed(task: "Classify", examples: Sequence[LabelledSequence]) -> dict[str, NDArray[Any]]:
-    learned = task.fitted
-    if learned.text is not None:
-        values, mask = task.collate(examples).inputs
-        return {"tokens": values.numpy(), "lengths": mask.sum(dim=1).numpy()}
-    return models.padded_vectors([np.asarray(task.signal_values(example), dtype=np.float64) for example in examples])
+    return ModelInput(signal.embed, signal.description, feed)

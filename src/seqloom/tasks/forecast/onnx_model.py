@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.series import Window
-from seqloom.onnx import models
+from seqloom.onnx.inputs import padded_vectors
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.forecaster import forecaster
 
@@ -45,7 +45,7 @@ def onnx_model(task: "Forecast", model: Any) -> OnnxModel:
 
 
 def _feed(windows: Sequence[Window], *, has_changes: bool) -> dict[str, NDArray[Any]]:
-    feed = models.padded_vectors([window.history for window in windows])
+    feed = padded_vectors([window.history for window in windows])
     if has_changes:
         feed["previous"] = np.stack([window.series.values[max(window.start - 1, 0)] for window in windows])
     return feed

@@ -2,37 +2,46 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers.tagged import TaggedSequence
+from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.character_encoder import MAX_CHARACTERS
 from seqloom.models.hmm import HMM
 from seqloom.models.pretrained.combined import CombinedEmbedding
-from seqloom.models.tagger import WordEmbedding
+from seqloom.models.tagger import VideoEmbedding, WordEmbedding
 from seqloom.onnx import models
+from seqloom.onnx.audio import spectrum_input
 from seqloom.onnx.exported import OnnxModel
-from seqloom.onnx.graph import ExportError
+from seqloom.onnx.graph import ExportError, Graph, Value
+from seqloom.onnx.images import padded_frames, video_input
+from seqloom.onnx.inputs import Scale, padded_vectors, scaled, vector_input, word_input
+from seqloom.onnx.modules import Rows
+from seqloom.onnx.search import ModelInput
+from seqloom.onnx.signals import samples
 from seqloom.tasks.tag.inputs import frame_values
-from seqloom.tasks.tag.settings import Learned, TagSettings
+from seqloom.tasks.tag.reading import media
+from seqloom.tasks.tag.settings import Learned
 
 if TYPE_CHECKING:
     from seqloom.tasks.tag.tag import Tag
 
 
 def onnx_model(task: "Tag", model: Any) -> OnnxModel:
-    """A tagger of words or vectors."""
+    """A tagger of words, vectors, sound or videos."""
     learned, scale = task.fitted, task.fitted.scale
     if isinstance(model, HMM):
         raise ExportError('a tagger with task.model = "hmm" cannot be exported to ONNX')
-    embed, description = _input(task, learned, model)
+    entry = _input(task, model)
     output: dict[str, Any] = {"kind": "tags", "labels": learned.labels.names}
     if scale is None:
-        graph = models.tagger(model, embed)
+        graph = models.tagger(model, entry.embed)
     else:
-        graph = models.step_regressor(model, embed, scale=(scale.means, scale.deviations))
+        graph = models.step_regressor(model, entry.embed, scale=(scale.means, scale.deviations))
         output = {"kind": "step_numbers", "names": scale.names, "deviations": scale.deviations}
 
     def expected(examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
@@ -45,14 +54,12 @@ def onnx_model(task: "Tag", model: Any) -> OnnxModel:
         probabilities = model.marginals(emissions, inputs.mask).gather(2, labels.unsqueeze(2)).squeeze(2)
         return {"labels": labels.numpy(), "probabilities": probabilities.detach().numpy()}
 
-    return OnnxModel(
-        graph, {"task": task.name, "input": description, "output": output}, partial(_feed, task, learned), expected
-    )
+    return OnnxModel(graph, {"task": task.name, "input": entry.description, "output": output}, entry.feed, expected)
 
 
-def _input(settings: TagSettings, learned: Learned, model: Any) -> tuple[models.Embed, dict[str, Any]]:
-    """How inputs enter the graph, and their description for the runtime."""
-    embed = model.encoder.embed
+def _input(task: "Tag", model: Any) -> ModelInput:
+    """How inputs enter the graph."""
+    learned, embed = task.fitted, model.encoder.embed
     if isinstance(embed, CombinedEmbedding):
         raise ExportError("a model with pretrained vectors (task.pretrained) cannot be exported to ONNX yet")
     if isinstance(embed, WordEmbedding) and learned.words is not None and learned.characters is not None:
@@ -60,20 +67,56 @@ def _input(settings: TagSettings, learned: Learned, model: Any) -> tuple[models.
         description = {
             "kind": "words",
             "vocabulary": learned.words.tokens,
-            "lowercase": settings.words.lowercase,
+            "lowercase": task.words.lowercase,
             "characters": learned.characters.tokens if reads else None,
             "max_characters": MAX_CHARACTERS,
         }
-        return partial(models.word_input, embed=embed, characters=MAX_CHARACTERS if reads else 0), description
+        words = partial(word_input, embed=embed, characters=MAX_CHARACTERS if reads else 0)
+        return ModelInput(words, description, partial(_feed_words, task))
+    scale = learned.mean, learned.deviation
+    if isinstance(embed, VideoEmbedding):
+        video = {"kind": "video", "size": task.image_size, "resize": task.resize}
+        frames = partial(video_input, images=embed.images, size=task.image_size, scale=scale)
+        return ModelInput(frames, video, lambda examples: padded_frames(_values(learned, examples)))
+    if (spectrum := _spectrum(task, learned)) is not None:
+        sound = {"kind": "sound", "rate": spectrum.sample_rate, "window": spectrum.window}
+        return ModelInput(partial(_sound, spectrum=spectrum, scale=scale), sound, partial(_feed_sound, task))
     description = {"kind": "vectors", "size": learned.size, "channels": learned.channel_names}
-    return partial(models.vector_input, size=learned.size, scale=(learned.mean, learned.deviation)), description
+    vectors = partial(vector_input, size=learned.size, scale=scale)
+    return ModelInput(vectors, description, lambda examples: padded_vectors(_values(learned, examples)))
 
 
-def _feed(task: "Tag", learned: Learned, examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
-    if learned.words is None:
-        return models.padded_vectors(
-            [np.asarray(frame_values(learned, example), dtype=np.float64) for example in examples]
-        )
+def _values(learned: Learned, examples: Sequence[TaggedSequence]) -> list[NDArray[Any]]:
+    return [np.asarray(frame_values(learned, example)) for example in examples]
+
+
+def _feed_words(task: "Tag", examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
     words, characters, mask = task.collate(examples).inputs
     feed = {"words": words.numpy(), "lengths": mask.sum(dim=1).numpy()}
     return feed | ({"characters": characters.long().numpy()} if characters.shape[2] else {})
+
+
+def _spectrum(task: "Tag", learned: Learned) -> Spectrum | None:
+    """The spectrum whose frames get labels; None if the inputs are vectors."""
+    if not task.audio.sample_rate or learned.channel_names:
+        return None
+    spectrum = task.audio.spectrum(task.audio.sample_rate)
+    return spectrum if spectrum.output_size == learned.size else None
+
+
+def _sound(graph: Graph, spectrum: Spectrum, scale: Scale) -> tuple[Value, Rows]:
+    frames, rows = spectrum_input(graph, spectrum)
+    return rows.clear_padding(scaled(frames, scale)), rows
+
+
+def _feed_sound(task: "Tag", examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
+    """The samples of recordings, read again: examples hold their frames only."""
+    files = media(task).files
+    recordings = []
+    for example in examples:
+        name = "" if isinstance(example, Sentence) else example.identity
+        if not name:
+            raise ExportError(f"{example.location}: expected a recording, to compare the exported model on")
+        (signal,) = files.load([(example.location, name)], Path(example.location.file).parent)
+        recordings.append(signal.values)
+    return samples(recordings)

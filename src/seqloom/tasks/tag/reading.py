@@ -32,13 +32,13 @@ def build_reader(settings: TagSettings) -> TaggedReader:
         parallel=settings.parallel,
         convert_iob1=settings.convert_iob1,
         missing=settings.missing,
-        media=None if learned is not None and learned.words is not None else _media(settings),
+        media=None if learned is not None and learned.words is not None else media(settings),
         frames=learned.size if learned is not None and learned.words is None else 0,
         channel_names=() if learned is None else learned.channel_names,
     )
 
 
-def _media(settings: TagSettings) -> TaggedMedia:
+def media(settings: TagSettings) -> TaggedMedia:
     """The reader of listed recordings and videos."""
     decoder = MediaDecoder(
         sample_rate=settings.audio.sample_rate,

@@ -47,6 +47,10 @@ class TranscriptDecoder:
         values = nn.functional.pad(target.values, (0, 1)).scatter(1, lengths, self.end)
         return Padded(values, torch.arange(values.shape[1], device=lengths.device) <= lengths)
 
+    def limits(self, frames: Tensor) -> Tensor:  # (B,) → (B,)
+        """The maximum length of each transcript, the end token included."""
+        return (MARGIN * self.tokens_per_frame * frames).ceil().long() + OFFSET
+
     def search(
         self,
         model: Any,
@@ -58,7 +62,6 @@ class TranscriptDecoder:
     ) -> list[list[GuidedHypothesis]]:
         """The n-best hypotheses of each row."""
         frames = memory.mask.sum(dim=1)
-        lengths = (MARGIN * self.tokens_per_frame * frames).ceil().long() + OFFSET
         scorers = []
         if logits is not None:
             log_probs = logits.log_softmax(dim=-1)
@@ -70,7 +73,7 @@ class TranscriptDecoder:
             guide=guide,
             vocab_size=model.decoder.embed.num_embeddings,
             end=self.end,
-            lengths=lengths,
+            lengths=self.limits(frames),
             suppress=SUPPRESSED,
             weight=1 - self.ctc_weight,
             scorers=scorers,

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 import numpy as np
 import torch
@@ -78,6 +78,9 @@ from seqloom.tasks.task import (
 )
 from seqloom.tasks.transcribe.decoding import TranscriptDecoder, to_transcripts
 from seqloom.tasks.transcribe.settings import Learned, TranscribeSettings
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 PREVIEWED = 100  # recordings that are read to choose defaults
 
@@ -410,6 +413,11 @@ class Transcribe(TranscribeSettings):
         if self.spelling == "lexicon" and isinstance(self.search, BestPath) and self._spelling.is_readable():
             return self.with_options(search=PrefixBeam())
         return self
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        from seqloom.tasks.transcribe.onnx_model import onnx_model
+
+        return onnx_model(self, model, self._guide, None if self.model == "ctc" else self._decoder)
 
     def to_json(self, prediction: Transcription) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self.fitted.text)

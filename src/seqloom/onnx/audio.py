@@ -1,0 +1,96 @@
+"""Sound as frames: spectrum and normalisation, computed from samples inside the graph."""
+
+import math
+
+import numpy as np
+import torch
+
+from seqloom.layers.audio.spectrum import DELTA_REACH, MIN_DEVIATION, MIN_ENERGY, Normalize, Spectrum
+from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.modules import Rows, array, lowest
+
+
+def spectrum_input(graph: Graph, spectrum: Spectrum) -> tuple[Value, Rows]:
+    """Samples at the rate of the model, (B, N), as the frames of a spectrum, (B, T, D)."""
+    samples = graph.input("samples", FLOAT, ["batch", "samples"])
+    return emit_spectrum(spectrum, samples, graph.input("lengths", INTEGER, ["batch"]))
+
+
+def emit_spectrum(spectrum: Spectrum, samples: Value, lengths: Value) -> tuple[Value, Rows]:
+    """(B, N) samples → (B, T, D), zero in the padding."""
+    if spectrum.centre:
+        raise ExportError("a centred spectrum cannot be exported to ONNX")
+    graph = samples.graph
+    real = graph.range(samples.size(1)).unsqueeze(0) < lengths.unsqueeze(1)
+    signal = graph.where(real, samples, 0.0)
+    if spectrum.preemphasis:
+        before = graph.concatenate([graph.full(0.0, samples.size(0), 1), signal.part(1, 0, -1)], axis=1)
+        signal = graph.where(real, signal - before * spectrum.preemphasis, 0.0)
+    counts = graph.where(lengths < spectrum.window, 0, (lengths - spectrum.window) / spectrum.hop + 1)
+    starts = graph.range(graph.call("ReduceMax", counts, np.array([0]), keepdims=0)) * spectrum.hop
+    frames = _log_energies(spectrum, signal.take(starts.unsqueeze(1) + np.arange(spectrum.window), axis=1))
+    rows = Rows.of(frames, counts)
+    if spectrum.top_db:
+        loudest = graph.where(rows.mask.unsqueeze(2), frames, lowest(frames))
+        loudest = graph.call("ReduceMax", loudest, np.array([1, 2]), keepdims=1)
+        frames = graph.call("Max", frames, loudest - spectrum.top_db * math.log(10) / 10)
+    if spectrum.kind == "mfcc":
+        frames = frames @ array(spectrum.cosines)
+    return rows.clear_padding(_with_deltas(spectrum, frames)), rows
+
+
+def _log_energies(spectrum: Spectrum, windows: Value) -> Value:  # (B, T, window) → (B, T, n_mels)
+    """In double precision up to the energies, as in ``Spectrum``."""
+    graph = windows.graph
+    hann = array(torch.hann_window(spectrum.window, dtype=torch.float64))
+    weighted = (windows.cast(DOUBLE) * hann).unsqueeze(3)
+    transformed = graph.call("DFT", weighted, np.array(spectrum.n_fft), onesided=1)  # (B, T, n_fft / 2 + 1, 2)
+    energies = (transformed * transformed).sum(3).cast(FLOAT)
+    filtered = energies @ array(spectrum.filters)
+    return graph.call("Max", filtered, graph.constant(MIN_ENERGY, FLOAT)).apply("Log")
+
+
+def _with_deltas(spectrum: Spectrum, frames: Value) -> Value:
+    """Append the slopes; the first frame is repeated before the start."""
+    graph, width = frames.graph, 2 * DELTA_REACH
+    parts = [frames]
+    slopes = graph.concatenate([frames.part(1, 0, 1)] * (width * spectrum.deltas) + [frames], axis=1)
+    for order in range(1, spectrum.deltas + 1):
+        slopes = _slope(slopes, frames.size(1) + width * (spectrum.deltas - order))
+        parts.append(slopes.part(1, width * (spectrum.deltas - order)))
+    return graph.concatenate(parts, axis=2)
+
+
+def _slope(x: Value, count: Value) -> Value:  # (B, 4 + T, D) → (B, T, D)
+    squares = 2 * sum(step * step for step in range(1, DELTA_REACH + 1))
+    steps = range(-DELTA_REACH, DELTA_REACH + 1)
+    terms = [x.part(1, place, count + place) * (step / squares) for place, step in enumerate(steps) if step]
+    total, *others = terms
+    for term in others:
+        total = total + term
+    return total
+
+
+def emit_normalize(normalize: Normalize, x: Value, rows: Rows) -> Value:
+    """Each feature with mean 0 and deviation 1: of the training data, of the recording, or of the frames so far."""
+    if normalize.kind == "none":
+        return rows.clear_padding(x)
+    graph = x.graph
+    difference = rows.clear_padding(x - array(normalize.mean))
+    if normalize.kind == "global":
+        return difference / array(normalize.deviation.clamp(min=MIN_DEVIATION))
+    if normalize.kind == "utterance":
+        count = graph.call("Max", rows.lengths, graph.constant(1, np.int64)).cast(FLOAT).unsqueeze(1, 2)
+        centred = rows.clear_padding(difference - difference.sum(1, keep=True) / count)
+        variance = (centred * centred).sum(1, keep=True) / count
+        return centred / (variance + MIN_DEVIATION**2).apply("Sqrt")
+    exact = difference.cast(DOUBLE)  # torch sums up in double precision, too
+    count = rows.mask.unsqueeze(2).cast(DOUBLE)
+    count, total, squares = (graph.call("CumSum", part, np.array(1)) for part in (count, exact, exact * exact))
+    count, total, squares = (part.cast(FLOAT) for part in (count, total, squares))
+    weight = count + normalize.prior
+    centre = total / weight
+    prior = array(normalize.prior * normalize.deviation.square())
+    variance = (squares + prior) / weight - centre * centre
+    variance = graph.call("Max", variance, graph.constant(0.0, FLOAT))
+    return rows.clear_padding((difference - centre) / (variance + MIN_DEVIATION**2).apply("Sqrt"))

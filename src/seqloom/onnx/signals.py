@@ -1,0 +1,87 @@
+"""Sound, vectors, images and videos as the inputs of a graph."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.readers.pixels import Resize
+from seqloom.layers.audio.spectrum import Normalize, Spectrum
+from seqloom.models.encoder import Encoder
+from seqloom.models.signals.encoders import GridEncoder
+from seqloom.models.signals.feature_extractor import FeatureExtractor
+from seqloom.models.signals.frame_encoder import FrameEncoder
+from seqloom.models.signals.statistics import SignalStatistics
+from seqloom.onnx.audio import emit_normalize, spectrum_input
+from seqloom.onnx.graph import Graph, Value
+from seqloom.onnx.images import image_input, padded_frames, video_input
+from seqloom.onnx.inputs import Embed, Scale, padded_vectors, vector_input
+from seqloom.onnx.modules import Rows
+
+Feed = Callable[[Sequence[NDArray[Any]]], dict[str, NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class SignalInput:
+    """How signals enter a graph."""
+
+    embed: Embed
+    description: dict[str, Any]  # for the runtime
+    feed: Feed  # signals as they were read, unscaled → inputs of the graph
+
+
+def signal_input(
+    statistics: SignalStatistics,
+    encoder: Any,
+    *,
+    image_size: int,
+    resize: Resize = "crop",
+    line_height: int = 0,  # images are read as the columns of a text line of this height; 0: as squares
+) -> SignalInput:
+    """The input of a model of these signals."""
+    scale = (statistics.mean, statistics.deviation) if statistics.mean else None
+    features = encoder.features if isinstance(encoder, FrameEncoder) else FeatureExtractor()
+    square = {"kind": statistics.kind, "size": image_size, "resize": resize}
+    if isinstance(features.spectrum, Spectrum):
+        window = features.spectrum.window
+        described = {"kind": "sound", "rate": statistics.rate, "window": window}
+        return SignalInput(_normalized(features, partial(spectrum_input, spectrum=features.spectrum)), described, samples)
+    if statistics.kind == "image":
+        images = encoder.images if isinstance(encoder, GridEncoder) else encoder
+        embed: Embed = partial(image_input, images=images, size=image_size, scale=scale)
+        return SignalInput(embed, square, lambda pixels: {"pixels": np.stack(pixels)})
+    if statistics.kind == "video":
+        frames = encoder.embed if isinstance(encoder, Encoder) else features.images
+        embed = partial(video_input, images=frames, size=image_size, scale=scale)
+        return SignalInput(embed, square, padded_frames)
+    described = {"kind": "vectors", "size": statistics.size, "channels": statistics.channel_names}
+    if line_height == statistics.size:
+        described["line_height"] = line_height
+    return SignalInput(_vectors(features, statistics.size, scale), described, padded_vectors)
+
+
+def _vectors(features: FeatureExtractor, size: int, scale: Scale | None) -> Embed:
+    """Vectors, scaled by what an encoder of frames does itself, or by their means and deviations."""
+    own = features.normalise is not None
+    return _normalized(features, partial(vector_input, size=size, scale=None if own else scale))
+
+
+def _normalized(features: FeatureExtractor, embed: Embed) -> Embed:
+    normalize = features.normalise
+    if not isinstance(normalize, Normalize):
+        return embed
+
+    def embed_normalized(graph: Graph) -> tuple[Value, Rows]:
+        frames, rows = embed(graph)
+        return emit_normalize(normalize, frames, rows), rows
+
+    return embed_normalized
+
+
+def samples(rows: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
+    """Recordings as ``samples``, padded with NaN, on which no answer may depend, and their ``lengths``."""
+    padded = padded_vectors([np.asarray(row, np.float64)[:, np.newaxis] for row in rows])
+    return {"samples": padded["values"][:, :, 0].astype(np.float32), "lengths": padded["lengths"]}

@@ -1,0 +1,93 @@
+"""Transcribers as ONNX graphs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from seqloom.data.readers.recordings import Recording
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import Guide
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.layers.embedding import PADDING as BLANK
+from seqloom.models.generation import SUPPRESSED, generate
+from seqloom.onnx import encoder_decoder as parts
+from seqloom.onnx.exported import OnnxModel
+from seqloom.onnx.graph import ExportError
+from seqloom.onnx.search import ModelInput, forced_steps, generator
+from seqloom.onnx.signals import signal_input
+from seqloom.onnx.transcriber import best_path_outputs, frame_outputs, transcriber
+from seqloom.tasks.transcribe.decoding import MARGIN, OFFSET, TranscriptDecoder
+
+if TYPE_CHECKING:
+    from seqloom.tasks.transcribe.transcribe import Transcribe
+
+
+def onnx_model(task: "Transcribe", model: Any, guide: Guide, decoder: TranscriptDecoder | None) -> OnnxModel:
+    """The best path of CTC, or greedy search with a decoder; and the parts of a decoder for other searches."""
+    if guide.lexicon is not None or guide.lm is not None:
+        raise ExportError(
+            "a transcriber whose search uses a lexicon or a language model (task.lexicon, task.lm) cannot be exported "
+            "to ONNX yet: train or load it with another task.search, or without them"
+        )
+    text = task.fitted.text
+    output: dict[str, Any] = {
+        "kind": "transcript",
+        "ctc": task.has_ctc,
+        "tokenizer": text.model_dump(mode="json"),
+        "frame_duration": task.frames.duration,
+        "search": task.search.model_dump(mode="json"),
+    }
+    entry, description = _input(task, model), {"task": task.name, "output": output}
+    if decoder is None:
+        return _ctc_model(task, model, entry, description)
+    limits = parts.Limits(MARGIN * task.fitted.tokens_per_frame, OFFSET)
+
+    def greedy(examples: Sequence[Recording]) -> tuple[Any, Any]:
+        memory = model.encoder(*task.collate(examples).inputs)
+        lengths = decoder.limits(memory.mask.sum(dim=1))
+        options: dict[str, Any] = {"end": decoder.end, "lengths": lengths, "suppress": SUPPRESSED}
+        return generate(model.decoder, memory, Greedy(), **options), lengths
+
+    if not task.has_ctc:
+        options: dict[str, Any] = {"end": decoder.end, "suppress": SUPPRESSED, "generate": greedy}
+        return generator(model, entry, limits=limits, description=description, **options)
+    encoder, ports, source = parts.encoder(model, entry.embed, limits=limits)
+    frame_outputs(encoder, model, source)
+    output |= {"end": decoder.end, "suppress": SUPPRESSED, "states": ports.description()}
+    output["ctc_weight"] = decoder.ctc_weight
+    single = _ctc_model(task, model, entry, description)
+    return OnnxModel(
+        single.graph,
+        single.description,
+        single.feed,
+        single.expected,
+        {"encoder": encoder, "step": parts.step(model)},
+        forced_steps(greedy, ports.description(), decoder.end),
+    )
+
+
+def _ctc_model(task: "Transcribe", model: Any, entry: ModelInput, description: dict[str, Any]) -> OnnxModel:
+    def expected(examples: Sequence[Recording]) -> dict[str, NDArray[Any]]:
+        memory = model.encoder(*task.collate(examples).inputs)
+        log_probabilities, lengths = model.frame_logits(memory).log_softmax(dim=-1), memory.mask.sum(dim=1)
+        transcripts = BestPath()(log_probabilities, lengths, blank=BLANK)
+        return best_path_outputs(log_probabilities.detach().numpy(), lengths.numpy(), transcripts)
+
+    return OnnxModel(
+        transcriber(model, entry.embed), {**description, "input": entry.description}, entry.feed, expected
+    )
+
+
+def _input(task: "Transcribe", model: Any) -> ModelInput:
+    signal = signal_input(
+        task.fitted.statistics,
+        model.encoder,
+        image_size=task.image_size,
+        line_height=task.image_encoder.height,
+    )
+
+    def feed(examples: Sequence[Recording]) -> dict[str, NDArray[Any]]:
+        return signal.feed([example.values for example in examples])
+
+    return ModelInput(signal.embed, signal.description, feed)
