@@ -9,6 +9,8 @@ or, for the lines of standard input, each answered as a line of JSON::
 
     python seqloom_runtime.py tagger.onnx < sentences.txt
 
+Models of sound, images and videos read the names of files.
+
 The answers are those of ``seqloom predict --json``. ``generate`` of a language model gives the text of ``seqloom
 generate``. This file is complete in itself: copy it next to your model.
 """
@@ -16,13 +18,14 @@ generate``. This file is complete in itself: copy it next to your model.
 import json
 import math
 import re
+import struct
 import sys
 import unicodedata
 from bisect import insort_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +35,7 @@ import onnxruntime
 FORMAT = 1  # of the description in a file; a larger one needs a newer runtime
 CHECKSUM_ENTRY = 76  # bytes at the end of a file: the entry sha256 of its metadata
 PADDING, UNKNOWN = 0, 1
+BLANK = 0  # of CTC
 RESERVED = ("<pad>", "<s>", "</s>")  # unknown if they occur in a text
 BATCH = 32  # inputs that are computed at once
 Array = np.ndarray[Any, Any]
@@ -54,10 +58,11 @@ def load(path: "str | Path", *, threads: int = 1) -> "Model":
     description = json.loads(metadata["seqloom"])
     if description["format"] > FORMAT:
         raise ModelError(f"{path}: is of format {description['format']}; this runtime reads formats up to {FORMAT}")
-    if description["output"]["kind"] == "tokens":
+    if description["output"]["kind"] in ("tokens", "transcript"):
         parts = {name: path.with_suffix(f".{name}.onnx") for name in ("encoder", "step")}
         sessions = {name: _open(part, threads) for name, part in parts.items() if part.exists()}
-        return Translator(session, description, metadata, sessions)
+        generator = Transcriber if description["output"]["kind"] == "transcript" else Translator
+        return generator(session, description, metadata, sessions)
     kind = LanguageModel if description["task"] == "language_model" else Model
     return kind(session, description, metadata)
 
@@ -81,7 +86,7 @@ def _is_intact(data: bytes) -> bool:
 
 
 class Model:
-    """An exported model: ``predict`` answers for texts, words, vectors or series."""
+    """An exported model: ``predict`` answers for texts, words, vectors, series, sound, images or videos."""
 
     def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
         self.session, self.description, self.metadata = session, description, metadata
@@ -90,7 +95,7 @@ class Model:
         self._answer: Callable[..., list[dict[str, Any]]] | None = ANSWERS.get(description["output"]["kind"])
 
     def predict(self, inputs: Iterable[Any]) -> list[dict[str, Any]]:
-        """An answer for each input: a text, a list of words, or an array (time, size), as the model reads them."""
+        """An answer for each input: a text, a list of words, an array or the name of a file."""
         if isinstance(inputs, str):
             raise ModelError("expected a list of inputs, found one text: predict([text])")
         return list(self.stream(inputs))
@@ -110,7 +115,15 @@ class Model:
         feed, words = self._read(items)
         outputs = self.run(feed)
         assert self._answer is not None  # noqa: S101  only language models have none
-        return self._answer(self.description["output"], outputs, feed["lengths"].tolist(), words)
+        return self._answer(self.description["output"], outputs, self._lengths(feed), words)
+
+    def _lengths(self, feed: dict[str, Array]) -> list[int]:
+        """The number of elements of each input that get an answer."""
+        if "samples" not in feed:
+            return feed["lengths"].tolist() if "lengths" in feed else []
+        window, hop = self.description["input"]["window"], self.description["input"]["hop"]
+        frames: list[int] = ((feed["lengths"] - window) // hop + 1).tolist()
+        return frames
 
     def run(self, feed: dict[str, Array]) -> dict[str, Array]:
         """The outputs of the graph by name, for its inputs by name."""
@@ -192,57 +205,69 @@ class LanguageModel(Model):
         yield self.tokenizer.decode(line)[len(printed) :]
 
 
-class Translator(Model):
-    """An encoder-decoder: ``predict`` searches for the most probable outputs, as its configuration says."""
+class Generator(Model):
+    """A model with a decoder that generates tokens one by one."""
 
     def __init__(
         self,
         session: Any,
         description: dict[str, Any],
         metadata: dict[str, str],
-        parts: dict[str, Any],  # sessions of the encoder and of one step, for beam search
+        parts: dict[str, Any],  # sessions of the encoder and of one step, for searches outside the graph
     ) -> None:
         super().__init__(session, description, metadata)
         self.tokenizer = Tokenizer(description["output"]["tokenizer"])
         self.search: dict[str, Any] = description["output"]["search"]
-        """The settings of the search; {"name": "greedy"} needs no further files."""
+        """The settings of the search; {"name": "greedy"} and {"name": "best_path"} need no further files."""
         self._parts = parts
 
-    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
-        feed, _ = self._read(items)
-        output = self.description["output"]
-        if self.search["name"] == "greedy":
-            outputs = self.run(feed)
-            limits = self._limits(feed["lengths"])
-            rows = zip(outputs["output"], outputs["log_probabilities"], limits.tolist(), strict=True)
-            nbest = [[_greedy(tokens, values, limit, output["end"])] for tokens, values, limit in rows]
-        else:
-            nbest = Beam(self.search, output["end"], output["suppress"])(
-                self._step, self._start(feed), self._limits(feed["lengths"])
-            )
-        return [self._answer_of(hypotheses) for hypotheses in nbest]
+    def _greedy_in_graph(self, feed: dict[str, Array]) -> list[list["Hypothesis"]]:
+        outputs, end = self.run(feed), self.description["output"]["end"]
+        rows = zip(outputs["output"], outputs["log_probabilities"], outputs["limits"].tolist(), strict=True)
+        return [[_greedy(tokens, values, limit, end)] for tokens, values, limit in rows]
 
-    def _limits(self, lengths: Array) -> Array:  # (B,), maximum tokens of each output
-        output = self.description["output"]
-        scaled = (lengths - 1).astype(np.float32) * np.float32(output["factor"])
-        limits: Array = np.ceil(scaled).astype(np.int64) + int(output["offset"])
-        return limits
-
-    def _start(self, feed: dict[str, Array]) -> dict[str, Array]:
+    def _encode(self, feed: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The state before the first token, and the other outputs of the encoder: limits, and frames of CTC."""
         if len(self._parts) < 2:
             raise ModelError(
                 f"the search {self.search['name']} needs the files .encoder.onnx and .step.onnx beside the model: "
-                'export it with --runtime, or set model.search = {"name": "greedy"}'
+                "export it with --runtime, or choose another search: model.search = "
+                + ('{"name": "best_path"}' if self.description["output"].get("ctc") else '{"name": "greedy"}')
             )
-        fields = self.description["output"]["states"]
-        values = self._parts["encoder"].run([field["output"] for field in fields], feed)
-        return {field["input"]: value for field, value in zip(fields, values, strict=True)}
+        encoder = self._parts["encoder"]
+        names = [port.name for port in encoder.get_outputs()]
+        values = dict(zip(names, encoder.run(names, feed), strict=True))
+        return {field["input"]: values.pop(field["output"]) for field in self._fields}, values
+
+    @property
+    def _fields(self) -> list[dict[str, Any]]:
+        fields: list[dict[str, Any]] = self.description["output"]["states"]
+        return fields
 
     def _step(self, tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
-        fields = self.description["output"]["states"]
-        names = ["log_probabilities", *(field["output"] for field in fields)]
-        scores, *values = self._parts["step"].run(names, {"tokens": tokens, **state})
-        return scores, {field["input"]: value for field, value in zip(fields, values, strict=True)}
+        names = ["log_probabilities", *(field["output"] for field in self._fields)]
+        inputs = {field["input"]: state[field["input"]] for field in self._fields}
+        scores, *values = self._parts["step"].run(names, {"tokens": tokens, **inputs})
+        return scores, {field["input"]: value for field, value in zip(self._fields, values, strict=True)}
+
+    def _search(self, step: "Step", state: dict[str, Array], limits: Array) -> list[list["Hypothesis"]]:
+        output = self.description["output"]
+        if self.search["name"] == "greedy":
+            return greedy(step, state, limits, end=output["end"], suppress=output["suppress"])
+        return Beam(self.search, output["end"], output["suppress"])(step, state, limits)
+
+
+class Translator(Generator):
+    """An encoder-decoder: ``predict`` searches for the most probable outputs, as its configuration says."""
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        feed, _ = self._read(items)
+        if self.search["name"] == "greedy":
+            nbest = self._greedy_in_graph(feed)
+        else:
+            state, others = self._encode(feed)
+            nbest = self._search(self._step, state, others["limits"])
+        return [self._answer_of(hypotheses) for hypotheses in nbest]
 
     def _answer_of(self, hypotheses: list["Hypothesis"]) -> dict[str, Any]:
         if not hypotheses:
@@ -258,6 +283,101 @@ class Translator(Model):
             for hypothesis in hypotheses
         ]
         return {name: nbest[0][name] for name in ("text", "score", "tokens", "log_probabilities")} | {"nbest": nbest}
+
+
+class Transcriber(Generator):
+    """A model from sound, pen strokes, lines of text or videos to text: by CTC, by a decoder, or by both."""
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        feed, _ = self._read(items)
+        output, name = self.description["output"], self.search["name"]
+        if name in ("best_path", "prefix_beam"):
+            if not output["ctc"]:
+                raise ModelError(f"the search {name} needs a model with CTC; this one has a decoder only")
+            find = best_path if name == "best_path" else PrefixBeam(self.search)
+            return [self._answer_of(find(table)) for table in _frame_tables(self.run(feed))]
+        if name == "greedy" and not output["ctc"]:
+            return [self._answer_of(_transcripts(hypotheses, None)) for hypotheses in self._greedy_in_graph(feed)]
+        if "states" not in output:
+            raise ModelError(
+                f"the search {name} needs a decoder; this model has CTC only: use best_path or prefix_beam"
+            )
+        state, others = self._encode(feed)
+        if not output["ctc"]:
+            nbest = self._search(self._step, state, others["limits"])
+            return [self._answer_of(_transcripts(hypotheses, None)) for hypotheses in nbest]
+        scorer = CTCPrefixScorer(others["frame_log_probabilities"], others["frame_counts"], output["end"])
+        weight = output["ctc_weight"]
+
+        def step(tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+            scores, following = self._step(tokens, state)
+            by_frames, prefixes = scorer.step(tokens, state)
+            return (1 - weight) * scores.astype(np.float64) + weight * by_frames, {**following, **prefixes}
+
+        nbest = self._search(step, {**state, **scorer.start()}, others["limits"])
+        tables = _frame_tables(others)
+        return [self._answer_of(_transcripts(*pair)) for pair in zip(nbest, tables, strict=True)]
+
+    def _answer_of(self, transcripts: list["Transcript"]) -> dict[str, Any]:
+        names = ("tokens", "times", "words", "word_times", "nbest")
+        if not transcripts:
+            impossible = {"score": -math.inf, "acoustic": -math.inf, "language": 0.0}
+            return {"text": "", **impossible, **{name: [] for name in names}}
+        nbest = []
+        for transcript in transcripts:
+            candidate = {
+                "text": self._text(transcript.tokens).strip(),
+                "score": transcript.score,
+                "acoustic": transcript.acoustic,
+                "language": 0.0,
+            }
+            if transcript.log_probabilities is not None:
+                candidate["tokens"] = [self.tokenizer.readable(token) for token in transcript.tokens]
+                candidate["log_probabilities"] = transcript.log_probabilities
+            nbest.append(candidate)
+        tokens, frames = transcripts[0].tokens, transcripts[0].frames
+        groups = self._word_groups(tokens)
+        spans = [(frames[first][0], frames[last][1]) for first, last in groups] if frames else []
+        return {name: nbest[0][name] for name in ("text", "score", "acoustic", "language")} | {
+            "tokens": [self.tokenizer.readable(token) for token in tokens],
+            "times": self._times(frames),
+            "words": self._words(tokens),
+            "word_times": self._times(spans),
+            "nbest": nbest,
+        }
+
+    def _text(self, tokens: list[int]) -> str:
+        if self.tokenizer.unit == "characters":
+            return self.tokenizer.decode(tokens)
+        return " ".join(filter(None, self._words(tokens)))
+
+    def _words(self, tokens: list[int]) -> list[str]:
+        return [self.tokenizer.decode(tokens[first : last + 1]).strip() for first, last in self._word_groups(tokens)]
+
+    def _word_groups(self, tokens: list[int]) -> list[tuple[int, int]]:
+        """The first and the last token of each word."""
+        groups: list[tuple[int, int]] = []
+        unit, after_space = self.tokenizer.unit, True
+        for index, token in enumerate(self.tokenizer.tokens[token] for token in tokens):
+            if unit == "characters" and token.isspace():
+                after_space = True
+                continue
+            if after_space or unit == "words" or (unit == "subwords" and token.startswith(("Ġ", "▁"))):
+                groups.append((index, index))
+            else:
+                groups[-1] = (groups[-1][0], index)
+            after_space = False
+        return groups
+
+    def _times(self, spans: Sequence[tuple[int, int]]) -> list[list[float]]:
+        duration = self.description["output"]["frame_duration"]
+        return [[round(first * duration, 6), round((last + 1) * duration, 6)] for first, last in spans]
+
+
+# Searches
+
+Step = Callable[[Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
+"""The last tokens (B,) and the state of the decoder → log-probabilities (B, V) of the next ones, and the next state."""
 
 
 class Hypothesis(NamedTuple):
@@ -277,6 +397,227 @@ def _greedy(tokens: Array, values: Array, limit: int, end: int) -> Hypothesis:
     length = int(ends[0]) if ended else limit
     scores = values[: length + ended].astype(np.float64).tolist()
     return Hypothesis(tokens[:length].tolist(), math.fsum(scores), math.fsum(scores), scores, ended)
+
+
+def greedy(
+    step: Step,
+    state: dict[str, Array],
+    limits: Array,  # (B,), maximum tokens of each row, the end token included
+    *,
+    end: int,
+    suppress: Sequence[int],
+) -> list[list[Hypothesis]]:
+    """The most probable token at each step."""
+    last, done = np.full(len(limits), end), limits == 0
+    tokens, values = np.full((len(limits), limits.max(initial=0)), end), np.zeros((len(limits), limits.max(initial=0)))
+    for place in range(tokens.shape[1]):
+        if done.all():
+            break
+        scores, state = step(last, state)
+        scores = scores.astype(np.float64)
+        scores[:, list(suppress)] = -np.inf
+        last = np.where(done, end, scores.argmax(axis=1))
+        tokens[:, place], values[:, place] = last, np.where(done, 0, scores.max(axis=1))
+        done = done | (last == end) | (place + 1 == limits)
+    return [[_greedy(*row, end)] for row in zip(tokens, values, limits.tolist(), strict=True)]
+
+
+class Transcript(NamedTuple):
+    """A hypothesis of a search over frames, or one of a decoder with its frames."""
+
+    tokens: list[int]
+    score: float
+    acoustic: float
+    frames: list[tuple[int, int]]  # first and last frame of each token; empty: unknown
+    log_probabilities: list[float] | None = None  # of a decoder
+
+
+def _frame_tables(outputs: dict[str, Array]) -> list[Array]:  # (T, V) each
+    """The log-probabilities of the real frames of each row."""
+    pairs = zip(outputs["frame_log_probabilities"], outputs["frame_counts"].tolist(), strict=True)
+    return [table[:count] for table, count in pairs]
+
+
+def _transcripts(hypotheses: list[Hypothesis], table: Array | None) -> list[Transcript]:
+    """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
+    transcripts = []
+    for tokens, score, log_probability, values, _ in hypotheses:
+        frames = (None if table is None else align(table, tokens)) or []
+        transcripts.append(Transcript(tokens, score, log_probability, frames, values))
+    return transcripts
+
+
+def best_path(table: Array) -> list[Transcript]:  # (T, V)
+    """The most probable token of each frame; repeats are merged and blanks removed."""
+    tokens: list[int] = []
+    frames: list[tuple[int, int]] = []
+    total, last = 0.0, BLANK
+    best = table.argmax(axis=1)
+    for frame, token in enumerate(best.tolist()):
+        if token != BLANK and token == last:
+            frames[-1] = (frames[-1][0], frame)
+        elif token != BLANK:
+            tokens.append(token)
+            frames.append((frame, frame))
+        last = token
+    for value in table[np.arange(len(best)), best].tolist():
+        total += value
+    return [Transcript(tokens, total, total, frames)] if total > -math.inf else []
+
+
+class PrefixBeam:
+    """CTC prefix beam search: the probability of a prefix is summed over its paths (Hannun et al. 2014)."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        defaults: dict[str, Any] = {"size": 64, "per_node": 0, "merge": "sum", "token_threshold": 0.0}
+        self.settings = defaults | {"threshold": 0.0, "nbest": 1, "lag": 0} | settings
+        if self.settings["lag"]:
+            raise ModelError("the option lag of prefix_beam is for streams, which this runtime does not have")
+
+    def __call__(self, table: Array) -> list[Transcript]:  # (T, V)
+        """The n-best transcripts of a recording."""
+        size, per_node, threshold = (self.settings[name] for name in ("size", "per_node", "threshold"))
+        merge = np.logaddexp if self.settings["merge"] == "sum" else np.maximum
+        prefixes: list[tuple[int, ...]] = [()]
+        blanks, repeats = np.zeros(1), np.full(1, -np.inf)  # log p of the paths that end in a blank, in the last token
+        for frame in self._frames(table):
+            totals = merge(blanks, repeats)
+            last = np.array([prefix[-1] if prefix else BLANK for prefix in prefixes])
+            extended = totals[:, None] + frame  # (K, V), by a new token
+            extended[:, BLANK] = -np.inf
+            rows = np.flatnonzero(last != BLANK)
+            extended[rows, last[rows]] = blanks[rows] + frame[last[rows]]
+            places = {prefix: place for place, prefix in enumerate(prefixes)}
+            stay = repeats + np.where(last == BLANK, -np.inf, frame[last])
+            for place, prefix in enumerate(prefixes):  # a prefix that is reached from its parent, too
+                parent = places.get(prefix[:-1]) if prefix else None
+                if parent is not None:
+                    stay[place] = merge(stay[place], extended[parent, prefix[-1]])
+                    extended[parent, prefix[-1]] = -np.inf
+            silent = totals + frame[BLANK]
+            if per_node and per_node < extended.shape[1]:
+                beaten = np.argsort(-extended, axis=1, kind="stable")[:, per_node:]
+                np.put_along_axis(extended, beaten, -np.inf, axis=1)
+            scores = np.concatenate([merge(silent, stay), extended.ravel()])
+            order = np.argsort(-scores, kind="stable")[:size]
+            lowest = max(scores[order[0]] - threshold if threshold else -math.inf, -1e300)
+            kept = order[scores[order] >= lowest].tolist()
+            count, width = len(prefixes), extended.shape[1]
+            new = [divmod(index - count, width) for index in kept if index >= count]
+            staying = [index for index in kept if index < count]
+            blanks = np.concatenate([silent[staying], np.full(len(new), -np.inf)])
+            repeats = np.concatenate([stay[staying], [extended[pair] for pair in new]])
+            prefixes = [prefixes[index] for index in staying] + [(*prefixes[index], token) for index, token in new]
+        totals = merge(blanks, repeats)
+        best = [index for index in np.argsort(-totals, kind="stable").tolist() if totals[index] > -math.inf]
+        return [
+            Transcript(list(prefixes[index]), float(totals[index]), float(totals[index]), align(table, prefixes[index]))
+            for index in best[: self.settings["nbest"]]
+        ]
+
+    def _frames(self, table: Array) -> Iterator[Array]:
+        floor = self.settings["token_threshold"]
+        for row in table.astype(np.float64):
+            keep = row >= (math.log(floor) if floor else -math.inf)
+            keep[[BLANK, row.argmax()]] = True
+            yield np.where(keep, row, -np.inf)
+
+
+def align(table: Array, tokens: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last frame of each token on the most probable path; empty if there are too few frames."""
+    target = np.array(tokens, dtype=np.int64)
+    needed = len(target) + int((target[1:] == target[:-1]).sum())
+    if not len(target) or needed > len(table):
+        return []
+    emitted = np.maximum(np.nan_to_num(table.astype(np.float64), nan=-1e30), -1e30)
+    skip = np.where(np.concatenate([[True], target[1:] == target[:-1]]), -np.inf, 0.0)
+    blanks, on_tokens = np.full(len(target) + 1, -np.inf), np.full(len(target), -np.inf)  # before and after each token
+    blanks[0] = 0.0
+    steps = np.zeros((len(table), 2, len(target) + 1), np.int8)
+    for time, row in enumerate(emitted):
+        before = np.concatenate([[-np.inf], on_tokens])
+        steps[time, 0] = before > blanks
+        stay, step, jump = on_tokens, blanks[:-1], before[:-1] + skip
+        best = np.maximum(stay, step)
+        steps[time, 1, 1:] = np.where(jump > best, 2, step > stay)
+        blanks, on_tokens = np.maximum(blanks, before) + row[BLANK], np.maximum(best, jump) + row[target]
+    place, on_token = len(target), on_tokens[-1] >= blanks[-1]
+    spans = [[0, -1] for _ in tokens]
+    for time in range(len(table) - 1, -1, -1):
+        step = steps[time, int(on_token), place]
+        if on_token:
+            spans[place - 1][0] = time
+            spans[place - 1][1] = max(spans[place - 1][1], time)
+            place -= step > 0
+        if step == 1:
+            on_token = not on_token
+    return [(first, last) for first, last in spans]
+
+
+class CTCPrefixScorer:
+    """log p(token | prefix, frames) by CTC (Watanabe et al. 2017), for a search with a decoder."""
+
+    def __init__(self, tables: Array, counts: Array, end: int) -> None:
+        self.tables, self.counts, self.end = tables.astype(np.float64), counts, end  # (B, T, V), (B,)
+
+    def start(self) -> dict[str, Array]:
+        """The empty prefix of each row: paths that end in its last token, and in a blank, over the first t frames."""
+        batch, time, _ = self.tables.shape
+        silent = np.concatenate([np.zeros((batch, 1)), self.tables[:, :, BLANK].cumsum(axis=1)], axis=1)
+        return {
+            "ctc_rows": np.arange(batch),
+            "ctc_last": np.full(batch, -1),
+            "ctc_tokens": np.full((batch, time + 1), -np.inf),
+            "ctc_blanks": silent,
+            "ctc_totals": np.zeros(batch),
+            "ctc_started": np.zeros(batch, np.bool_),
+        }
+
+    def step(self, tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+        """The scores of the next tokens after these ones, and the state."""
+        rows = state["ctc_rows"]
+        if state["ctc_started"].all():
+            state = self._extend(tokens, state)
+        tables, counts, last = self.tables[rows], self.counts[rows], state["ctc_last"]
+        time, index = tables.shape[1], np.arange(len(rows))
+        real = np.arange(time) < counts[:, None]
+        arriving = np.where(real, np.logaddexp(state["ctc_blanks"], state["ctc_tokens"])[:, :time], -np.inf)
+        scores = _log_sum(arriving[:, :, None] + tables)
+        repeated = np.where(real, state["ctc_blanks"][:, :time], -np.inf) + tables[index, :, np.maximum(last, 0)]
+        scores[index, np.maximum(last, 0)] = np.where(last >= 0, _log_sum(repeated), scores[index, 0])
+        scores[:, BLANK] = -np.inf
+        ends = np.logaddexp(state["ctc_blanks"], state["ctc_tokens"])[index, counts]
+        scores[:, self.end] = ends
+        totals = state["ctc_totals"]
+        impossible = totals == -np.inf
+        scores = np.minimum(scores - np.where(impossible, 0, totals)[:, None], 0)
+        scores[impossible] = -np.inf
+        return scores, {name: value for name, value in state.items() if name.startswith("ctc_")} | {
+            "ctc_started": np.ones(len(rows), np.bool_)
+        }
+
+    def _extend(self, tokens: Array, state: dict[str, Array]) -> dict[str, Array]:
+        rows = state["ctc_rows"]
+        blanks, on_tokens = state["ctc_blanks"], state["ctc_tokens"]
+        arriving = np.where((tokens == state["ctc_last"])[:, None], blanks, np.logaddexp(blanks, on_tokens))
+        new_tokens, new_blanks = np.full_like(on_tokens, -np.inf), np.full_like(blanks, -np.inf)
+        totals = np.full(len(tokens), -np.inf)
+        for time in range(self.tables.shape[1]):
+            real = time < self.counts[rows]
+            emitted, silent = self.tables[rows, time, tokens], self.tables[rows, time, BLANK]
+            totals = np.where(real, np.logaddexp(totals, arriving[:, time] + emitted), totals)
+            new_tokens[:, time + 1] = np.logaddexp(new_tokens[:, time], arriving[:, time]) + emitted
+            new_blanks[:, time + 1] = np.logaddexp(new_blanks[:, time], new_tokens[:, time]) + silent
+        return state | {"ctc_last": tokens, "ctc_tokens": new_tokens, "ctc_blanks": new_blanks, "ctc_totals": totals}
+
+
+def _log_sum(values: Array) -> Array:
+    """The logarithm of the sum of exponentials over axis 1."""
+    largest = values.max(axis=1, initial=-np.inf)
+    shift = np.where(largest > -np.inf, largest, 0)
+    with np.errstate(divide="ignore"):
+        total: Array = np.log(np.exp(values - np.expand_dims(shift, 1)).sum(axis=1)) + shift
+    return total
 
 
 class Beam:
@@ -300,7 +641,7 @@ class Beam:
 
     def __call__(
         self,
-        step: Callable[[Array, dict[str, Array]], tuple[Array, dict[str, Array]]],
+        step: Step,
         state: dict[str, Array],
         limits: Array,  # (B,), maximum tokens of each row, the end token included
     ) -> list[list[Hypothesis]]:
@@ -497,9 +838,10 @@ def _read_words(description: dict[str, Any]) -> Read:
     return read
 
 
-def _vectors(item: Any, size: int) -> Array:
+def _vectors(item: Any, size: int, *, single: bool = False) -> Array:
     values = np.asarray(item, dtype=np.float64)
-    values = values[:, None] if values.ndim == 1 and size == 1 else values
+    if values.ndim == 1 and (single or size == 1):  # one vector, or a sequence of numbers
+        values = values[None] if single else values[:, None]
     if values.ndim != 2 or values.shape[1] != size:
         raise ModelError(f"expected an array (time, {size}), found one of shape {values.shape}")
     if not np.isfinite(values).all():
@@ -508,13 +850,61 @@ def _vectors(item: Any, size: int) -> Array:
 
 
 def _read_vectors(description: dict[str, Any]) -> Read:
+    size, height, single = description["size"], description.get("line_height", 0), description.get("single", False)
+
+    def values(item: Any) -> Array:
+        item = _load(item)
+        is_line = height and isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.ndim > 1
+        return line_columns(item, height).astype(np.float64) if is_line else _vectors(item, size, single=single)
+
     def read(items: list[Any]) -> Feed:
-        rows = [_vectors(item, description["size"]) for item in items]
+        rows = [values(item) for item in items]
         _, lengths = _pad([range(len(row)) for row in rows])
-        values = np.zeros((len(rows), max(1, lengths.max()), description["size"]))
-        for padded, row in zip(values, rows, strict=True):
+        padded = np.zeros((len(rows), max(1, lengths.max()), size))
+        for place, row in zip(padded, rows, strict=True):
+            place[: len(row)] = row
+        return {"values": padded, "lengths": lengths}, []
+
+    return read
+
+
+def _read_sound(description: dict[str, Any]) -> Read:
+    rate, window = description["rate"], description["window"]
+
+    def read(items: list[Any]) -> Feed:
+        rows = [_samples(item, rate) for item in items]
+        for row in rows:
+            if len(row) < window:
+                raise ModelError(f"the sound has {len(row)} samples, but a window needs {window}")
+        samples = np.zeros((len(rows), max(map(len, rows))), np.float32)
+        for padded, row in zip(samples, rows, strict=True):
             padded[: len(row)] = row
-        return {"values": values, "lengths": lengths}, []
+        return {"samples": samples, "lengths": np.array([len(row) for row in rows])}, []
+
+    return read
+
+
+def _read_images(description: dict[str, Any]) -> Read:
+    def read(items: list[Any]) -> Feed:
+        images = [square(_load(item), description["size"], description["resize"]) for item in items]
+        return {"pixels": np.stack(images)}, []
+
+    return read
+
+
+def _read_videos(description: dict[str, Any]) -> Read:
+    def read(items: list[Any]) -> Feed:
+        videos = []
+        for item in items:
+            frames = _load(item)
+            if not isinstance(frames, np.ndarray) or frames.dtype != np.uint8 or frames.ndim < 3 or not len(frames):
+                raise ModelError("expected a video: an array (time, height, width, 3) of uint8, or a file")
+            videos.append(np.stack([square(frame, description["size"], description["resize"]) for frame in frames]))
+        lengths = np.array([len(video) for video in videos])
+        padded = np.zeros((len(videos), lengths.max(), *videos[0].shape[1:]), np.uint8)
+        for place, video in zip(padded, videos, strict=True):
+            place[: len(video)] = video
+        return {"frames": padded, "lengths": lengths}, []
 
     return read
 
@@ -543,7 +933,208 @@ INPUTS: dict[str, Callable[[dict[str, Any]], Read]] = {
     "words": _read_words,
     "vectors": _read_vectors,
     "series": _read_series,
+    "sound": _read_sound,
+    "image": _read_images,
+    "video": _read_videos,
 }
+
+
+# Files, sound and images
+
+
+class Sound(NamedTuple):
+    """Samples of one channel, usually between -1 and 1, and how many there are in a second."""
+
+    samples: Array
+    rate: int
+
+
+def _load(item: Any) -> Any:
+    """The content of a file that is given by its name: an array, an image or an animation; other inputs as they are."""
+    if not isinstance(item, str | Path):
+        return item
+    path = Path(item)
+    if path.suffix.lower() == ".npy":
+        with path.open("rb") as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    try:
+        from PIL import Image, ImageOps
+    except ModuleNotFoundError:
+        raise ModelError(
+            f"{path}: reading images needs Pillow (pip install pillow), or give arrays of pixels"
+        ) from None
+    try:
+        with Image.open(path) as image:
+            if getattr(image, "n_frames", 1) > 1:
+                frames = []
+                for number in range(image.n_frames):  # type: ignore[attr-defined]
+                    image.seek(number)
+                    frames.append(_rgb(image))
+                return np.stack(frames)
+            return _rgb(ImageOps.exif_transpose(image))
+    except (SyntaxError, ValueError) as error:
+        raise ModelError(f"{path}: cannot read the image ({error})") from None
+
+
+def _rgb(image: Any) -> Array:
+    """The pixels of an image of Pillow, on white if it is transparent."""
+    if image.mode.startswith("I"):  # 16 bits
+        grey = (np.asarray(image, dtype=np.int64).clip(0, 65535) // 257).astype(np.uint8)
+        return np.repeat(grey[:, :, None], 3, axis=2)
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        from PIL import Image
+
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    return np.array(image.convert("RGB"))
+
+
+def _pixels(values: Any) -> Array:  # (H, W, 3)
+    array = np.asarray(values)
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or array.shape[2:] not in ((), (3,)) or not array.size:
+        raise ModelError(f"expected an image (height, width, 3) of uint8, found {array.dtype} {array.shape}")
+    return np.repeat(array[:, :, None], 3, axis=2) if array.ndim == 2 else array
+
+
+def square(values: Any, size: int, fit: str) -> Array:  # (size, size, 3)
+    """An image as a square: its centre, or the whole of it with grey margins."""
+    pixels = _pixels(values)
+    height, width = pixels.shape[:2]
+    if fit == "crop":
+        side = min(height, width)
+        top, left = (height - side) / 2, (width - side) / 2
+        return resize(pixels, (size, size), (top, top + side), (left, left + side))
+    side = max(height, width)
+    inner = max(round(height * size / side), 1), max(round(width * size / side), 1)
+    canvas = np.full((size, size, 3), 128, np.uint8)
+    top, left = ((size - length) // 2 for length in inner)
+    canvas[top : top + inner[0], left : left + inner[1]] = resize(pixels, inner, (0, height), (0, width))
+    return canvas
+
+
+def line_columns(values: Any, height: int) -> Array:  # (width, height), 0 black to 1 white
+    """The columns of the image of a text line, scaled to ``height``."""
+    red, green, blue = np.moveaxis(_pixels(values).astype(np.int64), 2, 0)
+    grey = (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
+    width = max(round(grey.shape[1] * height / grey.shape[0]), 1)
+    scaled = resize(grey.astype(np.uint8)[:, :, None], (height, width), (0, grey.shape[0]), (0, grey.shape[1]))
+    return np.ascontiguousarray(scaled[:, :, 0].T.astype(np.float32)) * np.float32(1 / 255)
+
+
+def resize(
+    pixels: Array,  # (H, W, C) of uint8
+    shape: tuple[int, int],  # new height and width
+    rows: tuple[float, float],  # first and last row, which may be between two
+    columns: tuple[float, float],
+) -> Array:
+    """Bilinear interpolation with averaging of many pixels, with the rounding of Pillow."""
+    if shape[1] != pixels.shape[1] or columns != (0, pixels.shape[1]):
+        pixels = _resample_axis(pixels.transpose(1, 0, 2), shape[1], columns).transpose(1, 0, 2)
+    if shape[0] != pixels.shape[0] or rows != (0, pixels.shape[0]):
+        pixels = _resample_axis(pixels, shape[0], rows)
+    return pixels
+
+
+def _resample_axis(pixels: Array, size: int, box: tuple[float, float]) -> Array:
+    length, scale = len(pixels), (box[1] - box[0]) / size
+    support = max(scale, 1.0)
+    output = np.empty((size, *pixels.shape[1:]), np.uint8)
+    for place in range(size):
+        centre = box[0] + (place + 0.5) * scale
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), length)
+        weights = np.maximum(1 - np.abs((np.arange(first, last) - centre + 0.5) / support), 0)
+        fixed = np.floor(weights / weights.sum() * (1 << 22) + 0.5).astype(np.int64)
+        total = np.tensordot(fixed, pixels[first:last].astype(np.int64), axes=1) + (1 << 21)
+        output[place] = np.clip(total >> 22, 0, 255)
+    return output
+
+
+def _samples(item: Any, rate: int) -> Array:  # (N,)
+    """Sound at the rate of the model: a file, ``Sound(samples, rate)``, or samples at that rate."""
+    if isinstance(item, str | Path):
+        item = read_sound(item)
+    given = rate
+    if isinstance(item, tuple):
+        item, given = item
+    array = np.asarray(item)
+    if array.ndim != 1 or array.dtype.kind not in "fi":
+        raise ModelError(f"expected samples (N,), found {array.dtype} {array.shape}")
+    if array.dtype.kind == "i" and hasattr(item, "dtype"):
+        array = array * (1 / (1 << 8 * array.dtype.itemsize - 1))
+    samples = array.astype(np.float32)
+    if not len(samples) or not np.isfinite(samples).all():
+        raise ModelError("expected finite samples, found none" if not len(samples) else "a sample is NaN or infinite")
+    return resample(samples, int(given), rate)
+
+
+def read_sound(path: "str | Path") -> Sound:
+    """The sound of a WAV file; other formats need the package soundfile. Channels are averaged."""
+    data = Path(path).read_bytes()
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        try:
+            import soundfile
+        except ModuleNotFoundError:
+            raise ModelError(
+                f"{path}: is not a WAV file; other formats need soundfile (pip install soundfile)"
+            ) from None
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+        return Sound(samples.mean(axis=1), rate)
+    offset, code, channels, rate, bits = 12, 0, 0, 0, 0
+    while offset + 8 <= len(data):
+        kind, size = data[offset : offset + 4], int.from_bytes(data[offset + 4 : offset + 8], "little")
+        body = data[offset + 8 : offset + 8 + size]
+        if kind == b"fmt " and len(body) >= 16:
+            code, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
+            code = struct.unpack_from("<H", body, 24)[0] if code == 0xFFFE and len(body) >= 26 else code
+        if kind == b"data":
+            return Sound(_decode_wav(path, body, code, channels, bits), rate)
+        offset += 8 + size + size % 2
+    raise ModelError(f"{path}: the WAV file has no samples")
+
+
+def _decode_wav(path: Any, body: bytes, code: int, channels: int, bits: int) -> Array:
+    if (code, bits) not in ((1, 8), (1, 16), (1, 24), (1, 32), (3, 32), (3, 64)) or not channels:
+        raise ModelError(f"{path}: expected a WAV file of PCM or float samples, found format {code} of {bits} bits")
+    body = body[: len(body) // (channels * bits // 8) * (channels * bits // 8)]
+    if code == 3:
+        values = np.frombuffer(body, f"<f{bits // 8}").astype(np.float32)
+    elif bits == 24:
+        triples = np.frombuffer(body, np.uint8).reshape(-1, 3).astype(np.int32)
+        values = ((triples[:, 0] << 8 | triples[:, 1] << 16 | triples[:, 2] << 24) / 2**31).astype(np.float32)
+    else:
+        raw = np.frombuffer(body, "u1" if bits == 8 else f"<i{bits // 8}")
+        values = ((raw - 128.0 if bits == 8 else raw) / 2.0 ** (bits - 1)).astype(np.float32)
+    mono: Array = values.reshape(-1, channels).mean(axis=1)
+    return mono
+
+
+ZERO_CROSSINGS, BETA = 10, 5.0  # of the sinc on each side, and of its Kaiser window
+
+
+def resample(samples: Array, rate: int, new_rate: int) -> Array:
+    """Sound at another rate, by a windowed sinc."""
+    divisor = math.gcd(rate, new_rate)
+    up, down = new_rate // divisor, rate // divisor
+    if up == down:
+        return samples
+    widest = max(up, down)
+    reach = ZERO_CROSSINGS * widest // up + 1  # samples on each side of an output
+    points = min(widest, 1 << 12)
+    total = _sinc(np.arange(-ZERO_CROSSINGS * points, ZERO_CROSSINGS * points + 1) / points).sum() * widest / points
+    padded = np.pad(samples, (reach, reach + 1))
+    output = np.empty(-(-len(samples) * up // down), np.float32)
+    for start in range(0, len(output), 1 << 14):
+        places = np.arange(start, min(start + (1 << 14), len(output)))
+        distances = (places * down % up)[:, None] - np.arange(-reach, reach + 1) * up
+        weights = (up * _sinc(distances / widest) / total).astype(np.float32)
+        windows = padded[(places * down // up)[:, None] + np.arange(2 * reach + 1)]
+        output[places] = (windows * weights).sum(axis=1)
+    return output
+
+
+def _sinc(distance: Array) -> Array:
+    inside = np.clip(1 - (distance / ZERO_CROSSINGS) ** 2, 0, None)
+    window = np.i0(BETA * np.sqrt(inside)) / np.i0(BETA)
+    return np.where(np.abs(distance) <= ZERO_CROSSINGS, np.sinc(distance) * window, 0)
 
 
 # Answers: from the outputs of the graph to what ``seqloom predict --json`` prints
@@ -581,7 +1172,7 @@ def _step_numbers(
 def _tags(output: dict[str, Any], outputs: dict[str, Array], lengths: list[int], words: list[list[str]]) -> list[Any]:
     names = output["labels"]
     rows = zip(outputs["labels"], outputs["probabilities"], lengths, words or [[]] * len(lengths), strict=True)
-    return [
+    answers: list[dict[str, Any]] = [
         {
             "words": sentence,
             "labels": [names[label] for label in labels[:length].tolist()],
@@ -589,6 +1180,20 @@ def _tags(output: dict[str, Any], outputs: dict[str, Array], lengths: list[int],
         }
         for labels, probabilities, length, sentence in rows
     ]
+    if step := output.get("step_seconds"):
+        for answer in answers:
+            answer["segments"] = _segments(answer["labels"], step)
+    return answers
+
+
+def _segments(labels: list[str], step: float) -> list[list[Any]]:
+    """Start and end in seconds, and label, of frames with equal labels."""
+    segments, start = [], 0
+    for label, group in groupby(labels):
+        end = start + len(list(group))
+        segments.append([round(start * step, 6), round(end * step, 6), label])
+        start = end
+    return segments
 
 
 def _forecast(output: dict[str, Any], outputs: dict[str, Array], lengths: list[int], _words: Any) -> list[Any]:
@@ -872,6 +1477,15 @@ def _shorten(value: Any) -> Any:
     return round(value, max(8 - math.floor(math.log10(abs(value))), 6))
 
 
+def _reads_numbers(model: Model) -> bool:
+    return model.description["input"]["kind"] in ("vectors", "series")
+
+
+def _parse(line: str) -> Any:
+    """An array as JSON, or the name of a file."""
+    return json.loads(line) if line.lstrip().startswith("[") or not Path(line).exists() else line
+
+
 def main(arguments: Sequence[str]) -> int:
     """Answer the lines of standard input."""
     if len(arguments) != 1 or arguments[0] in ("-h", "--help"):
@@ -879,9 +1493,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         model = load(arguments[0])
-        series = model.description["input"]["kind"] in ("vectors", "series")
         lines = (line.rstrip("\r\n") for line in sys.stdin)
-        for answer in model.stream(map(json.loads, lines) if series else lines):
+        for answer in model.stream(map(_parse, lines) if _reads_numbers(model) else lines):
             print(json.dumps(_shorten(answer), ensure_ascii=False))
     except json.JSONDecodeError as error:
         print(f"seqloom_runtime: expected an array (time, size) as JSON on each line: {error}", file=sys.stderr)

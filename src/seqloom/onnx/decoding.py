@@ -16,14 +16,13 @@ from seqloom.layers.transformer.positions import Positions
 from seqloom.models.decoder import Decoder
 from seqloom.onnx.attention import prepare
 from seqloom.onnx.encoders import Source
-from seqloom.onnx.graph import BOOLEAN, FLOAT, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.graph import BOOLEAN, INTEGER, ExportError, Graph, Value
 from seqloom.onnx.models import decoder_step
 from seqloom.onnx.modules import Rows, State, emit_module
 from seqloom.onnx.pooling import at
 from seqloom.onnx.recurrent import start_state
 from seqloom.onnx.states import Field, Fields, flatten, has_state, state_fields, unflatten
 from seqloom.onnx.transformer import start_cache
-
 
 Start = Callable[[Any, Source], State]
 Function = TypeVar("Function", bound=Start)

@@ -75,7 +75,7 @@ class ForcedSteps:
                 last = tokens[:, column]
                 forced = np.where(ended, 0, scores[np.arange(len(last)), last])
                 require_equal("log_probabilities of a step", forced, values[:, column], examples)
-                ended |= (last == self.end) | (values[:, column:] == 0).all(axis=1)
+                ended |= (last == self.end) | (values[:, column + 1 :] == 0).all(axis=1)  # at the limit of its length
 
 
 def with_checksum(data: bytes) -> bytes:

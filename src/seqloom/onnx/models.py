@@ -13,6 +13,7 @@ from seqloom.onnx.modules import Rows, State, emit_layer, emit_module
 from seqloom.onnx.pooling import pool
 from seqloom.onnx.states import StatePorts, state_fields
 
+
 def classifier(model: Classifier, embed: Embed, *, scale: Scale | None) -> Graph:
     """Probabilities of the labels, (B, L); or numbers (B, K) if there is a scale of targets."""
     graph = Graph()

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers.pixels import Resize
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.models.encoder import Encoder
 from seqloom.models.signals.encoders import GridEncoder
@@ -38,7 +37,7 @@ def signal_input(
     encoder: Any,
     *,
     image_size: int,
-    resize: Resize = "crop",
+    resize: str = "crop",  # how an image becomes a square: "crop" or "pad"
     line_height: int = 0,  # images are read as the columns of a text line of this height; 0: as squares
 ) -> SignalInput:
     """The input of a model of these signals."""
@@ -46,21 +45,27 @@ def signal_input(
     features = encoder.features if isinstance(encoder, FrameEncoder) else FeatureExtractor()
     square = {"kind": statistics.kind, "size": image_size, "resize": resize}
     if isinstance(features.spectrum, Spectrum):
-        window = features.spectrum.window
-        described = {"kind": "sound", "rate": statistics.rate, "window": window}
-        return SignalInput(_normalized(features, partial(spectrum_input, spectrum=features.spectrum)), described, samples)
+        described = sound_description(features.spectrum)
+        return SignalInput(
+            _normalized(features, partial(spectrum_input, spectrum=features.spectrum)), described, samples
+        )
     if statistics.kind == "image":
         images = encoder.images if isinstance(encoder, GridEncoder) else encoder
         embed: Embed = partial(image_input, images=images, size=image_size, scale=scale)
         return SignalInput(embed, square, lambda pixels: {"pixels": np.stack(pixels)})
     if statistics.kind == "video":
-        frames = encoder.embed if isinstance(encoder, Encoder) else features.images
+        frames: Any = encoder.embed if isinstance(encoder, Encoder) else features.images
         embed = partial(video_input, images=frames, size=image_size, scale=scale)
         return SignalInput(embed, square, padded_frames)
     described = {"kind": "vectors", "size": statistics.size, "channels": statistics.channel_names}
     if line_height == statistics.size:
         described["line_height"] = line_height
     return SignalInput(_vectors(features, statistics.size, scale), described, padded_vectors)
+
+
+def sound_description(spectrum: Spectrum) -> dict[str, Any]:
+    """What the runtime has to know of sound."""
+    return {"kind": "sound", "rate": spectrum.sample_rate, "window": spectrum.window, "hop": spectrum.hop}
 
 
 def _vectors(features: FeatureExtractor, size: int, scale: Scale | None) -> Embed:

@@ -3,17 +3,20 @@
 import json
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+import seqloom_runtime
 from seqloom.config import Document
 from seqloom.data.readers.text_files import DataError
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.model import load
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
+from seqloom.onnx.exported import write
 from seqloom.run_config import Config
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.targets.tags import SegmentPrediction, tag_prediction
@@ -70,6 +73,31 @@ def test_segments_are_predicted(sounds: Path, tmp_path: Path) -> None:
     (loud,) = [segment for segment in answer.segments if segment[2] == "loud"]
     np.testing.assert_allclose(loud[:2], (0.2, 0.4), atol=0.03)  # a window of 25 ms
     assert str(answer).splitlines()[0].split("\t")[2] == "-"
+
+
+@pytest.mark.parametrize("kind", ["sound", "video"])
+def test_exported_tagger_reads_files(sounds: Path, tmp_path: Path, kind: str) -> None:
+    """Without Seqloom, from a WAV file or an animation to its segments or labels."""
+    if kind == "video":
+        frames = [Image.new("RGB", (12, 9), colour) for colour in ("red", "blue", "red")]
+        frames[0].save(tmp_path / "clip.gif", save_all=True, append_images=frames[1:], duration=40)
+        sounds.write_text("file\tlabels\nclip.gif\tr b r\n")
+    task: Any = Tag(train=str(sounds), image_size=8, image_encoder=ImageEncoderConfig(layers=1, channels=4))
+    task, _ = task.resolve(sounds)
+    examples = [*task.read(sounds)]
+    task = task.fit(examples)
+    module = task.build_model().eval()
+    with torch.no_grad():
+        write(task.onnx_model(module), tmp_path / "model.onnx", [examples], metadata={})
+        expected = task.predict(module, task.collate(examples)).answers
+    names = ["clip.gif"] if kind == "video" else [f"{number}.wav" for number in range(4)]
+    answers = seqloom_runtime.load(tmp_path / "model.onnx").predict([tmp_path / name for name in names])
+    for answer, prediction in zip(answers, expected, strict=True):
+        stored = json.loads(json.dumps(task.to_json(prediction)))
+        assert answer.keys() == stored.keys()
+        assert answer["labels"] == stored["labels"]
+        assert answer.get("segments") == stored.get("segments")
+        np.testing.assert_allclose(answer["probabilities"], stored["probabilities"], atol=1e-5)
 
 
 def test_equal_labels_form_a_segment() -> None:

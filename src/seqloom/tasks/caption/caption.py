@@ -287,7 +287,7 @@ class Caption(CaptionSettings):
         output = {"kind": "tokens", "tokenizer": tokenizer, "search": self.search.model_dump(mode="json")}
         return generator(
             model,
-            ModelInput(signal.embed, signal.description, feed),
+            ModelInput(signal.embed, {**signal.description, "single": True}, feed),  # one vector is a sequence, too
             limits=Limits(0.0, limit),
             end=end,
             suppress=SUPPRESSED,

@@ -55,9 +55,7 @@ def _input(task: "Classify", model: Any) -> ModelInput:
             {"kind": "text", "tokenizer": tokenizer},
             partial(feed_tokens, task.collate),
         )
-    signal = signal_input(
-        require_fitted(learned.signal), model.encoder, image_size=task.image_size, resize=task.resize
-    )
+    signal = signal_input(require_fitted(learned.signal), model.encoder, image_size=task.image_size, resize=task.resize)
 
     def feed(examples: Sequence[LabelledSequence]) -> dict[str, NDArray[Any]]:
         return signal.feed([np.asarray(task.signal_values(example)) for example in examples])

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.series import Window
-from seqloom.onnx.inputs import padded_vectors
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.forecaster import forecaster
+from seqloom.onnx.inputs import padded_vectors
 
 if TYPE_CHECKING:
     from seqloom.tasks.forecast.forecast import Forecast

@@ -22,7 +22,7 @@ from seqloom.onnx.images import padded_frames, video_input
 from seqloom.onnx.inputs import Scale, padded_vectors, scaled, vector_input, word_input
 from seqloom.onnx.modules import Rows
 from seqloom.onnx.search import ModelInput
-from seqloom.onnx.signals import samples
+from seqloom.onnx.signals import samples, sound_description
 from seqloom.tasks.tag.inputs import frame_values
 from seqloom.tasks.tag.reading import media
 from seqloom.tasks.tag.settings import Learned
@@ -38,6 +38,8 @@ def onnx_model(task: "Tag", model: Any) -> OnnxModel:
         raise ExportError('a tagger with task.model = "hmm" cannot be exported to ONNX')
     entry = _input(task, model)
     output: dict[str, Any] = {"kind": "tags", "labels": learned.labels.names}
+    if entry.description["kind"] == "sound":
+        output["step_seconds"] = entry.description["hop"] / entry.description["rate"]
     if scale is None:
         graph = models.tagger(model, entry.embed)
     else:
@@ -59,7 +61,8 @@ def onnx_model(task: "Tag", model: Any) -> OnnxModel:
 
 def _input(task: "Tag", model: Any) -> ModelInput:
     """How inputs enter the graph."""
-    learned, embed = task.fitted, model.encoder.embed
+    learned = task.fitted
+    embed: Any = model.encoder.embed
     if isinstance(embed, CombinedEmbedding):
         raise ExportError("a model with pretrained vectors (task.pretrained) cannot be exported to ONNX yet")
     if isinstance(embed, WordEmbedding) and learned.words is not None and learned.characters is not None:
@@ -76,11 +79,12 @@ def _input(task: "Tag", model: Any) -> ModelInput:
     scale = learned.mean, learned.deviation
     if isinstance(embed, VideoEmbedding):
         video = {"kind": "video", "size": task.image_size, "resize": task.resize}
-        frames = partial(video_input, images=embed.images, size=task.image_size, scale=scale)
+        images: Any = embed.images
+        frames = partial(video_input, images=images, size=task.image_size, scale=scale)
         return ModelInput(frames, video, lambda examples: padded_frames(_values(learned, examples)))
     if (spectrum := _spectrum(task, learned)) is not None:
-        sound = {"kind": "sound", "rate": spectrum.sample_rate, "window": spectrum.window}
-        return ModelInput(partial(_sound, spectrum=spectrum, scale=scale), sound, partial(_feed_sound, task))
+        sound = partial(_sound, spectrum=spectrum, scale=scale)
+        return ModelInput(sound, sound_description(spectrum), partial(_feed_sound, task))
     description = {"kind": "vectors", "size": learned.size, "channels": learned.channel_names}
     vectors = partial(vector_input, size=learned.size, scale=scale)
     return ModelInput(vectors, description, lambda examples: padded_vectors(_values(learned, examples)))

@@ -74,9 +74,7 @@ def _ctc_model(task: "Transcribe", model: Any, entry: ModelInput, description: d
         transcripts = BestPath()(log_probabilities, lengths, blank=BLANK)
         return best_path_outputs(log_probabilities.detach().numpy(), lengths.numpy(), transcripts)
 
-    return OnnxModel(
-        transcriber(model, entry.embed), {**description, "input": entry.description}, entry.feed, expected
-    )
+    return OnnxModel(transcriber(model, entry.embed), {**description, "input": entry.description}, entry.feed, expected)
 
 
 def _input(task: "Transcribe", model: Any) -> ModelInput:
