@@ -95,7 +95,7 @@ class Exported:
         self.file = folder / "model.onnx"
         with torch.no_grad():
             model = self.task.onnx_model(self.module)
-            exported.write(model, self.file, [list(task.read(folder / case.file))[:4]], metadata={}, runtime=True)
+            exported.write(model, self.file, [list(task.read(folder / case.file))[:4]], metadata={}, parts=True)
 
     def answers(self, inputs: list[Any]) -> list[dict[str, Any]]:
         examples = list(self.task.read_inputs(inputs))

@@ -395,25 +395,34 @@ class Model:
         *,
         check: Any = None,  # examples to compare the exported model with this one on; None: the dev data of the run
         runtime: bool = False,  # write seqloom_runtime.py beside an ONNX file, which runs it without Seqloom
+        onnxruntime_web: str | Path = "",  # of a page: its folder; empty: where npm has installed it
     ) -> "ExportCheck | None":
         """Write the model for other programs: as .onnx, n-grams as .arpa or .arpa.gz, word vectors as .txt, .vec, .bin.
 
-        An ONNX file is written only if it gives the same answers as the model.
+        A path without a suffix is a folder for a web page. An ONNX file or a page is written only if it gives the answers
+        of the model.
         """
         path = Path(path)
-        if path.suffix != ".onnx":
+        if path.suffix not in (".onnx", ""):
             self.task.export(self.module, path)
             return None
         try:
-            from seqloom.onnx.exported import write
+            from seqloom.onnx.exported import write, write_runtime
+            from seqloom.onnx.page import find_onnxruntime_web, write_page
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 f"the export to ONNX needs the package {error.name}: pip install 'seqloom[export]'", name=error.name
             ) from error
         metadata = {"task": self.task.name, "name": self.name, "config": self.config.text()}
         with torch.no_grad():
-            exported = self.task.onnx_model(self.module)
-            return write(exported, path, self._checked_batches(check), metadata=metadata, runtime=runtime)
+            exported, batches = self.task.onnx_model(self.module), self._checked_batches(check)
+            if not path.suffix:
+                library = find_onnxruntime_web(str(onnxruntime_web))
+                return write_page(exported, path, batches, metadata=metadata, onnxruntime_web=library)
+            result = write(exported, path, batches, metadata=metadata, parts=runtime)
+        if runtime:
+            write_runtime(path.parent)
+        return result
 
     def _checked_batches(self, source: Any) -> Iterator[list[Any]]:
         """Some examples, on which an exported model is compared with this one."""

@@ -455,7 +455,10 @@ def export(
     run: RunFolder,
     file: Annotated[
         Path,
-        typer.Argument(help="Output: .onnx; .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word vectors."),
+        typer.Argument(
+            help="Output: .onnx; a folder for a web page; .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word "
+            "vectors."
+        ),
     ],
     *,
     check: Annotated[
@@ -465,13 +468,28 @@ def export(
         bool,
         typer.Option("--runtime", help="ONNX: also write seqloom_runtime.py, which runs the file without Seqloom."),
     ] = False,
+    onnxruntime_web: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER", help="Page: the npm package onnxruntime-web (default: where npm has installed it)."
+        ),
+    ] = "",
     layer: Layer = "",
 ) -> None:
-    """Export a model for other programs. Models become ONNX files, n-grams ARPA files, word vectors word2vec files.
+    """Export a model for other programs. Models become ONNX files or web pages, n-grams ARPA files.
 
-    An ONNX file is written only if it gives the same answers as the model.
+    Word vectors become word2vec files. An ONNX file or a page is written only if it gives the answers of the model.
     """
     with errors():
-        result = _load(run, layer).export(file, check=check or None, runtime=runtime)
-        if result is not None:
-            print(f"wrote {file} ({result.size:,} bytes); same answers as the run: {result}")
+        if file.suffix and onnxruntime_web:
+            raise ValueError(f"--onnxruntime-web is for a page, which is a folder; {file} is a file")
+        if not file.suffix and runtime:
+            raise ValueError(f"--runtime is for a file .onnx; {file} is a folder, for a page")
+        result = _load(run, layer).export(file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web)
+        if result is None:
+            return
+        print(f"wrote {file} ({result.size:,} bytes); same answers as the run: {result}")
+        if not file.suffix:
+            print(f"open it by a web server: python -m http.server --directory {file}")
+            if not (file / "onnxruntime-web").is_dir():
+                print("onnxruntime-web was not found; the page says how to add it")

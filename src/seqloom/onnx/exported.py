@@ -110,7 +110,7 @@ def write(
     batches: Iterable[Sequence[Any]],
     *,
     metadata: Mapping[str, str],
-    runtime: bool = False,  # also write what the runtime needs: itself, and the parts of a model for its searches
+    parts: bool = False,  # also write the parts of a model, for searches outside the graph
 ) -> ExportCheck:
     """Write the file if it gives the answers of the model; ExportError if not."""
     data = model.to_bytes(path.stem, metadata)
@@ -118,13 +118,11 @@ def write(
     count, difference = check(model, data, batches)
     if not count:
         raise ExportError("there are no examples to compare the exported model with the original on (--check FILE)")
-    parts = model.parts_to_bytes(path.stem) if runtime else {}
-    if model.forced is not None and parts:
-        model.forced.check(model, parts, batches)
+    further = model.parts_to_bytes(path.stem) if parts else {}
+    if model.forced is not None and further:
+        model.forced.check(model, further, batches)
     files.write(path, data)
-    if runtime:
-        write_runtime(path.parent)
-    for name, part in parts.items():
+    for name, part in further.items():
         files.write(path.with_suffix(f".{name}.onnx"), part)
     return ExportCheck(count, difference, len(data))
 

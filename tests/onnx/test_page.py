@@ -1,0 +1,288 @@
+"""Pages of exported models, in a real browser."""
+
+import json
+import random
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.contracts import tiny
+from tests.contracts.registry import randomize
+from tests.test_seqloom_runtime import TEXTS, TOKENIZERS, assert_same, with_noise
+
+import seqloom_runtime
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.onnx.page import RUNTIME_FILES, find_onnxruntime_web, write_page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+LIBRARY = find_onnxruntime_web()
+in_browser = pytest.mark.skipif(
+    not CHROMIUM or LIBRARY is None, reason="needs chromium and onnxruntime-web: scripts/setup installs them"
+)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+FLAGS += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+SEARCHES: dict[str, Any] = {"beam": Beam(size=4, nbest=3), "prefix_beam": PrefixBeam(size=8, nbest=2)}
+MODELS = {
+    "classify": "",
+    "classify, numbers": "",
+    "classify, regression": "",
+    "classify, sound": "",
+    "classify, images": "",
+    "classify, video": "",
+    "tag, crf": "",
+    "tag, regression": "",
+    "forecast": "",
+    "forecast, every_step": "",
+    "language_model, characters": "",
+    "language_model, transformer": "",
+    "translate": "beam",
+    "translate, characters": "",
+    "translate, transformer": "beam",
+    "caption, pooled image": "beam",
+    "transcribe": "prefix_beam",
+    "transcribe, columns": "",
+    "transcribe, attention": "",
+    "transcribe, joint": "beam",
+}
+"""A model with random weights for each kind of input and output, and its search."""
+
+
+def write_model(name: str, folder: Path, page: Path) -> list[Any]:
+    """Write the page of a model; return inputs for it."""
+    case = tiny.CASES[name]
+    task: Any = tiny.build(case, folder).task
+    if MODELS.get(name):
+        task = task.with_options(search=SEARCHES[MODELS[name]])
+    examples = list(task.read(folder / case.file))
+    task = task.fit(examples)
+    module = task.build_model().eval()
+    randomize(module, dtype=torch.float32)
+    with torch.no_grad():
+        options: dict[str, Any] = {"metadata": {"name": f"{name} <b>"}, "onnxruntime_web": LIBRARY}
+        write_page(task.onnx_model(module), page, [examples[:4]], **options)
+    return [with_noise(item) for item in case.questions]
+
+
+def to_browser(item: Any) -> Any:
+    """An input as JavaScript has it."""
+    if isinstance(item, tuple):
+        return {"samples": np.asarray(item[0], np.float32).tolist(), "rate": item[1]}
+    if isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.ndim == 4:
+        return [to_browser(frame) for frame in item]
+    if isinstance(item, np.ndarray) and item.dtype == np.uint8:
+        pixels = np.repeat(item[:, :, None], 3, axis=2) if item.ndim == 2 else item
+        return {"pixels": pixels.ravel().tolist(), "width": item.shape[1], "height": item.shape[0]}
+    return item.tolist() if isinstance(item, np.ndarray) else item
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files without a log."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A folder of pages, and its address."""
+    folder = tmp_path_factory.mktemp("site")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright.expect.set_options(timeout=60_000)
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def open_page(browser: Any, site: tuple[Path, str], problems: list[str], name: str, **options: Any) -> Any:
+    """A page that may neither fail nor ask for anything outside; its policy forbids more than it needs."""
+    page = browser.new_context(viewport={"width": 960, "height": 640}, **options).new_page()
+    page.set_default_timeout(60_000)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    own = (site[1], "blob:", "data:")
+    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(own) else None)
+    page.goto(f"{site[1]}/{name}/")
+    return page
+
+
+@pytest.fixture(scope="module")
+def classifier_page(browser: Any, site: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    write_model("classify", tmp_path_factory.mktemp("data"), site[0] / "classify")
+    problems: list[str] = []
+    page = open_page(browser, site, problems, "classify")
+    playwright.expect(page.get_by_label("Input")).to_be_visible()
+    yield page
+    assert problems == []
+
+
+LOAD = """async ([base, inputs, runtime]) => {
+    const { load } = await import(runtime);
+    const ort = await import(`${base}/onnxruntime-web/ort.wasm.min.mjs`);
+    const model = await load(ort, await (await fetch(`${base}/model.json`)).json(), { base });
+    const answers = await model.predict(inputs);
+    if (model.generate) for (const options of [{}, { temperature: 0.7, top_k: 3 }, { top_p: 0.8, seed: 5 }]) {
+        let text = "";
+        for await (const part of model.generate("a cd", { length: 40, ...options })) text += part;
+        answers.push(text);
+    }
+    return JSON.stringify(answers);
+}"""
+
+
+@in_browser
+@pytest.mark.parametrize("name", MODELS)
+def test_answers_in_the_browser(classifier_page: Any, site: tuple[Path, str], tmp_path: Path, name: str) -> None:
+    """Those of seqloom_runtime, which are those of Seqloom."""
+    folder = name.replace(" ", "_").replace(",", "")
+    inputs = write_model(name, tmp_path, site[0] / folder)
+    model: Any = seqloom_runtime.load(site[0] / folder / "model.onnx")
+    expected = model.predict(inputs)
+    if name.startswith("language_model"):
+        for options in ({}, {"temperature": 0.7, "top_k": 3}, {"top_p": 0.8, "seed": 5}):
+            expected.append("".join(model.generate("a cd", length=40, **options)))
+    given = [to_browser(item) if not isinstance(item, np.ndarray) or item.ndim > 1 else item for item in inputs]
+    arguments = [f"{site[1]}/{folder}", given, f"{site[1]}/classify/seqloom_runtime.js"]
+    assert_same(json.loads(classifier_page.evaluate(LOAD, arguments)), json.loads(json.dumps(expected)))
+
+
+@in_browser
+def test_tokens_in_the_browser(classifier_page: Any, site: tuple[Path, str]) -> None:
+    draw = random.Random(3)  # noqa: S311
+    letters = "the cloudsare  \n\t\x1c,.'’\"-_(/)x3²漢か🙂\u0301ÀéİＡ▁@#<>:%U.S٣Ⅷ\ufeff\u200d"
+    texts = [*TEXTS, "", *("".join(draw.choices(letters, k=draw.randint(1, 30))) for _ in range(300))]
+    descriptions = [tokenizer.model_dump(mode="json") for tokenizer in TOKENIZERS]
+    results = classifier_page.evaluate(
+        """async ([runtime, descriptions, texts]) => {
+            const { Tokenizer } = await import(runtime);
+            return descriptions.map((description) => {
+                const tokenizer = new Tokenizer(description);
+                return texts.map((text) => {
+                    const ids = tokenizer.encode(text);
+                    return [ids, tokenizer.decode(ids), ids.map((id) => tokenizer.readable(id))];
+                });
+            });
+        }""",
+        [f"{site[1]}/classify/seqloom_runtime.js", descriptions, texts],
+    )
+    for tokenizer, found in zip(TOKENIZERS, results, strict=True):
+        for text, (ids, decoded, readable) in zip(texts, found, strict=True):
+            assert ids == list(tokenizer.encode(text)), (tokenizer.unit, text)
+            assert decoded == tokenizer.decode(ids), (tokenizer.unit, text)
+            assert readable == [tokenizer.readable(tokenizer.vocabulary.tokens[id_]) for id_ in ids]
+
+
+@in_browser
+def test_sound_and_images_in_the_browser(classifier_page: Any, site: tuple[Path, str]) -> None:
+    image = np.random.default_rng(2).integers(0, 256, (21, 34, 3), dtype=np.uint8)
+    samples = np.random.default_rng(3).normal(size=200).astype(np.float32)
+    square, padded, columns, sound = classifier_page.evaluate(
+        """async ([runtime, image, samples]) => {
+            const { square, lineColumns, resample } = await import(runtime);
+            const sound = resample(Float32Array.from(samples), 44100, 16000);
+            return [[...square(image, 16, "crop")], [...square(image, 16, "pad")], lineColumns(image, 16), [...sound]];
+        }""",
+        [f"{site[1]}/classify/seqloom_runtime.js", to_browser(image), samples.tolist()],
+    )
+    np.testing.assert_array_equal(np.reshape(square, (16, 16, 3)), seqloom_runtime.square(image, 16, "crop"))
+    np.testing.assert_array_equal(np.reshape(padded, (16, 16, 3)), seqloom_runtime.square(image, 16, "pad"))
+    np.testing.assert_allclose(columns, seqloom_runtime.line_columns(image, 16), atol=1e-7)
+    np.testing.assert_allclose(sound, seqloom_runtime.resample(samples, 44100, 16000), atol=2e-6)  # single precision
+
+
+@in_browser
+def test_typing_shows_the_answer(classifier_page: Any, site: tuple[Path, str]) -> None:
+    (expected,) = seqloom_runtime.load(site[0] / "classify" / "model.onnx").predict(["low below"])
+    assert classifier_page.title() == "classify <b>"  # markup in a name is text
+    classifier_page.get_by_label("Input").fill("low below")
+    playwright.expect(classifier_page.locator("#answer .answer")).to_have_text(expected["label"])
+    assert classifier_page.evaluate("document.documentElement.dataset.theme") == "light"
+    classifier_page.get_by_role("button", name="Theme").click()
+    assert classifier_page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@in_browser
+@pytest.mark.parametrize(
+    "name", ["language_model", "classify, images", "classify, sound", "forecast", "classify, video"]
+)
+def test_other_inputs(browser: Any, site: tuple[Path, str], tmp_path: Path, name: str) -> None:
+    """Continue a text, draw, choose a file, record, type numbers."""
+    folder = name.rsplit(", ", maxsplit=1)[-1]
+    write_model(name, tmp_path, site[0] / folder)
+    problems: list[str] = []
+    page = open_page(browser, site, problems, folder, permissions=["microphone"], color_scheme="dark")
+    answer = page.locator("#answer")
+    if name == "language_model":
+        page.get_by_label("Prompt").fill("a b")
+        page.get_by_label("Length").fill("5")
+        page.get_by_role("button", name="Continue").click()
+        playwright.expect(page.locator("#answer[data-done]")).to_be_visible()
+        playwright.expect(page.locator("#perplexity")).to_contain_text("perplexity")
+    elif name == "forecast":
+        page.get_by_label("Rows of numbers").fill("one,two\n1,2\n2,3\n3,5")
+        playwright.expect(answer.locator("tbody tr")).to_have_count(2)  # the horizon
+        page.get_by_label("Rows of numbers").fill("1 2 3")
+        playwright.expect(answer).to_contain_text("Expected rows of 2 numbers, found one of 3.")
+    elif name == "classify, images":
+        box = page.locator("canvas").bounding_box()
+        page.mouse.move(box["x"] + 40, box["y"] + 40)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 150, box["y"] + 150)
+        page.mouse.up()
+        playwright.expect(answer.locator(".meter")).to_be_visible()
+    elif name == "classify, sound":
+        page.locator("input[type=file]").set_input_files(tmp_path / "3.wav")
+        playwright.expect(answer.locator(".meter")).to_be_visible()
+        (expected,) = seqloom_runtime.load(site[0] / "sound" / "model.onnx").predict([tmp_path / "3.wav"])
+        playwright.expect(answer.locator(".answer")).to_have_text(expected["label"])
+    else:
+        frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue", "white")]
+        frames[0].save(tmp_path / "clip.gif", save_all=True, append_images=frames[1:])
+        page.locator("input[type=file]").set_input_files(tmp_path / "clip.gif")
+        playwright.expect(answer.locator(".meter")).to_be_visible()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.context.close()
+    assert problems == []
+
+
+@in_browser
+def test_page_without_the_library_says_what_to_do(browser: Any, site: tuple[Path, str], classifier_page: Any) -> None:
+    del classifier_page  # writes the page
+    shutil.copytree(site[0] / "classify", site[0] / "bare")
+    shutil.rmtree(site[0] / "bare" / "onnxruntime-web")
+    page = open_page(browser, site, [], "bare")
+    playwright.expect(page.locator("pre")).to_contain_text("npm pack onnxruntime-web@")
+    page.context.close()
+
+
+def test_library_is_found_where_npm_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dist = tmp_path / "node_modules" / "onnxruntime-web" / "dist"
+    dist.mkdir(parents=True)
+    for name in RUNTIME_FILES:
+        (dist / name).write_bytes(b"")
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    assert find_onnxruntime_web() == dist
+    for given in (dist, dist.parent, tmp_path / "node_modules"):
+        assert find_onnxruntime_web(str(given)) == dist
+    with pytest.raises(ValueError, match="expected a folder of onnxruntime-web"):
+        find_onnxruntime_web(str(tmp_path))
