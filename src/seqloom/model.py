@@ -399,8 +399,8 @@ class Model:
     ) -> "ExportCheck | None":
         """Write the model for other programs: as .onnx, n-grams as .arpa or .arpa.gz, word vectors as .txt, .vec, .bin.
 
-        A path without a suffix is a folder for a web page. An ONNX file or a page is written only if it gives the answers
-        of the model.
+        A path without a suffix is a folder for a web page. An ONNX file or a page is written only if it gives the
+        answers of the model.
         """
         path = Path(path)
         if path.suffix not in (".onnx", ""):
