@@ -13,6 +13,7 @@ import torch
 
 from seqloom import run_plots
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # also in the processes that tests start
 os.environ.setdefault("SEQLOOM_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "seqloom"))
 
 # A shell starts background jobs with SIGINT ignored, and every process inherits that.

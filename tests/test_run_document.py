@@ -1,17 +1,20 @@
 """What a person configures: a file, or a task and its data; errors in them are found early."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from tests.contracts.tiny import CASES, write
 
-from seqloom.config import ConfigError, Document
+from seqloom import tasks
+from seqloom.config import ConfigError, Document, parse
 from seqloom.config.hints import SYNONYMS
 from seqloom.data.readers.text_files import DataError
 from seqloom.run_config import Config, config_template
-from seqloom.run_document import check_files, check_training_table, find_data_files, read_document
+from seqloom.run_document import check_files, check_tables, find_data_files, read_document
+from seqloom.tasks import key_table
 from seqloom.training_data import data_readers, with_detected
 
 
@@ -70,7 +73,7 @@ def test_what_is_said_of_the_training_table_does_not_depend_on_the_task(task: st
     for word in (*SYNONYMS, "learnig_rate", "optimzer", "words", "min_length", "token", "nothing"):
         documents[word] = Document.empty(values={"task.name": task, "task.train": "x", f"train.{word}": 1})
         try:
-            check_training_table(documents[word])
+            check_tables(documents[word])
         except ConfigError as error:
             early[word] = str(error)
     for word, message in early.items():
@@ -81,11 +84,39 @@ def test_what_is_said_of_the_training_table_does_not_depend_on_the_task(task: st
     assert {"words", "min_length", "token", "nothing", "dev_file", "vocab_size"}.isdisjoint(early)
 
 
+@pytest.mark.parametrize("task", tasks.names())
+def test_unknown_keys_of_a_task_are_found_without_it(task: str) -> None:
+    """With the message that the task gives; keys without a similar one, and values, wait for the task."""
+    files = {"task.name": task, "task.train": "x"}
+    for wrong in (
+        "task.encodr.cell=lstm",
+        "task.dev_fractoin=1",
+        "task.batch_size=3",
+        "task.lr=1",
+        "task.dev_fraction.x=1",
+    ):
+        document = Document.empty([wrong], values=files)
+        with pytest.raises(ConfigError) as expected:
+            Config.build(document, defaults=False)
+        if "unknown" in str(expected.value) and "did you mean" in str(expected.value):
+            with pytest.raises(ConfigError, match=f"^{re.escape(str(expected.value))}$"):
+                check_tables(document)
+        else:
+            check_tables(document)
+    check_tables(Document.empty(["task.dev_fraction=x", "task.qqqqqq=1"], values=files))
+
+
+def test_the_stored_keys_are_those_of_the_tasks() -> None:
+    assert key_table.render() == key_table.FILE.read_text(), "run: python -m seqloom.tasks.key_table"
+    for task in tasks.names():
+        check_tables(parse(config_template(task), "c.toml"))
+
+
 def test_wrong_values_of_the_training_table() -> None:
     values = {"task.name": "tag", "task.train": "x", "train.epochs": 0}
-    check_training_table(Document.empty(values=values))  # a task may have a default for another limit
+    check_tables(Document.empty(values=values))  # a task may have a default for another limit
     with pytest.raises(ConfigError, match=r'^command line: train\.epochs: expected an integer, got "x"$'):
-        check_training_table(Document.empty(["train.epochs=x"], values=values))
+        check_tables(Document.empty(["train.epochs=x"], values=values))
 
 
 @pytest.mark.parametrize("task", ["classify", "forecast"])

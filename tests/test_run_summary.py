@@ -20,7 +20,6 @@ from seqloom.run_config import Config, load_config
 from seqloom.run_summary import (
     INTENDED_USE,
     RunSummary,
-    _name_limit,
     changed_settings,
     commands,
     ending,
@@ -87,12 +86,6 @@ def test_commands_name_the_files_again_that_a_run_does_not_open(summary: RunSumm
     assert shown["predict"].endswith(" --constrain allowed.txt --folder 'my sounds'")
     assert shown["explain"].endswith(" --folder 'my sounds'")
     assert "--" not in commands(replace(summary, files={}))["evaluate"]
-
-
-def test_the_remedy_names_the_limit_that_ended_the_training() -> None:
-    assert _name_limit("raise train.epochs", "2.5 minutes elapsed") == "raise train.minutes"
-    assert _name_limit("raise train.epochs", "20 epochs done") == "raise train.epochs"
-    assert _name_limit("raise train.epochs", "") == "raise train.epochs"
 
 
 def test_the_verdict_compares_with_the_baseline(summary: RunSummary) -> None:

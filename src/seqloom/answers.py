@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex, overload
 from seqloom import html
 from seqloom.formats import format_percent, shorten
 
-SHOWN = 10  # rows of a table
+SHOWN = 10  # predictions
 INPUT_LENGTH, VALUE_LENGTH = 50, 60  # characters
 
 
@@ -42,13 +42,10 @@ class Answers(list[Any]):
     def __repr__(self) -> str:
         if not self:
             return "no predictions"
-        columns, rows = self._table()
-        cells = [columns, *([shorten(cell, VALUE_LENGTH) for cell in row] for row in rows)]
-        widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
-        return "\n".join([*lines, *self._more()])
+        if hasattr(self[0], "table"):
+            blocks = ["\n".join(_lines(*answer.table())) for answer in self[:SHOWN]]
+            return "\n".join(["\n\n".join(blocks), *self._more()])
+        return "\n".join([*_lines(*self._table()), *self._more()])
 
     def _repr_html_(self) -> str:
         if not self:
@@ -89,6 +86,13 @@ class Answers(list[Any]):
 
     def _more(self) -> list[str]:
         return [*([f"… {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []), *self.notes]
+
+
+def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of text."""
+    cells = [columns, *([shorten(cell, VALUE_LENGTH) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def _text(value: Any) -> str:

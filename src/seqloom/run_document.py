@@ -6,9 +6,11 @@ from pathlib import Path
 from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
+from seqloom.config.schema import all_keys
 from seqloom.config.toml import one_of
 from seqloom.data.readers import audio_files
 from seqloom.data.readers.text_files import DataError, refuse_stream, resolve
+from seqloom.tasks import key_table
 from seqloom.training.config import TrainConfig
 
 
@@ -45,9 +47,12 @@ def check_task(document: Document) -> None:
         raise ConfigError(f"{location('task.name')}: task.name: {error}") from None
 
 
-def check_training_table(document: Document) -> None:
-    """ConfigError for wrong values and keys of [train]; those of [task] need the task, and so torch."""
+def check_tables(document: Document) -> None:
+    """ConfigError for wrong values of [train] and unknown keys of both tables; the rest needs the task, and torch."""
     document.check_table("train", TrainConfig)
+    name = document.get("task.name")
+    if isinstance(name, str) and (keys := key_table.read(name)):
+        document.check_keys("task", {**keys, **all_keys({"train": TrainConfig})})
 
 
 def check_files(document: Document) -> None:

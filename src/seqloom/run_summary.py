@@ -17,7 +17,7 @@ from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_duration, format_number
 from seqloom.metrics.confidence import wilson_interval
-from seqloom.metrics.learning import describe_flat_loss, flat_loss, with_limit
+from seqloom.metrics.learning import LIMIT, describe_flat_loss, ending_limit, flat_loss, with_limit
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
 from seqloom.models.transcription.search_guide import LanguageModelConfig
@@ -25,7 +25,6 @@ from seqloom.run import SUMMARY, Run, RunError
 from seqloom.run_config import Config
 
 PICTURES = ("results", "confusion", "forecast", "predicted")
-LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epoch|update|token|minute)s? ")  # that has ended a training
 INTENDED_USE = (
     "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "
     "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
@@ -155,7 +154,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         higher_is_better=task.higher_is_better,
         metrics=best.metrics,
         degenerate=best.degenerate,
-        remedy=_name_limit(task.degenerate_remedy, finished),
+        remedy=with_limit(task.degenerate_remedy, ending_limit(finished)),
         flat_loss=flat_loss([row["loss"] for row in run.rows() if isinstance(row.get("loss"), float | int)]),
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.baseline_scores,
@@ -176,12 +175,6 @@ def summarize(run: Run, config: Config) -> RunSummary:
 
 def _file_name(setting: str | LanguageModelConfig) -> str:
     return setting.model if isinstance(setting, LanguageModelConfig) else setting
-
-
-def _name_limit(remedy: str, finished: str) -> str:
-    """The remedy with the limit that has ended the training in place of the epochs."""
-    limit = LIMIT.match(finished)
-    return with_limit(remedy, f"{limit['name']}s" if limit else "")
 
 
 def changed_settings(config: Config) -> dict[str, Any]:
@@ -240,7 +233,7 @@ def _comparison(summary: RunSummary) -> str:
     nearest = low if summary.higher_is_better else high
     comparison = f"the baseline ({summary.baseline}): {_number(value)} against {_number(usual)}"
     if sign * value <= sign * usual or _number(value) == _number(usual):
-        more = _name_limit(NO_BETTER, summary.finished)
+        more = with_limit(NO_BETTER, ending_limit(summary.finished))
         advice = describe_flat_loss(*summary.flat_loss) if summary.flat_loss else more
         return f"No better than {comparison}. {problem or advice}"
     if sign * nearest <= sign * usual:

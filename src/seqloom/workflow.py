@@ -37,6 +37,7 @@ from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, custom_layer, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
 from seqloom.training import engine, schedules
+from seqloom.training.cores import busy_note, default_threads
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.divergence import Diverged
 from seqloom.training.memory import LongestExamples, check_training_memory
@@ -114,7 +115,7 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
     longest = LongestExamples(config.train)
     with suggesting_task(config, sources):
         config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
-    notes = (*notes, *filter(None, [readers.limit.note()]))
+    notes = (*notes, *filter(None, [readers.limit.note(), _busy_note(config)]))
     dev = list(readers.dev())
     if warm_start is None:
         module = _init_model(config)
@@ -187,7 +188,7 @@ def resume(
             torch.manual_seed(config.train.seed)
             module = config.task.load_model(start.model, run.path).to(config.train.device)
         before = run.summary()
-        notes = (*(_changes_notes(config, changes, start) if changes else ()), *_threads_notes(run))
+        notes = (*(_changes_notes(config, changes, start) if changes else ()), *_threads_notes(run, config))
         run = replace(run, notes=notes)
         if group.is_main:
             if changes:
@@ -224,11 +225,16 @@ def _check_limits(run: Run, config: Config, start: Snapshot, changes: Mapping[st
             )
 
 
-def _threads_notes(run: Run) -> tuple[str, ...]:
+def _busy_note(config: Config) -> str:
+    """What is to be said about threads that nobody has chosen."""
+    return "" if config.train.threads else busy_note(torch.get_num_threads())
+
+
+def _threads_notes(run: Run, config: Config) -> tuple[str, ...]:
     """A note if the number of threads is not that of the start: sums are added in another order."""
     before, now = run.environment.get("threads"), torch.get_num_threads()
     if before in (None, now):
-        return ()
+        return tuple(filter(None, [_busy_note(config)]))
     note = f"resumed with {now} thread{'s' * (now != 1)}, started with {before}: results may differ in their last bits"
     return (f"{note}; train.threads={before} keeps them identical",)
 
@@ -514,8 +520,7 @@ def _torch_settings(config: Config) -> Iterator[None]:
             f'train.device is "{device}", which this machine does not have; expected {available}'
         ) from None
     before = torch.get_num_threads()
-    if config.train.threads:
-        torch.set_num_threads(config.train.threads)
+    torch.set_num_threads(config.train.threads or default_threads(before))
     try:
         yield
     finally:

@@ -79,6 +79,12 @@ def test_a_learning_rate_that_is_too_high() -> None:
 def test_a_training_that_ended_too_early() -> None:
     steady = [5.0 - 0.2 * number for number in range(20)]
     assert severities(build(rows(steady, DEV)))["learning rate"] == "warning"
+    assert "raise train.epochs" in verdict(build(rows(steady, DEV)), "learning rate")
+    timed = build(rows(steady, DEV), finished="0.5 minutes done")
+    assert "raise train.minutes" in verdict(timed, "learning rate")
+    assert {key for each in training_findings(timed, {}) for key in each.keys if key.startswith("train.m")} == {
+        "train.minutes"
+    }
 
 
 def test_clipping_is_weighed_by_updates() -> None:

@@ -1,5 +1,6 @@
 """Which values of the history mattered for a forecast."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tests.tasks.forecast.test_forecast import answers, randomize, task, wave
 from seqloom.data.readers.series import Series, Window
 from seqloom.data.readers.text_files import Location
 from seqloom.insight.attribution import Attribution
+from seqloom.insight.attribution_plot import attribution_html, attribution_lines, draw_attribution
 from seqloom.tasks.forecast import Forecast, ForecastPrediction
 
 VALUES = 5 + 3 * wave(40)
@@ -51,6 +53,27 @@ def test_the_values_add_up_to_the_forecast(fields: dict[str, Any], start: int) -
     assert attribution.is_number
     if "channel_independent" in fields:  # the other column is not read
         assert np.array(attribution.channel_values)[:, 0] == pytest.approx(0)
+
+
+def test_time_stamps_take_the_place_of_steps(tmp_path: Path) -> None:
+    days = np.datetime64("2024-01-01") + np.arange(40)
+    (tmp_path / "x.csv").write_text(
+        "day,$ sold,b\n" + "".join(f"{day},{one},{two}\n" for day, (one, two) in zip(days, VALUES, strict=True))
+    )
+    fitted: Forecast = task().fit(task().read(tmp_path / "x.csv"))
+    model = randomize(fitted.build_model())
+    (example,) = fitted.read_inputs(tmp_path / "x.csv")
+    (prediction,) = answers(fitted, model, [example])
+    with torch.no_grad():
+        attribution = fitted.attribute(model, example, prediction=prediction, method="occlusion", word=2)
+    assert attribution.target == "the change of $ sold from 2024-02-09 to 2024-02-11"
+    assert attribution.times == [str(day) for day in days[-len(attribution.values) :]]
+    lines = list(attribution_lines(attribution))
+    assert f"All channels over time, {attribution.times[0]} to 2024-02-09:" in lines
+    assert all(row.split("  ")[-1].strip().startswith("2024-02-0") for row in lines[2:4])
+    assert f"({attribution.times[0]} to 2024-02-09)" in "".join(attribution_html(attribution))
+    draw_attribution(attribution, tmp_path / "a.svg")
+    assert "2024-02-09" in (tmp_path / "a.svg").read_text()
 
 
 def test_log_odds_of_binary_values() -> None:

@@ -1,6 +1,6 @@
 """Signs that a model does not learn."""
 
-from seqloom.metrics.learning import constant_answer, flat_loss
+from seqloom.metrics.learning import constant_answer, ending_limit, flat_loss, with_limit
 
 
 def test_a_constant_answer_is_a_sign_only_if_several_inputs_need_another_one() -> None:
@@ -18,3 +18,8 @@ def test_a_loss_is_flat_if_its_last_quarter_is_no_lower_than_the_first() -> None
     assert flat_loss([2.0] * 7) is None
     assert flat_loss([-1.0, -1.0, *[-1.5] * 6]) is None  # a density can exceed 1
     assert flat_loss([-1.0] * 8) == (-1.0, -1.0)
+
+
+def test_the_remedy_names_the_limit_that_ended_the_training() -> None:
+    for finished, key in (("2.5 minutes elapsed", "minutes"), ("20 epochs done", "epochs"), ("", "epochs")):
+        assert with_limit("raise train.epochs", ending_limit(finished)) == f"raise train.{key}"

@@ -76,11 +76,11 @@ def check(
 ) -> None:
     """Look for problems in data and configuration. Reports sizes, lengths, unknown tokens, duplicates and errors."""
     from seqloom import terminal
-    from seqloom.run_document import check_training_table, read_document
+    from seqloom.run_document import check_tables, read_document
 
     with errors():
         document = read_document(config, overrides or [], task=task, data=data)
-        check_training_table(document)
+        check_tables(document)
 
         from seqloom.check import check_data, print_report
         from seqloom.insight.plotting import plot_theme
@@ -139,13 +139,13 @@ def train(
 
     Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
-    from seqloom.run_document import check_files, check_task, check_training_table, read_document
+    from seqloom.run_document import check_files, check_tables, check_task, read_document
 
     with errors():  # what can be found before torch is imported, which takes seconds
         if resume is None:
             document = read_document(config, overrides or [], task=task, data=data)
             check_task(document)
-            check_training_table(document)
+            check_tables(document)
             check_files(document)
         elif ("=" not in config and config) or task or data or output or start_from:
             raise ValueError(

@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from seqloom.config.errors import ConfigError, Problem, find_problems, problems_of_table
+from seqloom.config.errors import ConfigError, Problem, find_problems, find_unknown, problems_of_table
 from seqloom.config.hints import nearest_file
 from seqloom.config.schema import ConfigSection, fields
 from seqloom.config.toml import KeyPath, TOMLSyntaxError, dotted, literal, load
@@ -101,6 +101,11 @@ class Document:
         """ConfigError with what is wrong in a table, as far as that does not depend on the others."""
         table = self.values.get(name, {})
         self._refuse(problems_of_table(name, section, table) if isinstance(table, dict) else [])
+
+    def check_keys(self, name: str, keys: Mapping[KeyPath, bool]) -> None:
+        """ConfigError with the keys of a table that do not exist; True in ``keys``: a table."""
+        table = self.values.get(name, {})
+        self._refuse(list(find_unknown((name,), table, keys)) if isinstance(table, dict) else [])
 
     def _refuse(self, problems: list[Problem]) -> None:
         if problems:

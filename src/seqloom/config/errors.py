@@ -113,6 +113,16 @@ def problems_of_table(name: str, section: type[BaseModel], values: Mapping[str, 
     ]
 
 
+def find_unknown(path: KeyPath, table: Mapping[str, Any], keys: Keys) -> Iterator[Problem]:
+    """The keys of a table, and of the tables in it, that are not among ``keys``, where a similar one is."""
+    for name, value in table.items():
+        here, is_table = (*path, name), isinstance(value, dict)
+        if here not in keys and suggestions(here, keys, table=is_table):
+            yield _unknown(here, value, keys=keys, allowed={})
+        elif keys.get(here) and is_table:
+            yield from find_unknown(here, value, keys)
+
+
 def _clean(annotation: Any, value: Any, path: KeyPath, *, keys: Keys, problems: list[Problem]) -> Any:
     """The value without what JSON cannot hold and what a file may not set; a problem for each."""
     if isinstance(value, dict):

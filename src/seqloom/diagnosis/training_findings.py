@@ -39,14 +39,14 @@ def learning(record: TrainingRecord, baseline: float) -> Finding:
                 f"{record.degenerate}: the model has learned nothing ({record.metric} {format_number(best, 4)}). See "
                 f"the other findings for the reason; seqloom check CONFIG --learning-rate suggests a {RATE}."
             )
-            return Finding("learning", "problem", verdict, (RATE, "train.epochs"), evidence)
+            return Finding("learning", "problem", verdict, (RATE, record.limit), evidence)
         if not math.isnan(baseline) and not beats:
             verdict = (
                 f"The model has learned nothing that the trivial baseline does not know: {record.metric} "
                 f"{format_number(best, 4)} at best, baseline {format_number(baseline, 4)}. See the other findings for "
                 f"the reason; seqloom check CONFIG --learning-rate suggests a {RATE}."
             )
-            return Finding("learning", "problem", verdict, (RATE, "train.epochs"), evidence)
+            return Finding("learning", "problem", verdict, (RATE, record.limit), evidence)
         score = f"{record.metric} {format_number(best, 4)}"
         trivial = "" if math.isnan(baseline) else f" (baseline {format_number(baseline, 4)})"
         if last > (1 - limit.LITTLE) * first:
@@ -54,7 +54,7 @@ def learning(record: TrainingRecord, baseline: float) -> Finding:
                 f"The model has learned little: the training loss fell from {first:.4g} to {last:.4g}; {score}"
                 f"{trivial}. See the other findings for the reason."
             )
-            return Finding("learning", "warning", verdict, (RATE, "train.epochs"), evidence)
+            return Finding("learning", "warning", verdict, (RATE, record.limit), evidence)
         verdict = f"The model learns: {score}{trivial}, training loss {first:.4g} at first, {last:.4g} at the end."
         return Finding("learning", "healthy", verdict, evidence=evidence)
     verdict = f"The training loss is {first:.4g} at first and {last:.4g} at the end; there are no dev scores."
@@ -93,12 +93,12 @@ def learning_rate(record: TrainingRecord) -> Finding:
     rates = [rate for _, rate in record.learning_rate]
     decayed = bool(rates) and rates[-1] < 0.2 * max(rates)
     if fall > limit.STILL_FALLING:
-        more = "train.epochs" if not decayed else f"train.epochs, or {RATE}"
+        more = record.limit if not decayed else f"{record.limit}, or {RATE}"
         verdict = (
             f"The training loss was still falling when the training ended ({format_percent(fall)} in its last fifth): "
             f"raise {more}."
         )
-        return Finding("learning rate", "warning", verdict, ("train.epochs", RATE), evidence)
+        return Finding("learning rate", "warning", verdict, (record.limit, RATE), evidence)
     verdict = f"The training loss shows no sign that {RATE} = {record.peak_learning_rate:g} is too high or too low."
     return Finding("learning rate", "healthy", verdict, evidence=evidence)
 

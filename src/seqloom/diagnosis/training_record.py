@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from seqloom.metrics.learning import ending_limit
+
 Points = list[tuple[int, float]]
 """Updates and values."""
 
@@ -30,6 +32,11 @@ class TrainingRecord:
     peak_learning_rate: float = 0.0
     degenerate: str = ""  # how the predictions show that nothing was learned; empty: they do not
     finished: str = ""  # why the training stopped; empty: it did not finish
+
+    @property
+    def limit(self) -> str:
+        """The key that lets the training go on: that of the limit which has ended it, or the epochs."""
+        return f"train.{ending_limit(self.finished) or 'epochs'}"
 
     @property
     def clipped_share(self) -> float:

@@ -55,6 +55,7 @@ class Attribution:
     pictures: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3), or a video (T, H, W, 3); not in JSON
     grid: tuple[int, int] | None = None  # the tokens are these rows and columns of the image
     step_seconds: float = 0.0  # duration of a time step of sound; 0: no sound
+    times: list[str] = field(default_factory=list)  # time stamps of the time steps; empty: unknown
 
     @property
     def relative_gap(self) -> float:
@@ -99,6 +100,7 @@ def attribute(
     word: str = "",
     position: int = 0,
     is_number: bool = False,  # the score is the value of a number, not the log-odds of a label
+    times: Sequence[str] = (),  # time stamps of the vectors; empty: unknown
 ) -> Attribution:
     """Attribute a score to the inputs."""
     check_method(method)
@@ -147,6 +149,7 @@ def attribute(
         channel_values=matrix.tolist() if signal is not None else [],
         channels=list(channels) if signal is not None else [],
         signal=signal,
+        times=list(times),
     )
 
 

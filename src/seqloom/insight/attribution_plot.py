@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ METHOD_NAMES = {
 SHOWN_CHANNELS = 12  # in the terminal and in HTML
 MAX_COLUMNS = 120  # time steps of a heat map in HTML; more are summed
 NAME_LENGTH = 14  # characters of the name of a channel
+MAX_DATES = 7  # time stamps below a plot
+CHARACTERS_PER_INCH = 14  # of the label beside the colour scale
 MAX_SIGNALS = 24  # channels whose values are drawn above their colours
 
 
@@ -156,12 +159,16 @@ def _channel_lines(attribution: Attribution, *, width: int) -> Iterator[str]:
     (steps,) = _binned(np.array([attribution.values]), min(width, MAX_COLUMNS))
     end = values.shape[1]
     whole = f"0 to {end * attribution.step_seconds:.2f} s" if attribution.step_seconds else f"steps 1 to {end}"
+    if attribution.times:
+        whole = f"{attribution.times[0]} to {attribution.times[-1]}"
     yield from ("", f"All channels over time, {whole}:")
     yield from signed_heatmap_lines(["─"] * len(steps), steps.tolist(), width=width, numbers=False)
 
 
 def _time(attribution: Attribution, step: int) -> str:
-    """A time step counted from 0, or its start in seconds."""
+    """A time step counted from 0, its time stamp, or its start in seconds."""
+    if attribution.times:
+        return attribution.times[step]
     return f"{step * attribution.step_seconds:.2f} s" if attribution.step_seconds else f"step {step + 1}"
 
 
@@ -184,6 +191,8 @@ def _channel_html(attribution: Attribution, binned: NDArray[np.float64], shown: 
     signal = None if attribution.signal is None else np.nan_to_num(np.asarray(attribution.signal, dtype=float))
     curves = [] if signal is None else signal[:, list(shown)].T.tolist()
     label = "time step" if size == 1 else f"time step, in parts of {size}"
+    if attribution.times:
+        label += f" ({attribution.times[0]} to {attribution.times[-1]})"
     return html.signed_heatmap(
         names, binned.tolist(), label=label, size=size, curves=curves, marked=attribution.position
     )
@@ -229,14 +238,18 @@ def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, la
         )
     else:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=spectrum is None))
-    axes.set_xlabel("time step" if spectrum is None else "time (s)", fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(MAX_DATES if attribution.times else "auto", integer=spectrum is None))
+    if times := attribution.times:
+        axes.xaxis.set_major_formatter(lambda step, _: times[int(step) - 1] if 1 <= step <= length else "")
+        axes.set_xlabel("time", fontsize=9)
+    else:
+        axes.set_xlabel("time step" if spectrum is None else "time (s)", fontsize=9)
     axes.set_ylabel("channel" if spectrum is None else "feature", fontsize=9)
     axes.tick_params(labelsize=8)
     for border in range(1, channels if spectrum is None else 1):
         axes.axhline(border + 0.5, color="white", linewidth=0.8)
     bar: Any = figure.colorbar(colours, ax=axes, pad=0.01, fraction=0.03)
-    bar.set_label(label, fontsize=8, color=SLATE)
+    bar.set_label(escape_dollars(fill(label, round(height * CHARACTERS_PER_INCH))), fontsize=8, color=SLATE)
     bar.ax.tick_params(labelsize=7.5, colors=SLATE)
     save_figure(figure, path, title=title)
 

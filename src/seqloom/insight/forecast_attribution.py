@@ -25,6 +25,7 @@ class HistoryInput:
     rms_changes: Numbers | None = None  # (D,), unit of the changes from row to row; None: only values are read
     is_preceded: bool = False  # the first row is only the start of the first change
     covariates: ForecastInputs | None = None  # what the model reads besides the values, of one row; None: nothing
+    times: tuple[str, ...] = ()  # (T,), time stamps of the rows; empty: unknown
 
     def features(self, values: Tensor) -> Padded | ForecastInputs:  # (N, T, D) → (N, T, features, D)
         """The features of scaled values, as the model reads them."""
@@ -67,8 +68,10 @@ class ForecastValue:
             return (value - history[:, -1, self.column]).double() * deviation
         return value.double() * deviation + mean
 
-    def describe(self, time: str) -> str:
-        """The name, with the time or else the step."""
+    def describe(self, time: str, last: str) -> str:
+        """The name, with the time or else the step; ``last``: the time of the last value of the history."""
+        if self.is_change and time and last:
+            return f"the change of {self.name} from {last} to {time}"
         return f"{'the change of ' if self.is_change else ''}{self.name} ({time or f'step {self.step + 1}'})"
 
 
@@ -109,9 +112,10 @@ def attribute_forecast(
         score,
         torch.tensor(history.scaled, dtype=torch.float32),
         method=method,
-        target=value.describe(time),
+        target=value.describe(time, history.times[-1] if history.times else ""),
         tokens=[str(number) for number in range(1, len(history.scaled) + 1)],
         signal=history.signal,
         channels=columns,
         is_number=value.scale is not None,
+        times=history.times,
     )

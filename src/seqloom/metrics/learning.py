@@ -1,8 +1,11 @@
 """Signs that a model does not learn: the same answer to every input, or a loss that does not fall."""
 
+import re
 from collections.abc import Sequence
 from statistics import fmean
 
+LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epoch|update|token|minute)s? ")
+"""The limit that has ended a training, in the sentence that says so."""
 MIN_OTHERS = 3
 """Inputs that need another answer, from which on a constant answer is a sign."""
 MIN_ENTRIES = 8
@@ -31,6 +34,12 @@ def flat_loss(losses: Sequence[float]) -> tuple[float, float] | None:
 def with_limit(remedy: str, limit: str) -> str:
     """A remedy with the limit that ends the training, such as ``minutes``, in place of the epochs."""
     return remedy.replace("train.epochs", f"train.{limit}") if limit else remedy
+
+
+def ending_limit(finished: str) -> str:
+    """The limit that has ended a training, such as ``minutes``, from the sentence about it; empty: none has."""
+    limit = LIMIT.match(finished)
+    return f"{limit['name']}s" if limit else ""
 
 
 def describe_flat_loss(first: float, last: float) -> str:

@@ -7,7 +7,7 @@ import typing
 if typing.TYPE_CHECKING:
     from seqloom.tasks.task import Task
 
-SHARED = ("task", "targets")
+SHARED = ("key_table", "task", "targets")
 """Modules that are not tasks."""
 
 

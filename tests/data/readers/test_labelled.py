@@ -238,3 +238,31 @@ def test_named_label_of_numbers_is_optional_after_training(tmp_path: Path) -> No
 def test_rows_of_numbers_in_frames() -> None:
     columns = {"id": [7, 8], "t0": [1.0, 4.0], "t1": [2.0, 5.0], "label": ["a", "b"]}
     assert read(columns) == [([[1], [2]], "a", 1), ([[4], [5]], "b", 2)]
+
+
+WIDE = {"note": ["ok", "rain"], **{f"t{step}": [step, 2.5 * step] for step in range(9)}, "activity": ["sit", "run"]}
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_texts_beside_rows_of_numbers_are_ignored_and_named(in_memory: bool, tmp_path: Path) -> None:
+    rows = [",".join(map(str, row)) for row in zip(*WIDE.values(), strict=True)]
+    source: Any = WIDE if in_memory else write(tmp_path, "x.csv", ",".join(WIDE), *rows)
+    expected = [([[step * factor] for step in range(9)], label) for factor, label in ((1, "sit"), (2.5, "run"))]
+    settings, note = LabelledReader().inspect(source)
+    assert settings == {"label_column": "activity"}
+    assert note.endswith("label from column 'activity', its values from 9 columns, 't0' to 't8'; ignored: note")
+    assert [row[:2] for row in read(source)] == [row[:2] for row in read(source, **settings)] == expected
+    renamed: Any = {"act" if name == "activity" else name: values for name, values in WIDE.items()}
+    if not in_memory:
+        renamed = write(tmp_path, "x.csv", ",".join(renamed), *rows)
+    with pytest.raises(
+        DataError, match=r"cannot tell which column holds the label: set task\.label_column to one of 'note', 'act'$"
+    ):
+        read(renamed)
+    assert [row[:2] for row in read(renamed, label_column="act")] == expected
+
+
+def test_the_type_of_labels_beside_rows_of_numbers() -> None:
+    columns: Any = {"t0": [1.0, 4.0], "t1": [2.0, 5.0], "label": [3, 4]}
+    assert LabelledReader().label_type(columns) == "integer"
+    assert LabelledReader().label_type(columns | {"label": ["a", "b"]}) == "text"

@@ -13,6 +13,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from seqloom.answers import Answers
 from seqloom.data.batch import Batch
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY
@@ -671,3 +672,16 @@ def test_a_warm_start_needs_the_targets_and_the_horizon_of_the_run() -> None:
     with pytest.raises(DataError, match=r"task\.horizon is 3, but .* set task\.horizon=2$"):
         both.share_learned(short)
     assert both.share_learned(both.fit(list(both.read([2 * values])))).learned != both.learned
+
+
+def test_answers_show_forecasts_as_tables() -> None:
+    band = np.array([[[0.5, 1.5]], [[1.5, 2.5]]], np.float32)
+    answer = ForecastPrediction(
+        ["sales"], [[1.0], [2.0]], [], [], ["2024-01", "2024-02"], levels=(0.1, 0.9), bands=band
+    )
+    table = ["time     sales  sales 0.1  sales 0.9", "2024-01  1      0.5        1.5", "2024-02  2      1.5        2.5"]
+    assert repr(Answers([answer])).splitlines() == table
+    assert str(answer) == "2024-01,1,0.5,1.5\n2024-02,2,1.5,2.5"
+    alone = ForecastPrediction(["1"], [[1.0]], [], [])
+    assert repr(Answers([alone, alone])).splitlines() == ["step  1", "1     1", "", "step  1", "1     1"]
+    assert str(alone) == "1"

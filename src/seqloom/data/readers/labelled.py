@@ -156,7 +156,8 @@ class LabelledReader:
         if isinstance(source, Path):
             return "text"
         if tables.is_table(source):
-            table, columns = self._find(source)
+            is_text = self.detect(source) in ("columns", "jsonl")
+            table, columns = self._find(source) if is_text else self._find(source, None)
             labels = [columns.value(location, fields, LABEL.key) for location, fields in table.head]
         else:
             labels = [_pair(value)[1] for value in islice(source, tables.HEAD)]
@@ -195,9 +196,9 @@ class LabelledReader:
         keys = ("text_column", "label_column", "group_column", "time_column")
         return {key: getattr(self, key) for key in keys}
 
-    def _find(self, source: Source, text: Role = TEXT) -> tuple[Table, Columns]:
+    def _find(self, source: Source, text: Role | None = TEXT) -> tuple[Table, Columns]:
         label = LABEL if self.known is None else Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True)
-        roles = (text, label)
+        roles = (label,) if text is None else (text, label)
         return find_columns(source, roles, self._chosen, separator=self.separator, encoding=self.encoding)
 
     def _find_files(self, source: Source) -> tuple[Table, Columns]:

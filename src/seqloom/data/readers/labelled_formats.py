@@ -16,6 +16,10 @@ Format = Literal["auto", "lines", "columns", "jsonl", "folder", "file", "numbers
 TEXT = Role("text_column", "text", column_names.TEXT, "text")
 LABEL = Role("label_column", "label", column_names.LABEL, "label")
 FILE = Role("text_column", "file", column_names.FILE)
+MANY_NUMBERS, MOST = (
+    8,
+    0.8,
+)  # number and share of numeric columns from which on a row is a sequence, whatever others hold
 DETECTION_LINES = 20  # lines that decide whether a file has labels
 
 
@@ -108,4 +112,5 @@ def _table_format(source: Source, separator: str, encoding: str) -> Format:
     if long_tables.is_long(layout):
         return "long"
     numbers = sum(map(is_numeric, columns))
-    return "numbers" if numbers >= 2 and numbers >= table.width - 1 else "columns"
+    are_most = numbers >= MANY_NUMBERS and numbers >= MOST * table.width
+    return "numbers" if (numbers >= 2 and numbers >= table.width - 1) or are_most else "columns"

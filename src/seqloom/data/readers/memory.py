@@ -10,6 +10,7 @@ import numpy as np
 
 from seqloom.data.readers import tables
 from seqloom.data.readers.text_files import DataError, Location, pluralize
+from seqloom.formats import describe_type
 
 IN_MEMORY = "(in memory)"
 """What a configuration says in place of the name of a file."""
@@ -114,4 +115,4 @@ def _describe(data: Any) -> str:
         return "None"
     if isinstance(data, str):
         return f"the text {data[:40]!r}"
-    return f"a {type(data).__name__}"
+    return describe_type(data)

@@ -16,6 +16,7 @@ from seqloom.data.readers.vectors import Missing, VectorSequence
 
 IDENTIFIERS = ("", "id", "index", "uuid", "unnamed:_0")
 """Names of columns that number the rows."""
+OTHERS = "the other columns are its values"
 
 
 class NumberColumns(NamedTuple):
@@ -23,7 +24,7 @@ class NumberColumns(NamedTuple):
 
     label: int | tuple[int, ...] | None  # index; several: numbers; None: there are no labels
     names: Sequence[str] = ()  # of all columns; empty: no header
-    skipped: tuple[int, ...] = ()  # columns that number the rows
+    skipped: tuple[int, ...] = ()  # columns that number the rows, or that hold no numbers
 
     @property
     def setting(self) -> int | str:
@@ -37,11 +38,13 @@ class NumberColumns(NamedTuple):
         label = self.setting
         if isinstance(self.label, tuple):
             columns = ", ".join(repr(self.names[index]) if self.names else str(index) for index in self.label)
-            return f"one row per sequence: targets from columns {columns}, the other columns are its values"
+            return f"one row per sequence: targets from columns {columns}, {OTHERS}"
         places = {-1: "the last column", 0: "the first column"}
         where = f"column {label!r}" if isinstance(label, str) else places.get(label, f"column {label}")
         ignored = f"; ignored: {', '.join(self.names[index] or 'row numbers' for index in self.skipped)}"
-        values = "the other columns are its values"
+        taken = (*self.skipped, self.label % len(self.names)) if self.names and isinstance(self.label, int) else ()
+        read = [name for index, name in enumerate(self.names) if index not in taken]
+        values = f"its values from {len(read)} columns, {read[0]!r} to {read[-1]!r}" if len(read) > 1 else OTHERS
         return f"one row per sequence: label from {where}, {values}{ignored if self.skipped else ''}"
 
 
@@ -60,8 +63,10 @@ class NumberRows:
         return self._read_file(source) if isinstance(source, Path) else self._wide(source)
 
     def _columns(self, source: Path, separator: str) -> NumberColumns:
-        """The columns of rows of numbers, as the first two rows show."""
-        first = [line.split(separator) for _, line in islice(text_files.lines(source, encoding=self.encoding), 2)]
+        """The columns of rows of numbers, as the first rows show."""
+        lines = islice(text_files.lines(source, encoding=self.encoding), DETECTION_LINES)
+        rows = [line.split(separator) for _, line in lines]
+        first = rows[:2]
         if not first:
             return NumberColumns(-1)
         names = [field.strip().strip('"') for field in first[0]]
@@ -71,8 +76,17 @@ class NumberRows:
         )
         header = not any(map(vectors.is_number, names[1:-1])) or (len(usual) == 1 and not repeated)
         names = names if header else []
-        skipped = tuple(index for index, name in enumerate(names) if column_names.normalize(name) in IDENTIFIERS)
         column = self.label_column
+        labels = [column] if isinstance(column, str | int) and column != "" else usual if len(usual) == 1 else []
+        texts = _text_columns(rows[1:], len(names))
+        if len(texts) > 1 and not labels and not isinstance(column, tuple):
+            raise _unclear_label(str(source), [names[index] for index in texts])
+        skipped = tuple(
+            index
+            for index, name in enumerate(names)
+            if (column_names.normalize(name) in IDENTIFIERS or index in texts)
+            and not {index, index - len(names), name} & set(labels)
+        )
         if isinstance(column, tuple):
             return NumberColumns(self._several(source, column, names), names, skipped)
         if isinstance(column, int):
@@ -107,7 +121,8 @@ class NumberRows:
 
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         if not isinstance(source, Path) or tables.is_binary(source):
-            return {}, ""
+            columns = self._table_columns(source)[1]
+            return ({LABEL.key: columns.setting}, columns.describe()) if isinstance(columns.label, int) else ({}, "")
         columns = self._columns(source, self._separator(source))
         return {} if isinstance(columns.label, tuple) else {LABEL.key: columns.setting}, columns.describe()
 
@@ -124,18 +139,30 @@ class NumberRows:
             source, label=columns.label, skip=columns.skipped, header=header, separator=separator, **options
         )
 
-    def _wide(self, source: Source) -> Iterator[VectorSequence]:
-        """Rows of numbers of a data frame, a Parquet or an Excel file."""
+    def _table_columns(self, source: Source) -> tuple[tables.Table, NumberColumns]:
+        """A data frame, a Parquet or an Excel file, and its columns."""
         roles = (Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True),)
         table, columns = find_columns(source, roles, {LABEL.key: self.label_column}, encoding=self.encoding)
-        index = columns.indices.get(LABEL.key)
-        if index is None and table.head:
-            others = [column for column in range(table.width) if not is_numeric(table.column(column))]
-            index = others[0] if others else None
-        skipped = [column for column, name in enumerate(table.names) if column_names.normalize(name) in IDENTIFIERS]
+        label = columns.indices.get(LABEL.key)
+        texts = [column for column in range(table.width) if not is_numeric(table.column(column))] if table.head else []
+        if label is None and not (self.trained and self.label_column != ""):
+            if len(texts) > 1 and not self.trained:
+                raise _unclear_label(str(table.location), [table.names[index] for index in texts])
+            label = texts[0] if texts else None
+        skipped = tuple(
+            column
+            for column, name in enumerate(table.names)
+            if (column_names.normalize(name) in IDENTIFIERS or column in texts) and column != label
+        )
+        return table, NumberColumns(label, table.names, skipped)
+
+    def _wide(self, source: Source) -> Iterator[VectorSequence]:
+        """Rows of numbers of a data frame, a Parquet or an Excel file."""
+        table, (index, names, skipped) = self._table_columns(source)
+        name = names[index] if names and isinstance(index, int) else LABEL.noun
         for location, fields in table.records:
             values = [str(value) for column, value in enumerate(fields) if column != index and column not in skipped]
-            label = None if index is None else as_target(location, fields[index], name=columns.name(LABEL.key))
+            label = None if not isinstance(index, int) else as_target(location, fields[index], name=name)
             numbers = vectors.parse_numbers(location, values)
             if not len(numbers) or len(numbers) % self.channels:
                 raise DataError(
@@ -143,3 +170,14 @@ class NumberRows:
                 )
             filled = vectors.fill_missing(location, numbers.reshape(-1, self.channels), self.missing)
             yield vectors.labelled(VectorSequence(location, filled), label)
+
+
+def _unclear_label(place: str, names: Sequence[str]) -> DataError:
+    found = ", ".join(map(repr, names))
+    return DataError(place, f"cannot tell which column holds the label: set task.label_column to one of {found}")
+
+
+def _text_columns(rows: Sequence[Sequence[str]], width: int) -> tuple[int, ...]:
+    """The columns that hold texts only, such as remarks."""
+    whole = [row for row in rows if len(row) == width]
+    return tuple(index for index in range(width) if whole and not any(vectors.is_number(row[index]) for row in whole))

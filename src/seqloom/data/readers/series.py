@@ -78,6 +78,13 @@ class Series:
     number_note: str = ""  # about decimal commas and thousands separators; empty: there are none
     decimal: DecimalMark = ""  # decimal mark of its columns; empty: they are not text
 
+    def times(self, start: int, stop: int) -> tuple[str, ...]:
+        """The time stamps of some rows as text; empty if there are none."""
+        axis = self.axis
+        if axis is None or axis.stamps is None or axis.is_ambiguous:
+            return ()
+        return tuple(axis.write(axis.stamps[start:stop]))
+
     def at(self, row: int) -> Location:
         return self.location._replace(line=self.lines[row]) if row < len(self.lines) else self.location
 

@@ -428,7 +428,8 @@ class Forecast(ForecastScoring):
         place, step = choose_place(prediction.columns, target), choose_step(self.horizon, word)
         has_changes = not is_binary and self.inputs != "values"
         is_preceded = has_changes and example.start > 0
-        rows = example.series.values[example.start - is_preceded : example.stop]
+        first = example.start - is_preceded
+        rows = example.series.values[first : example.stop]
         inputs = self._inputs([example])
         history = HistoryInput(
             rows,
@@ -436,6 +437,7 @@ class Forecast(ForecastScoring):
             np.array(learned.rms_changes) if has_changes else None,
             is_preceded,
             inputs if isinstance(inputs, ForecastInputs) else None,
+            example.series.times(first, example.stop),
         )
         column = self._targets(learned.columns)[place]
         scale = None if is_binary else (learned.means[column], learned.deviations[column])

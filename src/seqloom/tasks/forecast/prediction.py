@@ -92,13 +92,15 @@ class ForecastPrediction:
             rows.append(cells)
         return names, rows
 
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows of texts: the time or the step, then each column and the bounds of its interval."""
+        names, rows = self._table()
+        steps = self.times or map(str, range(1, len(rows) + 1))
+        return ["time" if self.times else "step", *names], [[step, *row] for step, row in zip(steps, rows, strict=True)]
+
     def __str__(self) -> str:
-        rows = [",".join(row) for row in self._table()[1]]
-        return (
-            "\n".join(f"{time},{row}" for time, row in zip(self.times, rows, strict=True))
-            if self.times
-            else "\n".join(rows)
-        )
+        rows = self.table()[1] if self.times else self._table()[1]
+        return "\n".join(map(",".join, rows))
 
     @property
     def legend(self) -> str:
@@ -118,9 +120,6 @@ class ForecastPrediction:
         return f"columns: {', '.join(['time'] * bool(self.times) + names[:MAX_LEGEND])}{about}{more}"
 
     def _repr_html_(self) -> str:
-        names, table = self._table()
-        rows = [
-            [html.remark(step), *map(html.escape, row)]
-            for step, row in zip(self.times or range(1, len(self.values) + 1), table, strict=True)
-        ]
-        return html.table(["time" if self.times else "step", *names], rows, right=range(len(names) + 1))
+        names, rows = self.table()
+        shown = [[html.remark(step), *map(html.escape, row)] for step, *row in rows]
+        return html.table(names, shown, right=range(len(names)))
