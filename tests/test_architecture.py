@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run": {"files", "migration", "checkpoint", "html"},
     "cells": {"state"},
     "layers": {"cells", "kernels", "state"},
-    "data": {"cache", "files", "config", "state", "kernels"},
+    "data": {"cache", "files", "formats", "config", "state", "kernels"},
     "training": {"config", "state", "data", "checkpoint"},
     "decoding": {"files", "cache", "config", "state", "kernels"},
     "models": {
@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "onnx": {"files", "cells", "kernels", "layers", "decoding", "models"},
     "insight": {"files", "formats", "terminal", "html", "kernels", "data", "metrics", "layers", "models", "decoding"},
     "tasks": {
-        *("config", "formats", "html", "checkpoint", "run", "state", "data", "metrics", "layers", "models"),
+        *("files", "config", "formats", "html", "checkpoint", "run", "state", "data", "metrics", "layers", "models"),
         "decoding",
         "insight",
         "onnx",

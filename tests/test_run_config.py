@@ -40,6 +40,8 @@ def test_a_layer_is_found_by_its_name() -> None:
     for wrong in ("seqloom.cells.gru:GUR", "no_such_module:X", "seqloom"):
         with pytest.raises(ValueError, match=f"--layer is '{wrong}', expected module:name"):
             find_layer(wrong)
+    with pytest.raises(ValueError, match=r"expected module:name of a cell or a layer, such as --layer mine:MyCell$"):
+        find_layer("mine.py")
     with pytest.raises(TypeError, match="expected module:name of a cell or a layer, found str"):
         find_layer("seqloom:__version__")
 

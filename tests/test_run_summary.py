@@ -20,6 +20,7 @@ from seqloom.run_config import Config, load_config
 from seqloom.run_summary import (
     INTENDED_USE,
     RunSummary,
+    _layer_option,
     changed_settings,
     commands,
     ending,
@@ -51,6 +52,27 @@ def test_a_run_is_summarized(run: Run, summary: RunSummary) -> None:
     assert summary.finished == "2 epochs done"
     assert summary.seconds > 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", summary.started)
+
+
+def test_a_warm_up_that_is_longer_than_the_training_is_named(run: Run, summary: RunSummary) -> None:
+    assert summary.warmup == 0
+    assert "still rising" not in ending(summary)
+    config = load_config(run)
+    longer = summarize(run, config._replace(train=config.train.model_copy(update={"warmup": 999})))
+    assert ending(longer).endswith(
+        " The learning rate was still rising: train.warmup = 999 is longer than the training."
+    )
+
+
+def test_commands_name_the_custom_layer_again(run: Run, summary: RunSummary) -> None:
+    assert not any("--layer" in command for command in commands(summary).values())
+    own = replace(summary, layer="my module:Cell")
+    assert all(command.endswith(" --layer 'my module:Cell'") for command in commands(own).values())
+    assert commands(own).keys() >= {"predict", "evaluate", "explain", "continue"}
+    trained = replace(run, environment={"command": ["train", "c.toml", "--layer", "mine:Cell"]})
+    assert _layer_option(trained, "Cell") == "mine:Cell"
+    assert _layer_option(replace(run, environment={}), "Cell") == "MODULE:Cell"  # from Python
+    assert _layer_option(trained, "") == ""
 
 
 def test_settings_that_differ_from_their_defaults(summary: RunSummary) -> None:

@@ -132,8 +132,10 @@ def find_layer(name: str) -> LayerFactory | None:
         return None
     module, _, attribute = name.partition(":")
     folder = str(Path.cwd())
-    sys.path.insert(0, folder)
     expected = f"--layer is {name!r}, expected module:name of a cell or a layer"
+    if not module or not attribute:
+        raise ValueError(f"{expected}, such as --layer {Path(module or 'mine').stem}:MyCell")
+    sys.path.insert(0, folder)
     try:
         layer: Any = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:

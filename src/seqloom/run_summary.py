@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -22,7 +23,7 @@ from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.run import SUMMARY, Run, RunError
-from seqloom.run_config import Config
+from seqloom.run_config import Config, custom_layer
 
 PICTURES = ("results", "confusion", "forecast", "predicted")
 INTENDED_USE = (
@@ -68,6 +69,8 @@ class RunSummary:
     inputs_are_files: bool
     dev_is_short: bool  # too short to predict what follows it
     generates: bool
+    layer: str  # --layer again, as module:name; empty: there is no custom layer
+    warmup: int  # updates of warm-up, if the training ended before; otherwise 0
     files: dict[str, str]  # that predictions and evaluations need besides the data, by option
     pictures: list[str]
     versions: dict[str, str]
@@ -168,9 +171,25 @@ def summarize(run: Run, config: Config) -> RunSummary:
             if (name := _file_name(getattr(task, field)))
         },
         generates=getattr(task, "direction", "") == "forward",
+        layer=_layer_option(run, custom_layer(task)),
+        warmup=config.train.warmup if finished and _updates(run) < config.train.warmup else 0,
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
         versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
     )
+
+
+def _updates(run: Run) -> int:
+    """The number of updates, as the log says."""
+    return max((int(row["update"]) for row in run.rows() if isinstance(row.get("update"), int)), default=0)
+
+
+def _layer_option(run: Run, name: str) -> str:
+    """The option that names a custom layer, as when the run was trained; empty: there is no such layer."""
+    words = run.environment.get("command")
+    given = [str(word) for word in words] if isinstance(words, list) else []
+    if not name:
+        return ""
+    return next((value for word, value in pairwise(given) if word == "--layer"), f"MODULE:{name}")
 
 
 def _file_name(setting: str | LanguageModelConfig) -> str:
@@ -262,6 +281,8 @@ def ending(summary: RunSummary) -> str:
     text += f", {format_duration(summary.seconds)} of training."
     if summary.best_update is not None:
         text += f" Best: epoch {summary.best_epoch or 0:.4g} (update {summary.best_update:,})."
+    if summary.warmup:
+        text += f" The learning rate was still rising: train.warmup = {summary.warmup} is longer than the training."
     return text
 
 
@@ -285,6 +306,8 @@ def commands(summary: RunSummary) -> dict[str, str]:
         result = {"generate": f"seqloom generate {run}", **result}
     if summary.degenerate or summary.flat_loss or "No better than" in _comparison(summary):
         result = {"doctor": f"seqloom doctor {run} {file}{_again(summary, *NOT_FOR_LOSS)}", **result}
+    if summary.layer:
+        result = {name: f"{command} --layer {shlex.quote(summary.layer)}" for name, command in result.items()}
     if not summary.resumable:
         return result
     more = ""
@@ -295,7 +318,8 @@ def commands(summary: RunSummary) -> dict[str, str]:
         data = "data=…, dev=…" if summary.dev == IN_MEMORY else "data=…"
         resume = f"seqloom.resume({summary.path!r}{f', {more!r}' if more else ''}, {data})"
     else:
-        resume = f"seqloom train --resume {run} {more}".rstrip()
+        layer = f"--layer {shlex.quote(summary.layer)}" if summary.layer else ""
+        resume = " ".join(filter(None, ["seqloom train --resume", run, more, layer]))
     if more or not summary.finished:
         result["continue"] = resume
     return result

@@ -94,7 +94,9 @@ def compare(
         else:
             terminal.table(*table.format_table(result.rows))
             plot = f", learning curves to {result.plot}" if result.plot else ""
-            terminal.print_lines("", *result.footnotes(), f"Table written to {result.path / 'compare.md'}{plot}")
+            terminal.print_lines("")
+            for line in (*result.footnotes(), f"Table written to {result.path / 'compare.md'}{plot}"):
+                terminal.print_wrapped(line)
         if any(row["errors"] for row in result):
             raise typer.Exit(1)
 

@@ -23,9 +23,9 @@ def read(task: str) -> dict[KeyPath, bool]:
 
 def render() -> str:
     """The content of the file: a dot after the names of tables."""
-    found = {name: all_keys({"task": tasks.find(name)}) for name in tasks.names()}
+    tables = {name: all_keys({"task": tasks.find(name)}) for name in tasks.names()}
     names = {
-        task: [".".join(map(str, key)) + "." * keys[key] for key in keys if key[1:]] for task, keys in found.items()
+        task: [".".join(map(str, key)) + "." * keys[key] for key in keys if key[1:]] for task, keys in tables.items()
     }
     return json.dumps(names, indent=0) + "\n"
 

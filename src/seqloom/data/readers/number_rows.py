@@ -173,8 +173,8 @@ class NumberRows:
 
 
 def _unclear_label(place: str, names: Sequence[str]) -> DataError:
-    found = ", ".join(map(repr, names))
-    return DataError(place, f"cannot tell which column holds the label: set task.label_column to one of {found}")
+    columns = ", ".join(map(repr, names))
+    return DataError(place, f"cannot tell which column holds the label: set task.label_column to one of {columns}")
 
 
 def _text_columns(rows: Sequence[Sequence[str]], width: int) -> tuple[int, ...]:
