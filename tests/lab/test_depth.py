@@ -1,23 +1,24 @@
 """Stacks of equal size, and the verdict on made-up results."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from seqloom.lab.depth import KINDS, Depth, Kind, Score, _fitting, build_stack, count_parameters
+from seqloom.lab.depth import KINDS, Depth, Kind, Score, build_stack
+from seqloom.lab.network import count_parameters, widest
 from seqloom.layers.connection import CONNECTIONS
-from seqloom.layers.layer import Layer
-from seqloom.layers.stack import Stack
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_stacks_are_the_widest_that_fit(kind: Kind, connection: str) -> None:
     torch.manual_seed(1)
-    layer = _fitting(5000, kind, 10, layers=4, connection=connection)
-    assert isinstance(layer, Stack)
-    first = layer.layers[0]
-    assert isinstance(first, Layer)
-    wider = build_stack(kind, 10, first.output_size + 1, layers=4, connection=connection)
+    random = torch.get_rng_state()
+    build = partial(build_stack, kind, 10, layers=4, connection=connection)
+    width = widest(lambda width: build(hidden_size=width), 5000)
+    assert torch.equal(torch.get_rng_state(), random)
+    layer, wider = build(hidden_size=width), build(hidden_size=width + 1)
     assert count_parameters(layer) <= 5000 < count_parameters(wider)
     y, _ = layer(torch.randn(2, 6, 10))
     assert y.shape[:2] == (2, 6)
@@ -25,7 +26,7 @@ def test_stacks_are_the_widest_that_fit(kind: Kind, connection: str) -> None:
 
 def test_feed_forward_stacks_see_a_window_of_the_past() -> None:
     torch.manual_seed(1)
-    layer = build_stack("feed-forward", 3, 4, layers=3, connection="residual")
+    layer = build_stack("feed-forward", 3, hidden_size=4, layers=3, connection="residual")
     x = torch.randn(1, 12, 3, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(x)[0][0, 9].sum(), x)
     assert gradient[0].abs().sum(-1).nonzero().squeeze(1).tolist() == [5, 6, 7, 8, 9]

@@ -101,7 +101,9 @@ def test_a_span_ends_at_the_first_failure() -> None:
 @pytest.mark.parametrize(
     ("remembered", "status"),
     [
-        ({"elman": (10, 10, 20), "lstm": (80, 160, 160)}, "not decided"),  # the interval of the LSTM reaches below 80
+        ({"elman": (10, 10, 20), "lstm": (160, 160, 160)}, "not decided"),  # the interval of Elman reaches beyond 14
+        ({"elman": (20, 20, 20), "lstm": (160, 160, 160)}, "does not hold here"),
+        ({"elman": (10, 10, 10), "lstm": (40, 160, 160)}, "not decided"),
         ({"elman": (10, 10, 10), "lstm": (160, 160, 160)}, "holds"),
         ({"elman": (40, 40, 40), "lstm": (160, 160, 160)}, "does not hold here"),
         ({"elman": (10, 10, 10), "lstm": (20, 20, 40)}, "does not hold here"),

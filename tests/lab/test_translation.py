@@ -2,16 +2,8 @@
 
 import torch
 
-from seqloom.lab.translation import (
-    END,
-    Language,
-    build_translator,
-    collate,
-    train_translator,
-    translate,
-    word_accuracy,
-)
-from seqloom.training.config import TrainConfig
+from seqloom.lab.long_sentences import LongSentences
+from seqloom.lab.translation import END, Language, collate, translate, word_accuracy
 
 
 def test_words_are_replaced_and_pairs_change_places() -> None:
@@ -49,13 +41,7 @@ def test_accuracy_counts_edits() -> None:
 
 
 def test_a_model_with_attention_learns_the_language() -> None:
-    language, draw = Language(words=5), torch.Generator().manual_seed(1)
-    torch.manual_seed(1)
-    model = build_translator(language, hidden_size=32, attention=True, bidirectional=True)
-    train_translator(
-        model,
-        lambda: collate(language.pairs(16, lengths=(2, 3), draw=draw)),
-        TrainConfig(updates=120, learning_rate=2e-2),
-    )
-    pairs = language.pairs(50, lengths=(3,), draw=draw)
+    experiment = LongSentences(words=5, hidden_size=32, batch_size=16, updates=120, learning_rate=2e-2, sentences=50)
+    model, draw = experiment.train_translator(1, lengths=(2, 3), attention=True, bidirectional=True)
+    pairs = experiment.new_pairs(3, draw)
     assert word_accuracy(translate(model, pairs), pairs) > 0.8  # chance: 0.2

@@ -14,22 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from pydantic import Field
 
-from seqloom.data.batch import Batch
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
-from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
+from seqloom.lab.experiment import Table, Trial, Verdict
 from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_log_steps, set_title
-from seqloom.lab.translation import (
-    Language,
-    Pair,
-    build_translator,
-    collate,
-    train_translator,
-    translate,
-    word_accuracy,
-)
-from seqloom.training.config import TrainConfig
+from seqloom.lab.translation import Pair, TranslationExperiment, translate, word_accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,10 +40,9 @@ class Score:
     length: float  # words of the outputs divided by those of the translations
 
 
-class BeamSearch(Experiment):
-    """The same translation model with beams of several sizes."""
+class BeamSearch(TranslationExperiment):
+    """The same translation model, which has no attention, with beams of several sizes."""
 
-    topic: ClassVar[str] = "Translation and search"
     question: ClassVar[str] = "Does beam search translate better than greedy search?"
     claim: ClassVar[str] = (
         "A small beam translates better than greedy search; a wide one is worse again if hypotheses are ranked by "
@@ -63,10 +52,10 @@ class BeamSearch(Experiment):
         "Sutskever, Vinyals & Le 2014; Koehn & Knowles 2017; Stahlberg & Byrne 2019; lectures on sequence modelling"
     )
     rule: ClassVar[str] = (
-        "The small beam is the one of small_size, ranked by probability per word; the wide one is the largest, ranked "
-        "by probability. The claim holds if the small beam has a higher share of right words than greedy search, and "
-        "the wide one a lower share than the small one with the same ranking (differences over seeds, with the whole "
-        "95 % interval); it does not hold if one of the intervals lies on the other side."
+        "The small beam is the one of small_size, the wide one the largest; both rank hypotheses by their probability. "
+        "The claim holds if the small beam has a higher share of right words than greedy search, and the wide one a "
+        "lower share than the small one (differences over seeds, with the whole 95 % interval); it does not hold if "
+        "one of the intervals lies on the other side. Ranking by probability per word is shown beside it."
     )
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2,
@@ -86,31 +75,19 @@ class BeamSearch(Experiment):
         (1, 2, 4, 8, 16, 64), min_length=3, description="Beam sizes; 1, which is greedy search, is one of them."
     )
     small_size: int = Field(4, ge=2, description="Size of the small beam, one of sizes.")
-    cut_off: float = Field(0.1, ge=0, le=1, description="Share of the training translations that are cut off.")
-    words: int = Field(20, ge=2, description="Words of each language.")
+    cut_off: float = Field(0.02, ge=0, le=1, description="Share of the training translations that are cut off.")
     max_length: int = Field(8, ge=2, description="Largest number of words of a sentence.")
-    hidden_size: int = Field(64, ge=1, description="Units of encoder and decoder, which has no attention.")
-    batch_size: int = Field(32, ge=1, description="Sentences per update.")
-    updates: int = Field(800, ge=1, description="Updates of each training.")
-    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
     sentences: int = Field(200, ge=1, description="New sentences that are translated.")
 
     def trials(self) -> list[Trial]:
         return [Trial(f"seed {seed}", partial(self._measure, seed)) for seed in self.all_seeds]
 
     def _measure(self, seed: int) -> list[Score]:
-        language = Language(self.words)
-        torch.manual_seed(seed)
-        network = build_translator(language, hidden_size=self.hidden_size, attention=False)
-        draw = torch.Generator().manual_seed(seed)
         lengths = range(2, self.max_length + 1)
-
-        def sample() -> Batch:
-            return collate(cut(language.pairs(self.batch_size, lengths=lengths, draw=draw), self.cut_off, draw))
-
-        settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        train_translator(network, sample, settings)
-        pairs = language.pairs(self.sentences, lengths=lengths, draw=draw)
+        network, draw = self.train_translator(
+            seed, lengths=lengths, change=lambda pairs, draw: cut(pairs, self.cut_off, draw)
+        )
+        pairs = self.language.pairs(self.sentences, lengths=lengths, draw=draw)
         expected = sum(len(target) for _, target in pairs)
         rows = []
         for ranking in TITLES:
@@ -122,20 +99,20 @@ class BeamSearch(Experiment):
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
         wide = max(row.size for row in rows)
-        gain = Estimate.of_mean(differences(rows, ("length", self.small_size), ("length", 1)))
-        loss = Estimate.of_mean(differences(rows, ("none", wide), ("none", self.small_size)))
-        normalised = Estimate.of_mean(differences(rows, ("length", wide), ("length", self.small_size)))
+        gain, wide_gain = (
+            {ranking: Estimate.of_mean(differences(rows, (ranking, better), (ranking, worse))) for ranking in TITLES}
+            for better, worse in ((self.small_size, 1), (wide, self.small_size))
+        )
         words = fmean(row.length for row in rows if (row.ranking, row.size) == ("none", wide))
         return Verdict(
-            conclude(gain.is_above(0), loss.is_below(0)),
-            f"From greedy search to a beam of {self.small_size}, ranked by probability per word, the share of right "
-            f"words changes by {_points(gain)} percentage points. Ranked by probability alone, it changes by "
-            f"{_points(loss)} from {self.small_size} to {wide}, and outputs have {words:.0%} of the words; ranked by "
-            f"probability per word, it changes by {_points(normalised)}.",
+            conclude(gain["none"].is_above(0), wide_gain["none"].is_below(0)),
+            f"Ranked by probability, the share of right words changes by {gain['none'].format_points()} percentage "
+            f"points from greedy search to a beam of {self.small_size}, and by {wide_gain['none'].format_points()} "
+            f"from there to {wide}, whose outputs have {words:.0%} of the words. Ranked by probability per word, it "
+            f"changes by {gain['length'].format_points()} and {wide_gain['length'].format_points()}.",
             {
-                "gain of a small beam": gain,
-                "gain of a wide beam, by probability": loss,
-                "gain of a wide beam, by probability per word": normalised,
+                **{f"gain of a small beam, {TITLES[ranking]}": estimate for ranking, estimate in gain.items()},
+                **{f"gain of a wide beam, {TITLES[ranking]}": estimate for ranking, estimate in wide_gain.items()},
             },
         )
 
@@ -183,9 +160,3 @@ def differences(rows: Sequence[Score], better: tuple[Ranking, int], worse: tuple
     """The accuracy of one search minus that of another, by seed."""
     values = {(row.ranking, row.size, row.seed): row.accuracy for row in rows}
     return [values[*better, seed] - values[*worse, seed] for seed in dict.fromkeys(row.seed for row in rows)]
-
-
-def _points(estimate: Estimate) -> str:
-    """A difference of shares in percentage points, with its interval."""
-    interval = f" [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}]"
-    return f"{100 * estimate.value:+.1f}{interval if estimate.high < float('inf') else ' (one seed, no interval)'}"

@@ -22,7 +22,7 @@ from seqloom.data.builtin import datasets
 from seqloom.insight.plotting import COLOURS, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import IGNORED, Network, train
+from seqloom.lab.network import IGNORED, Network, count_parameters, train
 from seqloom.lab.panels import draw_dots, legend_below, set_title
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
@@ -123,7 +123,7 @@ class Bidirectional(Experiment):
         roles = batch.target[real]
         with torch.no_grad():
             wrong = network(batch.inputs, real).argmax(-1) != roles
-        parameters = sum(parameter.numel() for parameter in network.layer.parameters())
+        parameters = count_parameters(network.layer)
         return [
             RoleErrors(direction, seed, name, int((roles == index).sum()), int(wrong[roles == index].sum()), parameters)
             for index, name in enumerate(held_out.names)

@@ -13,7 +13,7 @@ from seqloom.formats import format_number
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, train
+from seqloom.lab.network import Network, count_parameters, train, widest
 from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.texts import TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
@@ -86,7 +86,7 @@ class Convergence(Experiment):
         text = load_text(self.text)
         torch.manual_seed(seed)
         network = self._build(name, text.size)
-        parameters = _count(network)
+        parameters = count_parameters(network)
         sample = text.sampler(batch_size=self.batch_size, length=self.length, seed=seed)
         dev = text.dev_batch(length=self.length)
         every = self.updates // EVALUATIONS
@@ -105,10 +105,7 @@ class Convergence(Experiment):
             TRANSFORMER: lambda width: transformer(size, width, layers=BLOCKS, heads=HEADS),
         }
         step = 2 * HEADS if name == TRANSFORMER else 1
-        with torch.device("meta"):
-            width = step
-            while _count(Network(makers[name](width + step), size)) <= self.parameters:
-                width += step
+        width = widest(lambda width: Network(makers[name](width), size), self.parameters, step=step)
         return Network(makers[name](width), size)
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
@@ -177,7 +174,3 @@ def final_bits(rows: Sequence[Score], network: str) -> dict[int, float]:
     """The bits per character after the last update with the best learning rate, by seed."""
     last, best = max(row.update for row in rows), best_rate(rows, network)
     return {row.seed: row.bits for row in rows if (row.network, row.rate, row.update) == (network, best, last)}
-
-
-def _count(network: Network) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())

@@ -4,7 +4,6 @@ Character language models of about the same number of parameters: recurrent stac
 window of characters.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from pydantic import Field
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, train
+from seqloom.lab.network import Network, count_parameters, train, widest
 from seqloom.lab.panels import draw_dots, set_title
 from seqloom.lab.texts import bits_per_character, load_text
 from seqloom.layers.build import recurrent
@@ -108,7 +107,8 @@ class Depth(Experiment):
     def _measure(self, kind: Kind, layers: int, connection: str, seed: int) -> list[Score]:
         text = load_text("prose")
         torch.manual_seed(seed)
-        layer = _fitting(self.parameters, kind, text.size, layers=layers, connection=connection)
+        build = partial(build_stack, kind, text.size, layers=layers, connection=connection)
+        layer = build(hidden_size=widest(lambda width: build(hidden_size=width), self.parameters))
         network = Network(layer, text.size)
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
         for _ in train(network, text.sampler(batch_size=self.batch_size, length=self.length, seed=seed), settings):
@@ -160,7 +160,7 @@ class Depth(Experiment):
         return figure
 
 
-def build_stack(kind: Kind, input_size: int, hidden_size: int, *, layers: int, connection: str) -> Layer:
+def build_stack(kind: Kind, input_size: int, *, hidden_size: int, layers: int, connection: str) -> Layer:
     """A stack of LSTM layers, or of feed-forward layers of which the first reads a window."""
     if kind == "recurrent":
         return recurrent("lstm", input_size, hidden_size, layers=layers, connection=connection)
@@ -169,24 +169,6 @@ def build_stack(kind: Kind, input_size: int, hidden_size: int, *, layers: int, c
         size = input_size + index * hidden_size if connection == "dense" else hidden_size
         stack.append(Convolution(size, hidden_size, activation="tanh"))
     return Stack(stack, connection=connection)
-
-
-def count_parameters(layer: Layer) -> int:
-    """The number of parameters of a layer."""
-    return sum(parameter.numel() for parameter in layer.parameters())
-
-
-def _fitting(parameters: int, kind: Kind, input_size: int, *, layers: int, connection: str) -> Layer:
-    """The widest stack that has at most this many parameters."""
-    low, high = 1, math.isqrt(parameters)  # a layer has at least the square of its width
-    state = torch.get_rng_state()
-    while low < high:
-        middle = (low + high + 1) // 2
-        with torch.device("meta"):  # shapes only
-            count = count_parameters(build_stack(kind, input_size, middle, layers=layers, connection=connection))
-        low, high = (middle, high) if count <= parameters else (low, middle - 1)
-    torch.set_rng_state(state)
-    return build_stack(kind, input_size, low, layers=layers, connection=connection)
 
 
 def _bits(rows: Sequence[Score], kind: Kind, layers: int, connection: str) -> dict[int, float]:

@@ -62,6 +62,12 @@ class Estimate:
         )
         return f"{value} [{low}, {high}]" if self.high - self.low < float("inf") else f"{value} (one seed, no interval)"
 
+    def format_points(self) -> str:
+        """A difference of shares in percentage points, with its interval, such as ``+3.1 [+2.0, +4.2]``."""
+        if math.isinf(self.high - self.low):
+            return f"{100 * self.value:+.1f} (one seed, no interval)"
+        return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+
 
 def conclude(*answers: bool | None) -> Status:
     """A claim holds if every part of it does, and does not hold if one part does not."""

@@ -9,15 +9,13 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from pydantic import Field
 
 from seqloom.insight.plotting import GREY, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
-from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
+from seqloom.lab.experiment import Table, Trial, Verdict
 from seqloom.lab.panels import draw_curves, legend_below, set_title
-from seqloom.lab.translation import Language, build_translator, collate, train_translator, translate, word_accuracy
-from seqloom.training.config import TrainConfig
+from seqloom.lab.translation import TranslationExperiment, translate, word_accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,10 +40,9 @@ class Score:
     accuracy: float  # of the words of new translations
 
 
-class LongSentences(Experiment):
+class LongSentences(TranslationExperiment):
     """Encoder-decoders with and without attention, by length of the sentence."""
 
-    topic: ClassVar[str] = "Translation and search"
     question: ClassVar[str] = "Does attention help on long sentences?"
     claim: ClassVar[str] = (
         "With attention, long sentences are translated as well as short ones, even if training had short ones only; "
@@ -73,13 +70,8 @@ class LongSentences(Experiment):
     lengths: tuple[int, ...] = Field(
         (4, 7, 10, 15, 20, 30), min_length=2, description="Words of the sentences that are translated."
     )
-    short: int = Field(10, ge=2, description="Longest sentence of the training on short ones.")
-    words: int = Field(20, ge=2, description="Words of each language.")
-    hidden_size: int = Field(64, ge=2, multiple_of=2, description="Units of encoder and decoder.")
-    batch_size: int = Field(32, ge=1, description="Sentences per update.")
+    short: int = Field(15, ge=2, description="Longest sentence of the training on short ones.")
     updates: int = Field(600, ge=1, description="Updates of each training.")
-    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
-    sentences: int = Field(100, ge=1, description="New sentences of each length that are translated.")
 
     def trials(self) -> list[Trial]:
         return [
@@ -92,21 +84,13 @@ class LongSentences(Experiment):
         ]
 
     def _measure(self, model: str, training: str, seed: int) -> list[Score]:
-        language = Language(self.words)
-        torch.manual_seed(seed)
-        network = build_translator(
-            language, hidden_size=self.hidden_size, attention=model == ATTENTION, bidirectional=True
-        )
-        draw = torch.Generator().manual_seed(seed)
-        lengths = range(2, (self.short if training == SHORT else max(self.lengths)) + 1)
-        train_translator(
-            network,
-            lambda: collate(language.pairs(self.batch_size, lengths=lengths, draw=draw)),
-            TrainConfig(updates=self.updates, learning_rate=self.learning_rate),
+        longest = self.short if training == SHORT else max(self.lengths)
+        network, draw = self.train_translator(
+            seed, lengths=range(2, longest + 1), attention=model == ATTENTION, bidirectional=True
         )
         rows = []
         for length in sorted(self.lengths):
-            pairs = language.pairs(self.sentences, lengths=[length], draw=draw)
+            pairs = self.new_pairs(length, draw)
             rows.append(Score(model, training, seed, length, word_accuracy(translate(network, pairs), pairs)))
         return rows
 

@@ -1,5 +1,6 @@
 """Small networks for experiments: a layer with a linear map, trained by the training engine on generated batches."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -35,6 +36,25 @@ class Network(nn.Module):
         y, _ = self.layer(inputs.values, inputs.mask)
         logits: Tensor = self.output(y[where])
         return logits
+
+
+def count_parameters(module: nn.Module) -> int:
+    """The number of parameters of a module."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def widest(build: Callable[[int], nn.Module], parameters: int, *, step: int = 1) -> int:
+    """The largest width, a multiple of ``step``, of which ``build`` makes a module with at most this many parameters.
+
+    The module is assumed to hold a matrix of this width squared. Random numbers are left as they are.
+    """
+    low, high = 1, max(math.isqrt(parameters) // step, 1)
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):  # shapes only
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = count_parameters(build(step * middle)) <= parameters
+            low, high = (middle, high) if fits else (low, middle - 1)
+    return step * low
 
 
 def one_hot_batch(

@@ -10,23 +10,13 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from pydantic import Field
 
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
-from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
+from seqloom.lab.experiment import Table, Trial, Verdict
 from seqloom.lab.panels import draw_curves, legend_below, set_title
-from seqloom.lab.translation import (
-    Language,
-    Pair,
-    build_translator,
-    collate,
-    train_translator,
-    translate,
-    word_accuracy,
-)
-from seqloom.training.config import TrainConfig
+from seqloom.lab.translation import Pair, TranslationExperiment, translate, word_accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,10 +35,9 @@ class Score:
     positions: tuple[float, ...]  # share of sentences with the right word at each position of the translation
 
 
-class SourceReversal(Experiment):
+class SourceReversal(TranslationExperiment):
     """Encoder-decoders without attention that read the source forwards or backwards."""
 
-    topic: ClassVar[str] = "Translation and search"
     question: ClassVar[str] = "Does it help to read the source backwards?"
     claim: ClassVar[str] = "Without attention, translations are better if the source is read backwards."
     source: ClassVar[str] = "Sutskever, Vinyals & Le 2014; lectures on sequence modelling"
@@ -70,12 +59,6 @@ class SourceReversal(Experiment):
 
     seeds: int = Field(6, ge=1, description="Repetitions, each with another random seed.")
     lengths: tuple[int, ...] = Field((4, 6, 8, 10), min_length=1, description="Words of the translated sentences.")
-    words: int = Field(20, ge=2, description="Words of each language.")
-    hidden_size: int = Field(64, ge=1, description="Units of encoder and decoder.")
-    batch_size: int = Field(32, ge=1, description="Sentences per update.")
-    updates: int = Field(800, ge=1, description="Updates of each training.")
-    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
-    sentences: int = Field(100, ge=1, description="New sentences of each length that are translated.")
 
     def trials(self) -> list[Trial]:
         return [
@@ -85,19 +68,11 @@ class SourceReversal(Experiment):
         ]
 
     def _measure(self, reading: str, seed: int) -> list[Score]:
-        language, reverse = Language(self.words), reading == REVERSED
-        torch.manual_seed(seed)
-        network = build_translator(language, hidden_size=self.hidden_size, attention=False)
-        draw = torch.Generator().manual_seed(seed)
-        lengths = range(2, max(self.lengths) + 1)
-        train_translator(
-            network,
-            lambda: collate(language.pairs(self.batch_size, lengths=lengths, draw=draw), reverse=reverse),
-            TrainConfig(updates=self.updates, learning_rate=self.learning_rate),
-        )
+        reverse = reading == REVERSED
+        network, draw = self.train_translator(seed, lengths=range(2, max(self.lengths) + 1), reverse=reverse)
         rows = []
         for length in sorted(self.lengths):
-            pairs = language.pairs(self.sentences, lengths=[length], draw=draw)
+            pairs = self.new_pairs(length, draw)
             outputs = translate(network, pairs, reverse=reverse)
             rows.append(
                 Score(reading, seed, length, word_accuracy(outputs, pairs), right_by_position(outputs, pairs, length))
@@ -111,12 +86,10 @@ class SourceReversal(Experiment):
         first, last = (
             {reading: _position_mean(rows, reading, longest, at) for reading in (FORWARD, REVERSED)} for at in (0, -1)
         )
-        low, high = 100 * gain.low, 100 * gain.high
-        interval = f"[{low:+.1f}, {high:+.1f}]" if high - low < float("inf") else "(one seed, no interval)"
         return Verdict(
             conclude(gain.is_above(0)),
             f"With the source reversed, {fmean(means[REVERSED].values()):.1%} of the words are right, otherwise "
-            f"{fmean(means[FORWARD].values()):.1%}: a difference of {100 * gain.value:+.1f} {interval} percentage "
+            f"{fmean(means[FORWARD].values()):.1%}: a difference of {gain.format_points()} percentage "
             f"points. In sentences of {longest} words, the first word is right in {first[REVERSED]:.0%} (otherwise "
             f"{first[FORWARD]:.0%}), the last in {last[REVERSED]:.0%} (otherwise {last[FORWARD]:.0%}).",
             {"gain of reversal": gain},

@@ -1,4 +1,4 @@
-"""A made-up language pair for experiments, and small encoder-decoders that translate it.
+"""A made-up language pair for experiments, small encoder-decoders that translate it, and the options they share.
 
 Each word of the source has one translation, and a pair of words changes places wherever its first word is one of a
 given half of the vocabulary, as adjectives and nouns do between English and French. Sentences are random, so nothing
@@ -7,14 +7,16 @@ can be guessed: a translation has to come from the source.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from seqloom.data.batch import Batch, pad
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.search import Search
+from seqloom.lab.experiment import Experiment
 from seqloom.lab.network import train
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
@@ -99,11 +101,57 @@ def translation_loss(model: Any, batch: Batch) -> Loss:
     return Loss(teacher_forcing_loss(model, model.start(*batch.inputs), batch.target, end=END), batch.items)
 
 
-def train_translator(model: EncoderDecoder, draw: Callable[[], Batch], settings: TrainConfig) -> None:
-    """Train on batches that are drawn one by one."""
-    for _ in train(model, draw, settings, loss=translation_loss):
-        pass
-    model.eval()
+class TranslationExperiment(Experiment):
+    """An experiment with encoder-decoders of a made-up language pair: sizes, training and new sentences."""
+
+    topic: ClassVar[str] = "Translation and search"
+
+    words: int = Field(20, ge=2, description="Words of each language.")
+    hidden_size: int = Field(64, ge=2, multiple_of=2, description="Units of encoder and decoder.")
+    batch_size: int = Field(32, ge=1, description="Sentences per update.")
+    updates: int = Field(800, ge=1, description="Updates of each training.")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
+    sentences: int = Field(100, ge=1, description="New sentences of each kind that are translated.")
+
+    @property
+    def language(self) -> Language:
+        return Language(self.words)
+
+    def train_translator(
+        self,
+        seed: int,
+        *,
+        lengths: Sequence[int],  # of the training sentences
+        attention: bool = False,
+        bidirectional: bool = False,
+        reverse: bool = False,  # read the source backwards
+        scheduled_sampling: ScheduledSampling | None = None,
+        change: Callable[[list[Pair], torch.Generator], list[Pair]] | None = None,  # of the training sentences
+    ) -> tuple[EncoderDecoder, torch.Generator]:
+        """A trained model, and the random numbers that drew its sentences, to draw new ones."""
+        torch.manual_seed(seed)
+        model = build_translator(
+            self.language,
+            hidden_size=self.hidden_size,
+            attention=attention,
+            bidirectional=bidirectional,
+            scheduled_sampling=scheduled_sampling,
+        )
+        draw = torch.Generator().manual_seed(seed)
+
+        def sample() -> Batch:
+            pairs = self.language.pairs(self.batch_size, lengths=lengths, draw=draw)
+            return collate(change(pairs, draw) if change else pairs, reverse=reverse)
+
+        settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
+        for _ in train(model, sample, settings, loss=translation_loss):
+            pass
+        model.eval()
+        return model, draw
+
+    def new_pairs(self, length: int, draw: torch.Generator) -> list[Pair]:
+        """New sentences of one length."""
+        return self.language.pairs(self.sentences, lengths=[length], draw=draw)
 
 
 @torch.no_grad()
