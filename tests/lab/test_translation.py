@@ -42,6 +42,6 @@ def test_accuracy_counts_edits() -> None:
 
 def test_a_model_with_attention_learns_the_language() -> None:
     experiment = LongSentences(words=5, hidden_size=32, batch_size=16, updates=120, learning_rate=2e-2, sentences=50)
-    model, draw = experiment.train_translator(1, lengths=(2, 3), attention=True, bidirectional=True)
+    model, draw = experiment.train_translator(1, lengths=(2, 3), attention="soft", bidirectional=True)
     pairs = experiment.new_pairs(3, draw)
     assert word_accuracy(translate(model, pairs), pairs) > 0.8  # chance: 0.2

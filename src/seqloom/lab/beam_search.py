@@ -67,7 +67,7 @@ class BeamSearch(TranslationExperiment):
         "max_length": 4,
         "sentences": 4,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 10, "sentences": 300}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8}
     row: ClassVar[type[Any]] = Score
 
     seeds: int = Field(6, ge=1, description="Repetitions, each with another random seed.")

@@ -68,9 +68,8 @@ class Clipping(Experiment):
         "updates": 10,
     }
     thorough: ClassVar[Mapping[str, Any]] = {
-        "seeds": 6,
+        "seeds": 5,
         "learning_rates": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
-        "updates": 400,
     }
     row: ClassVar[type[Any]] = Outcome
 

@@ -74,7 +74,7 @@ class Depth(Experiment):
         "length": 10,
         "updates": 4,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "parameters": 40_000, "updates": 500}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4}
     row: ClassVar[type[Any]] = Score
 
     recurrent_layers: int = Field(8, ge=3, description="Layers of the deep recurrent stacks.")
@@ -82,7 +82,7 @@ class Depth(Experiment):
     parameters: int = Field(30_000, ge=100, description="Approximate number of parameters of all layers together.")
     length: int = Field(50, ge=2, description="Characters of a training sequence.")
     batch_size: int = Field(16, ge=1, description="Sequences per update.")
-    updates: int = Field(400, ge=1, description="Updates of each training.")
+    updates: int = Field(300, ge=1, description="Updates of each training.")
     learning_rate: float = Field(5e-3, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
 
     def cases(self) -> list[tuple[Kind, int, str]]:

@@ -76,7 +76,7 @@ class LanguageModels(Experiment):
         "length": 10,
         "updates": 6,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 3, "updates": 1600, "hidden_size": 96}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "updates": 1000}
     row: ClassVar[type[Any]] = Score
 
     text: TextName = Field("prose", description="Text: English prose, or Python code.")

@@ -64,7 +64,7 @@ class LongSentences(TranslationExperiment):
         "batch_size": 4,
         "sentences": 4,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "updates": 800, "sentences": 200}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "sentences": 200}
     row: ClassVar[type[Any]] = Score
 
     lengths: tuple[int, ...] = Field(
@@ -86,7 +86,10 @@ class LongSentences(TranslationExperiment):
     def _measure(self, model: str, training: str, seed: int) -> list[Score]:
         longest = self.short if training == SHORT else max(self.lengths)
         network, draw = self.train_translator(
-            seed, lengths=range(2, longest + 1), attention=model == ATTENTION, bidirectional=True
+            seed,
+            lengths=range(2, longest + 1),
+            attention="soft" if model == ATTENTION else "none",
+            bidirectional=True,
         )
         rows = []
         for length in sorted(self.lengths):

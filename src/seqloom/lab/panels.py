@@ -1,6 +1,6 @@
-"""Pieces that the figures of experiments share: titles, curves with their spread over seeds, and rows of dots."""
+"""Pieces that the figures of experiments share: titles, curves with their spread over seeds, rows of dots, planes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,20 @@ from seqloom.insight.plotting import BLACK, COLOURS, GREY
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 MARKERS = "os^DvPX*"
 
 Curves = Mapping[str, Mapping[Any, Sequence[float]]]
 """The values of all seeds, by curve and by number on the x-axis."""
+
+
+def collect_curves(points: Iterable[tuple[str, Any, float]]) -> dict[str, dict[Any, list[float]]]:
+    """Curves from the name, the number on the x-axis and the value of each measurement, in the order of the names."""
+    curves: dict[str, dict[Any, list[float]]] = {}
+    for name, x, value in points:
+        curves.setdefault(name, {}).setdefault(x, []).append(value)
+    return curves
 
 
 def set_title(axes: "Axes", title: str) -> None:
@@ -82,3 +91,13 @@ def set_log_steps(axes: "Axes", values: Sequence[int], *, label: str) -> None:
     axes.set_xticks(list(values), [str(value) for value in values], minor=False)
     axes.set_xticks([], minor=True)
     axes.set_xlabel(label)
+
+
+def plane_of(vectors: "Tensor") -> "Tensor":  # (N, D) → (N, 2)
+    """The first two principal components; the second point lies to the right of the first, and above it."""
+    import torch
+
+    centred = vectors - vectors.mean(dim=0)
+    _, _, directions = torch.linalg.svd(centred.double(), full_matrices=False)
+    points = centred.double() @ directions[:2].T
+    return points * torch.where(points[1] < points[0], -1.0, 1.0)

@@ -16,7 +16,7 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Table, Trial, Verdict
 from seqloom.lab.panels import draw_curves, legend_below, set_title
-from seqloom.lab.translation import Pair, TranslationExperiment, translate, word_accuracy
+from seqloom.lab.translation import TranslationExperiment, right_by_position, translate, word_accuracy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ class SourceReversal(TranslationExperiment):
         "batch_size": 4,
         "sentences": 5,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 10, "updates": 1200, "sentences": 200}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "sentences": 200}
     row: ClassVar[type[Any]] = Score
 
     seeds: int = Field(6, ge=1, description="Repetitions, each with another random seed.")
@@ -127,15 +127,6 @@ class SourceReversal(TranslationExperiment):
         set_title(position_panel, f"By position, sentences of {longest} words")
         legend_below(figure, length_panel)
         return figure
-
-
-def right_by_position(outputs: Sequence[Sequence[int]], pairs: Sequence[Pair], length: int) -> tuple[float, ...]:
-    """The share of outputs with the right word at each position."""
-    return tuple(
-        sum(len(output) > at and output[at] == target[at] for output, (_, target) in zip(outputs, pairs, strict=True))
-        / len(pairs)
-        for at in range(length)
-    )
 
 
 def seed_means(rows: Sequence[Score], reading: str) -> dict[int, float]:

@@ -7,7 +7,7 @@ can be guessed: a translation has to come from the source.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -32,6 +32,7 @@ END = 2
 """The end of a sentence; 0 and 1 are padding and unknown words."""
 FIRST_WORD = 3
 
+AttentionKind = Literal["none", "soft", "hard"]
 Pair = tuple[list[int], list[int]]
 """A sentence and its translation, without the end."""
 
@@ -48,15 +49,24 @@ class Language:
         """Entries of a vocabulary: padding, unknown, end, words."""
         return FIRST_WORD + self.words
 
-    def translate(self, source: Sequence[int]) -> list[int]:
-        """Word by word, the next word of the vocabulary; a word of the upper half follows the word after it."""
-        words = list(source)
+    def changes_places(self, word: int) -> bool:
+        """Whether the translation of a word follows that of the word after it: those of the upper half do."""
+        return self.reordering and word >= FIRST_WORD + self.words // 2
+
+    def alignment(self, source: Sequence[int]) -> list[int]:
+        """The place in the source of each word of its translation."""
+        places = list(range(len(source)))
         at = 0
-        while at + 1 < len(words):
-            if self.reordering and words[at] >= FIRST_WORD + self.words // 2:
-                words[at], words[at + 1] = words[at + 1], words[at]
+        while at + 1 < len(places):
+            if self.changes_places(source[at]):
+                places[at], places[at + 1] = places[at + 1], places[at]
                 at += 1
             at += 1
+        return places
+
+    def translate(self, source: Sequence[int]) -> list[int]:
+        """Word by word, the next word of the vocabulary, in the order of ``alignment``."""
+        words = [source[place] for place in self.alignment(source)]
         return [FIRST_WORD + (word - FIRST_WORD + 1) % self.words for word in words]
 
     def pairs(self, count: int, *, lengths: Sequence[int], draw: torch.Generator) -> list[Pair]:
@@ -77,7 +87,7 @@ def build_translator(
     language: Language,
     *,
     hidden_size: int,
-    attention: bool,
+    attention: AttentionKind = "none",
     bidirectional: bool = False,
     scheduled_sampling: ScheduledSampling | None = None,
 ) -> EncoderDecoder:
@@ -88,7 +98,7 @@ def build_translator(
         Encoder(Embedding(language.size, hidden_size), layer),
         Embedding(language.size, hidden_size),
         DecoderConfig(hidden_size=hidden_size),
-        attention=AttentionConfig(style="luong" if attention else "none"),
+        attention=AttentionConfig(style="none") if attention == "none" else AttentionConfig(type=attention),
         encoder_layer=layer,
         bridge="linear",
         tied=False,
@@ -122,7 +132,7 @@ class TranslationExperiment(Experiment):
         seed: int,
         *,
         lengths: Sequence[int],  # of the training sentences
-        attention: bool = False,
+        attention: AttentionKind = "none",
         bidirectional: bool = False,
         reverse: bool = False,  # read the source backwards
         scheduled_sampling: ScheduledSampling | None = None,
@@ -175,3 +185,12 @@ def word_accuracy(outputs: Sequence[Sequence[int]], pairs: Sequence[Pair]) -> fl
     """1 - the edit distance between outputs and translations, divided by the words of the translations; at least 0."""
     errors = sum(edit_distance(list(output), target) for output, (_, target) in zip(outputs, pairs, strict=True))
     return max(0.0, 1 - errors / sum(len(target) for _, target in pairs))
+
+
+def right_by_position(outputs: Sequence[Sequence[int]], pairs: Sequence[Pair], length: int) -> tuple[float, ...]:
+    """The share of outputs with the right word at each position."""
+    return tuple(
+        sum(len(output) > at and output[at] == target[at] for output, (_, target) in zip(outputs, pairs, strict=True))
+        / len(pairs)
+        for at in range(length)
+    )

@@ -1,0 +1,257 @@
+"""Whether contextual vectors tell the senses of a word apart: "stick" beside a dog, and "stick" beside glue.
+
+A bidirectional language model reads generated sentences in which words of two senses occur among the words of one of
+them. Nothing tells it the sense. Its layers give each occurrence of a word a vector of its own (ELMo); the vectors of
+its lowest layer depend on the word only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from seqloom.data.batch import Batch, pad
+from seqloom.insight.plotting import COLOURS, panel_figure
+from seqloom.insight.word_contexts import layer_names
+from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
+from seqloom.lab.network import train
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, plane_of, set_title
+from seqloom.layers.build import recurrent
+from seqloom.layers.dropout import Dropout
+from seqloom.layers.embedding import Embedding
+from seqloom.models.character_encoder import CharacterInput
+from seqloom.models.pretrained.bilm import BiLM, BiLMEncoder
+from seqloom.tasks.task import Loss
+from seqloom.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SENSES: Mapping[str, tuple[str, str]] = {
+    "stick": ("dog branch forest fire tree knife", "glue tape stamp envelope label poster"),
+    "bank": ("river boat water fish reeds bridge", "money loan account cash clerk credit"),
+    "bat": ("cave night wings moth owl roof", "ball pitcher team field player glove"),
+    "spring": ("april flowers rain birds meadow sun", "coil steel mattress clock watch wire"),
+    "light": ("feather bag load cotton basket scale", "lamp candle window bulb switch room"),
+    "seal": ("ice sea whiskers flipper beach herring", "wax letter ring document king paper"),
+}
+"""Words of two senses, and the words among which they have each of them."""
+TEMPLATES = (
+    "the {a} is near the {w} and the {b}",
+    "a {b} with the {w} , and a {a} too",
+    "the {w} of the {a} has a {b}",
+    "they saw the {a} , the {b} and the {w}",
+    "one {w} , one {a} , one {b}",
+)
+SHOWN = "stick"
+RELIABLE = 0.9
+BOUNDARY = 2
+"""The token before each sentence; 0 and 1 are padding and unknown words."""
+WORDS = sorted(
+    {word for template in TEMPLATES for word in template.split() if "{" not in word}
+    | {word for parts in SENSES.values() for part in parts for word in part.split()}
+    | set(SENSES)
+)
+NUMBERS = {word: index for index, word in enumerate(WORDS, start=BOUNDARY + 1)}
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A sentence with a word of two senses."""
+
+    sentence: list[str]
+    word: str
+    sense: int
+    context: frozenset[str]  # the two words that make the sense
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One layer of one language model."""
+
+    layer: int  # 0: vectors without context
+    seed: int
+    word: str
+    accuracy: float  # share of occurrences whose nearest one has the same sense
+    points: tuple[tuple[float, float, int], ...] = ()  # place in a plane and sense; the highest layer of one word
+
+
+class Contextual(Experiment):
+    """Nearest occurrences of words with two senses, by layer of a bidirectional language model."""
+
+    topic: ClassVar[str] = "Language models and word vectors"
+    question: ClassVar[str] = "Is “stick” the same in every sentence?"
+    claim: ClassVar[str] = (
+        "The contextual vectors of a bidirectional language model tell the senses of a word apart, which a vector per "
+        "word cannot."
+    )
+    source: ClassVar[str] = "Peters et al. 2018; lectures on sequence modelling"
+    rule: ClassVar[str] = (
+        "For each occurrence of a word with two senses in new sentences, the nearest other occurrence (cosine) is "
+        "looked for among those that share no word of the context with it; as many have the same sense as the other "
+        "one, and equally near ones count in part. The claim holds if the share with the same sense is above 90 % in "
+        "the highest layer (mean over words, then over seeds) with the whole 95 % interval, and at most 60 % for the "
+        "vectors without context; it does not hold if one of the intervals lies on the other side."
+    )
+    quick: ClassVar[Mapping[str, Any]] = {
+        "seeds": 2, "hidden_size": 4, "updates": 2, "batch_size": 4, "occurrences": 4,
+    }  # fmt: skip
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "occurrences": 100}
+    row: ClassVar[type[Any]] = Outcome
+
+    seeds: int = Field(4, ge=1, description="Repetitions, each with other sentences and weights.")
+    layers: int = Field(2, ge=1, description="LSTM layers in each direction.")
+    hidden_size: int = Field(32, ge=1, description="Size of the word vectors and units of each layer and direction.")
+    batch_size: int = Field(32, ge=1, description="Sentences per update.")
+    updates: int = Field(400, ge=1, description="Updates of each training.")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
+    occurrences: int = Field(50, ge=2, description="New occurrences of each sense.")
+
+    def trials(self) -> list[Trial]:
+        return [Trial(f"seed {seed}", partial(self._measure, seed)) for seed in self.all_seeds]
+
+    def build(self) -> BiLM:
+        layers = [recurrent("lstm", self.hidden_size, self.hidden_size, layers=self.layers) for _ in range(2)]
+        encoder = BiLMEncoder(Embedding(len(WORDS) + BOUNDARY + 1, self.hidden_size), *layers)
+        return BiLM(encoder, len(WORDS) + BOUNDARY + 1, tied=False, dropout=Dropout(0.0))
+
+    def _measure(self, seed: int) -> list[Outcome]:
+        torch.manual_seed(seed)
+        model = self.build()
+        random = Random(seed)  # noqa: S311  no secret
+
+        def sample() -> Batch:
+            sentences = [training_sentence(random) for _ in range(self.batch_size)]
+            text = to_input(sentences)
+            return Batch(text, None, items=2 * int(text.mask.sum()))
+
+        settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
+        for _ in train(model, sample, settings, loss=_bilm_loss):
+            pass
+        model.eval()
+        rows = []
+        for word in SENSES:
+            found = [occurrence(random, word, sense) for sense in (0, 1) for _ in range(self.occurrences)]
+            for layer, vectors in enumerate(vectors_of(model, found)):
+                last = layer == self.layers and word == SHOWN
+                places = plane_of(vectors).tolist() if last else []
+                points = tuple((x, y, one.sense) for (x, y), one in zip(places, found, strict=last))
+                rows.append(Outcome(layer, seed, word, same_sense(vectors, found), points))
+        return rows
+
+    def verdict(self, rows: Sequence[Outcome]) -> Verdict:
+        estimates = {
+            name: Estimate.of_mean(seed_means(rows, layer)) for layer, name in enumerate(layer_names(self.layers + 1))
+        }
+        lowest, *_, highest = estimates.values()
+        listed = ", ".join(f"{estimate.format(percent=True)} ({name})" for name, estimate in estimates.items())
+        return Verdict(
+            conclude(highest.is_above(RELIABLE), lowest.is_below(1.5 - RELIABLE)),
+            f"The nearest occurrence of a word in another context has the same sense in this share of the cases, by "
+            f"layer: {listed}; 50 % by guessing.",
+            estimates,
+        )
+
+    def table(self, rows: Sequence[Outcome]) -> Table:
+        names = layer_names(self.layers + 1)
+        cells = [
+            [word]
+            + [
+                f"{fmean(row.accuracy for row in rows if (row.word, row.layer) == (word, layer)):.0%}"
+                for layer in range(len(names))
+            ]
+            for word in SENSES
+        ]
+        return ["nearest occurrence has the same sense", *names], cells
+
+    def draw(self, rows: Sequence[Outcome]) -> "Figure":
+        figure = panel_figure(2, width=5.4, height=4.1)
+        map_panel, layer_panel = figure.axes
+        points = next(row.points for row in rows if row.points)
+        for sense, context in enumerate(SENSES[SHOWN]):
+            places = [(x, y) for x, y, own in points if own == sense]
+            first = ", ".join(context.split()[:3])
+            map_panel.scatter(
+                [x for x, _ in places], [y for _, y in places], s=26, alpha=0.65, linewidths=0,
+                color=COLOURS[sense], marker="os"[sense], label=f"beside {first} …",
+            )  # fmt: skip
+        map_panel.set(xlabel="first principal component", ylabel="second principal component")
+        map_panel.legend(frameon=False, fontsize=9)
+        set_title(map_panel, f"“{SHOWN}” in new sentences, highest layer")
+        curves = collect_curves((row.word, row.layer, 100 * row.accuracy) for row in rows)
+        draw_curves(layer_panel, curves)
+        mark_level(layer_panel, 50, "guessing")
+        names = layer_names(self.layers + 1)
+        layer_panel.set_xticks(range(len(names)), names)
+        layer_panel.set(ylim=(0, 103), ylabel="nearest occurrence has the same sense, %")
+        set_title(layer_panel, "Senses told apart, by layer")
+        legend_below(figure, layer_panel)
+        return figure
+
+
+def occurrence(random: Random, word: str, sense: int) -> Occurrence:
+    """A sentence with the word among words of one of its senses."""
+    a, b = random.sample(SENSES[word][sense].split(), 2)
+    return Occurrence(random.choice(TEMPLATES).format(w=word, a=a, b=b).split(), word, sense, frozenset((a, b)))
+
+
+def training_sentence(random: Random) -> list[str]:
+    """A sentence with a word of two senses, or with three words of one sense."""
+    word, sense = random.choice(list(SENSES)), random.randrange(2)
+    if random.random() < 0.5:
+        return occurrence(random, word, sense).sentence
+    a, b, other = random.sample(SENSES[word][sense].split(), 3)
+    return random.choice(TEMPLATES).format(w=other, a=a, b=b).split()
+
+
+def to_input(sentences: Sequence[Sequence[str]]) -> CharacterInput:
+    """Sentences after the boundary, padded."""
+    words, mask = pad([[BOUNDARY, *(NUMBERS[word] for word in sentence)] for sentence in sentences])
+    return CharacterInput(words, torch.zeros(*words.shape, 0, dtype=torch.int16), mask)
+
+
+@torch.no_grad()
+def vectors_of(model: BiLM, found: Sequence[Occurrence]) -> list[Tensor]:  # (N, D) for each layer
+    """The vector of the word in each sentence, layer by layer."""
+    levels = model.encoder.levels(to_input([one.sentence for one in found]))
+    rows = torch.arange(len(found))
+    places = torch.tensor([one.sentence.index(one.word) + 1 for one in found])
+    return [values[rows, places] for values in levels]
+
+
+def same_sense(vectors: Tensor, found: Sequence[Occurrence]) -> float:
+    """The share of occurrences whose nearest one without a common context word has the same sense.
+
+    Of equally near ones, the share with the same sense counts; each sense has the same weight, since fewer occurrences
+    of the own sense have no common word. Occurrences for which a sense has none are skipped.
+    """
+    units = functional.normalize(vectors.double(), dim=1)
+    senses = torch.tensor([one.sense for one in found])
+    apart = torch.tensor([[not (one.context & other.context) for other in found] for one in found])
+    cosines = (units @ units.T).masked_fill(~apart, -torch.inf)
+    nearest = (cosines >= cosines.max(dim=1, keepdim=True).values - 1e-9) & apart  # rounding
+    same = senses.unsqueeze(1) == senses
+    own, other = ((nearest & kind).sum(dim=1) / (apart & kind).sum(dim=1) for kind in (same, ~same))
+    shares = own / (own + other)
+    return float(shares[shares.isfinite()].mean()) if shares.isfinite().any() else 0.5
+
+
+def seed_means(rows: Sequence[Outcome], layer: int) -> list[float]:
+    """The accuracy of a layer over all words, by seed."""
+    return [
+        fmean(row.accuracy for row in rows if (row.layer, row.seed) == (layer, seed))
+        for seed in sorted({row.seed for row in rows})
+    ]
+
+
+def _bilm_loss(model: Any, batch: Batch) -> Loss:
+    """The next and the previous word of each word."""
+    return Loss(model.loss(*model.features(batch.inputs)), batch.items)
