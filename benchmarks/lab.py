@@ -14,7 +14,7 @@ from seqloom.lab.runner import Result
 FOLDER = Path("docs/lab")
 PAGE = Path("docs/lab.md")
 
-INTRODUCTION = FOLDER / "introduction.md"
+INTRODUCTION, RULES = FOLDER / "introduction.md", FOLDER / "reviewed_rules.md"
 
 
 def load(name: str) -> dict[str, Any]:
@@ -35,11 +35,14 @@ def render(results: dict[str, dict[str, Any]]) -> str:
     ordered = sorted(results.values(), key=lambda content: (TOPICS.index(content["topic"]), content["name"]))
     lines = [INTRODUCTION.read_text(encoding="utf-8"), "| claim | verdict |", "|---|---|"]
     lines += [f"| [{content['claim']}](#{anchor(content)}) | {content['verdict']['status']} |" for content in ordered]
+    missing = [content for content in runner.describe_all() if content["name"] not in results]
+    lines += [f"| {content['claim']} (`{content['name']}`) | no thorough run yet |" for content in missing]
     for topic in TOPICS:
         own = [content for content in ordered if content["topic"] == topic]
         lines += ["", f"## {topic}"] if own else []
         for content in own:
             lines += ["", section(content)]
+    lines += ["", RULES.read_text(encoding="utf-8").strip()]
     processors = sorted({content["processor"] for content in ordered})
     versions = sorted({f"torch {content['versions']['torch']}" for content in ordered})
     lines += [
@@ -59,7 +62,7 @@ def section(content: dict[str, Any]) -> str:
     """One experiment: claim, figure, verdict, rule and remarks."""
     name, verdict = content["name"], content["verdict"]
     remarks = FOLDER / f"{name}.md"
-    command = f"`seqloom lab {name} --thorough` takes {max(content['cpu_minutes'], 1):.0f} minutes of computing time."
+    command = f"`seqloom lab {name} --thorough` takes {_minutes(content['cpu_minutes'])} of computing time."
     parts = [
         f"### {name.replace('_', ' ').capitalize()}",
         f"{content['question']} The claim: *{content['claim']}* ({content['source']})",
@@ -69,6 +72,11 @@ def section(content: dict[str, Any]) -> str:
         f"Rule: {content['rule']} {command} [Measurements](lab/{name}.json)",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _minutes(minutes: float) -> str:
+    whole = max(round(minutes), 1)
+    return f"{whole} minute{'s' if whole > 1 else ''}"
 
 
 def main() -> None:

@@ -17,7 +17,6 @@ from seqloom.run_config import Config
 from seqloom.training.distributed import SINGLE
 from seqloom.training.engine import update_rule
 from seqloom.training.progress import Position
-from seqloom.training.self_trained import SelfTrained
 from seqloom.training.update_rule import UpdateRule
 from seqloom.training_data import Sources, data_readers, suggesting_task, with_detected
 from seqloom.workflow import batch_loader
@@ -53,9 +52,9 @@ def find_learning_rate(config: Config, *, updates: int = UPDATES) -> LearningRat
         config = config._replace(task=config.task.fit(readers.train()))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
-        module = config.task.build_model().to(config.train.device)
-        if isinstance(module, SelfTrained):
+        if config.task.is_self_trained:
             raise TypeError(f"this {config.name} model is not trained by gradient descent: it has no loss to watch")
+        module = config.task.build_model().to(config.train.device)
         batches = batch_loader(config, readers.train, SINGLE)
         rule = update_rule(module, batches, config.task.loss, config.train)
         points = list(_losses(rule, updates))

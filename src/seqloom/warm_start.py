@@ -16,7 +16,6 @@ from seqloom.models.stored_weights import check_finite
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
-from seqloom.training.self_trained import SelfTrained
 
 VocabularySource = Literal["shared", "mapped"]
 
@@ -47,7 +46,7 @@ class WarmStart:
     def load(self, task: Task, module: nn.Module) -> tuple[str, ...]:
         """Copy the weights of the run into the module of a fitted task; notes about what was copied."""
         source = self.config.task
-        if isinstance(module, SelfTrained):
+        if task.is_self_trained:
             raise TypeError(f"this {task.name} model cannot start from another: it is not trained by gradient descent")
         weights = self.weights
         old, new = dict(_vocabularies(source.learned)), dict(_vocabularies(task.learned))

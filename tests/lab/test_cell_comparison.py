@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqloom.lab.cell_comparison import NARROW, CellComparison, Score, final_bits, ratios
+from seqloom.lab.cell_comparison import NARROW, CellComparison, Score, final_bits
 from seqloom.lab.coupled_gates import CoupledGates
 from seqloom.lab.gru import Gru
 
@@ -49,7 +49,8 @@ def test_ratios_are_those_of_the_same_text_and_seed_after_the_last_update() -> N
     early = scores("lstm", (9.0, 9.0), update=4) + scores("gru", (8.0, 8.0), update=4)
     rows = early + scores("lstm", (2.0, 4.0)) + scores("gru", (3.0, 4.0))
     assert final_bits(rows, "gru") == {("prose", 0): 3.0, ("prose", 1): 4.0}
-    assert ratios(rows, "gru", "lstm") == [1.5, 1.0]
+    verdict = Gru().verdict(rows + scores(NARROW, (1.0, 1.0)))
+    assert verdict.estimates["ratio to the LSTM of this width"].value == pytest.approx(1.5**0.5)
 
 
 @pytest.mark.parametrize("kind", [Gru, CoupledGates])

@@ -58,3 +58,14 @@ def test_estimates_as_text() -> None:
     assert Estimate(0.9312, 0.9, 0.951).format(percent=True) == "93.1% [90.0%, 95.1%]"
     assert Estimate.of_mean([0.5]).format() == "0.5 (one seed, no interval)"
     assert Estimate.of_share(9, 10).value == 0.9
+
+
+def test_differences_and_ratios_are_those_of_the_same_key() -> None:
+    values, reference = {1: 2.0, 2: 6.0}, {2: 3.0, 1: 4.0}
+    assert Estimate.of_differences(values, reference) == Estimate.of_mean([-2.0, 3.0])
+    assert Estimate.of_ratios(values, reference) == Estimate.of_geometric_mean([0.5, 2.0])
+
+
+def test_points_are_signed_percentages() -> None:
+    assert Estimate(0.031, -0.02, 0.0425).format_points() == "+3.1 [-2.0, +4.2]"
+    assert Estimate.of_mean([0.5]).format_points() == "+50.0 (one seed, no interval)"

@@ -29,8 +29,8 @@ def test_an_odd_length_is_rounded_down() -> None:
 
 
 def rows(inside: float, longer: float, deeper: float) -> list[Accuracy]:
-    values = (("length", 40, inside), ("length", 320, longer), ("depth", 3, inside))
-    values += tuple(("depth", depth, deeper + shift) for depth, shift in ((5, 0.01), (6, 0.0), (7, -0.01)))
+    values = [("length", 40, inside), ("length", 320, longer), ("depth", 3, inside)]
+    values += [("depth", depth, deeper + shift) for depth, shift in ((5, 0.01), (6, 0.0), (7, -0.01))]
     return [
         Accuracy("lstm", seed, "length" if aspect == "length" else "depth", value, accuracy + 0.001 * seed)
         for seed in range(3)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from seqloom.lab.source_reversal import FORWARD, REVERSED, Score, SourceReversal, right_by_position, seed_means
+from seqloom.lab.source_reversal import FORWARD, REVERSED, Score, SourceReversal, seed_means
+from seqloom.lab.translation import right_by_position
 
 
 def rows(reading: str, accuracies: tuple[float, ...]) -> list[Score]:

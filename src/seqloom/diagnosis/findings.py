@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from seqloom.diagnosis import thresholds as limit
 from seqloom.diagnosis.activity import UNGATED, GateUse
@@ -48,9 +49,10 @@ def memory(part: PartDiagnosis, *, reach: int = 0, pooling: str = "") -> Finding
         "loss_at_ends": part.loss_at_ends,
         "needed": reach or None,
     }
+    finding = partial(Finding, "memory", evidence=evidence, part=part.name)
     if not by_direction:
         verdict = f"The sequences that the {part.name} reads are too short to say how far back it sees."
-        return Finding("memory", "healthy", verdict, evidence=evidence, part=part.name)
+        return finding("healthy", verdict)
     shortest = min(by_direction.values(), key=lambda curve: (curve.memory is None, curve.reached))
     steps = _describe_reach(by_direction)
     needed = reach or (round(part.length) - 1 if part.loss_at_ends else 0)
@@ -63,13 +65,13 @@ def memory(part: PartDiagnosis, *, reach: int = 0, pooling: str = "") -> Finding
             f"Attention takes the gradient directly to other positions: half of what leaves its own position in the "
             f"{part.name} goes further than {far:.0f} {_plural('step', far)}; sequences have {part.length:.0f}."
         )
-        return Finding("memory", severity, verdict, evidence=evidence, part=part.name)
+        return finding(severity, verdict)
     about = f"This model sees {steps}" if part.name in ("layer", "model") else f"The {part.name} sees {steps}"
     if severity == "healthy":
         context = f"; sequences have {part.length:.0f} (median)"
         if shortest.memory is None and reach > shortest.reached:
             context += f": give longer ones to find out whether it sees {reach} steps"
-        return Finding("memory", severity, f"{about}{context}.", evidence=evidence, part=part.name)
+        return finding(severity, f"{about}{context}.")
     if reach:
         gap = f"dependencies over {reach} steps are out of reach"
     elif part.loss_at_ends:
@@ -84,7 +86,7 @@ def memory(part: PartDiagnosis, *, reach: int = 0, pooling: str = "") -> Finding
     if saturated and part.key:
         advice, keys = "Its outputs or gates are saturated: lower train.learning_rate.", ("train.learning_rate",)
     verdict = f"{about}; {gap} (vanishing gradient). {advice}"
-    return Finding("memory", severity, verdict, keys, evidence, part.name)
+    return finding(severity, verdict, keys)
 
 
 def _memory_severity(curve: GradientByLag, *, needed: int, length: float, given: bool) -> Severity:
@@ -140,19 +142,17 @@ def stability(part: PartDiagnosis) -> Finding:
             for each in part.dynamics
         },
     }
-    largest = max(growth, chaos)
-    severity: Severity = "healthy"
-    if not finite or math.isnan(growth) or largest > limit.EXPLODED:
+    finding = partial(Finding, "stability", evidence=evidence, part=part.name)
+    severity = _severity(max(growth, chaos), warning=limit.GROWN, problem=limit.EXPLODED)
+    if not finite or math.isnan(growth):
         severity = "problem"
-    elif largest > limit.GROWN:
-        severity = "warning"
     if severity == "healthy":
         text = f"Gradients do not explode in the {part.name}"
         if exponents:
             text += f": {_describe_exponent(exponent)}"
             if math.isfinite(exponent):
                 text += f" (largest Lyapunov exponent {exponent:+.3f} per step)"
-        return Finding("stability", severity, f"{text}.", evidence=evidence, part=part.name)
+        return finding(severity, f"{text}.")
     if not finite:
         text = f"Gradients in the {part.name} are not finite."
     elif growth >= chaos:
@@ -172,7 +172,7 @@ def stability(part: PartDiagnosis) -> Finding:
     if part.cell not in (*FORGETTING, "gru", "transformer"):
         keys.append(_key(part, "cell"))
         advice += f', or try {_key(part, "cell")} = "lstm"'
-    return Finding("stability", severity, f"{text} {advice}.", tuple(keys), evidence, part.name)
+    return finding(severity, f"{text} {advice}.", tuple(keys))
 
 
 def _describe_exponent(exponent: float) -> str:
@@ -195,13 +195,14 @@ def gates(part: PartDiagnosis) -> Finding:
     }
     worst = max(part.gates, key=_harm)
     harm = _harm(worst)
-    severity: Severity = "problem" if harm >= limit.MOST_STUCK else "warning" if harm >= limit.MANY_STUCK else "healthy"
+    finding = partial(Finding, "gates", evidence=evidence, part=part.name)
+    severity = _severity(harm, warning=limit.MANY_STUCK, problem=limit.MOST_STUCK)
     if severity == "healthy":
         verdict = f"Gates of the {part.name} react to the input: {_describe_gates(part.gates)}."
         if all(use.bounds == (-1, 1) for use in part.gates):
             share = max(use.low + use.high for use in part.gates)
             verdict = f"{format_percent(share)} of the outputs of the {part.name} are saturated."
-        return Finding("gates", severity, verdict, evidence=evidence, part=part.name)
+        return finding(severity, verdict)
     where = f"the {worst.gate} gate" if worst.bounds == (0, 1) else f"the {worst.gate}"
     if worst.gate != UNGATED or worst.bounds == (0, 1):
         side = "saturated" if worst.bounds != (0, 1) else "closed" if worst.stuck_low >= worst.stuck_high else "open"
@@ -211,7 +212,7 @@ def gates(part: PartDiagnosis) -> Finding:
     keys = ("train.learning_rate", "train.clip_norm") if part.key else ()
     advice = "Lower train.learning_rate" if part.key else "Lower the learning rate"
     verdict = f"{text}, so that almost no gradient passes. {advice}, or scale the inputs."
-    return Finding("gates", severity, verdict, keys, evidence, part.name)
+    return finding(severity, verdict, keys)
 
 
 def _harm(use: GateUse) -> float:
@@ -249,14 +250,15 @@ def units(part: PartDiagnosis) -> Finding:
     worst = max(part.units, key=lambda use: use.dead / use.units)
     share = worst.dead / worst.units
     size = _key(part, "hidden_size")
-    if share >= limit.MANY_DEAD:
-        severity: Severity = "problem" if share >= limit.MOST_DEAD else "warning"
+    finding = partial(Finding, "units", evidence=evidence, part=part.name)
+    severity = _severity(share, warning=limit.MANY_DEAD, problem=limit.MOST_DEAD)
+    if severity != "healthy":
         verdict = (
             f"{worst.dead} of the {worst.units} units of the {part.name} ({worst.layer}) are dead: their output hardly "
             "changes whatever is read. Lower the learning rate; with a relu, try leaky_relu."
         )
         keys = ("train.learning_rate", _key(part, "options.activation")) if part.key else ()
-        return Finding("units", severity, verdict, keys, evidence, part.name)
+        return finding(severity, verdict, keys)
     narrow = min(part.units, key=lambda use: use.effective_rank / use.units)
     rank = f"{narrow.effective_rank:.0f} of {narrow.units} dimensions"
     measurable = narrow.steps >= limit.ENOUGH_STEPS * narrow.units
@@ -265,11 +267,11 @@ def units(part: PartDiagnosis) -> Finding:
             f"The states of the {part.name} ({narrow.layer}) fill only about {rank}, and {narrow.redundant} units "
             f"repeat another: it has learned little yet, or a smaller {size} would do."
         )
-        return Finding("units", "warning", verdict, (size,), evidence, part.name)
+        return finding("warning", verdict, (size,))
     few = "" if measurable else f", as far as {narrow.steps:,} steps can tell"
     dead = f"{worst.dead} dead" if worst.dead else "no dead"
     verdict = f"The states of the {part.name} fill about {rank} (effective rank{few}), with {dead} units."
-    return Finding("units", "healthy", verdict, evidence=evidence, part=part.name)
+    return finding("healthy", verdict)
 
 
 def attention(heads: Sequence[HeadUse]) -> Finding:
@@ -278,6 +280,7 @@ def attention(heads: Sequence[HeadUse]) -> Finding:
         f"{head.layer}, head {head.head}": {"distance": head.distance, "entropy": head.entropy, "places": head.places}
         for head in heads
     }
+    finding = partial(Finding, "attention", evidence=evidence)
     even = [head for head in heads if head.entropy >= limit.EVEN]
     single = [head for head in heads if head.entropy <= limit.SINGLE]
     distances = [head.distance for head in heads if head.distance is not None]
@@ -286,18 +289,23 @@ def attention(heads: Sequence[HeadUse]) -> Finding:
             f"{len(even)} of {len(heads)} heads attend to all positions alike: they choose nothing. The model has not "
             "learned to attend yet: train longer, or use another train.learning_rate, with train.warmup."
         )
-        return Finding("attention", "warning", verdict, ("train.learning_rate", "train.warmup"), evidence)
+        return finding("warning", verdict, ("train.learning_rate", "train.warmup"))
     if len(single) > limit.MOST_HEADS * len(heads):
         verdict = (
             f"{len(single)} of {len(heads)} heads attend to a single position, whose softmax passes almost no "
             "gradient. If the scores are poor: lower train.learning_rate, or use train.warmup."
         )
-        return Finding("attention", "warning", verdict, ("train.learning_rate", "train.warmup"), evidence)
+        return finding("warning", verdict, ("train.learning_rate", "train.warmup"))
     places = sum(head.places for head in heads) / len(heads)
     verdict = f"A head attends to {places:.1f} positions on average"
     if distances:
         verdict += f", {min(distances):.1f} to {max(distances):.1f} steps away"
-    return Finding("attention", "healthy", f"{verdict}.", evidence=evidence)
+    return finding("healthy", f"{verdict}.")
+
+
+def _severity(value: float, *, warning: float, problem: float) -> Severity:
+    """How serious it is that a value has reached these limits."""
+    return "problem" if value >= problem else "warning" if value >= warning else "healthy"
 
 
 def _key(part: PartDiagnosis, name: str) -> str:

@@ -26,7 +26,6 @@ from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.run_config import Config, load_config
 from seqloom.tasks.task import PredictionOptions, Task
-from seqloom.training.self_trained import SelfTrained
 from seqloom.training_data import data_readers
 
 PARTS = {"encoder": "encoder", "decoder": "decoder", "characters": "character encoder"}
@@ -69,7 +68,7 @@ def doctor_run(
     task = with_unopened_data(task, given, run)
     model = Model(config._replace(task=task), task.load_model(run.load_best().model, run.path), name=run.name)
     data = _labelled(model, file) if file else _own_data(run, config, model)
-    if isinstance(model.module, SelfTrained):
+    if task.is_self_trained:
         notes = [f"the model of {run.path} is not trained by gradients, which the doctor follows"]
         return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=notes)
     if not data.examples:
@@ -97,7 +96,7 @@ def report_run(
 
 def examine_model(model: Model, source: Any, *, reach: int, targets: int) -> Diagnosis:
     """Examine a loaded model on labelled data: a file, a table or pairs in memory, or a batch of its task."""
-    if isinstance(model.module, SelfTrained):
+    if model.task.is_self_trained:
         raise TypeError(f"a model of the task {model.task.name} that is not trained by gradients cannot be examined")
     if isinstance(source, Batch):
         batch = source

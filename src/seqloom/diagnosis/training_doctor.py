@@ -12,7 +12,6 @@ from seqloom.diagnosis.run_doctor import make_batch, task_names
 from seqloom.layers.layer_error import describe_error
 from seqloom.run_config import Config
 from seqloom.training.progress import Progress
-from seqloom.training.self_trained import SelfTrained
 
 TARGETS = 64
 """Losses whose gradients are measured each time: enough to see trouble, and a matter of a second."""
@@ -43,7 +42,7 @@ class TrainingDoctor:
         self._reported: set[str] = set()
         self._batch: Batch | None = None
         self._refusal = ""
-        if config.train.doctor_every and dev and not isinstance(module, SelfTrained):
+        if config.train.doctor_every and dev and not config.task.is_self_trained:
             try:
                 self._batch = make_batch(config, dev)[0].to(config.train.device)
             except ValueError as error:  # the training goes on without it

@@ -97,7 +97,9 @@ def draw_heatmap_text(
     widest = max(x + box_width for x, _, box_width in boxes)
     lines = boxes[-1][1] + 1
     pitch = 0.62 if captions else 0.36  # inches from line to line
-    width, height = max(4.2, 0.1 * widest + 0.3), pitch * lines + 0.75 + (0.35 if title else 0)
+    headings = max(0.09 * len(title), 0.07 * len(label)) + 0.4  # bold letters are about 0.09 inches wide
+    width = max(4.2, 0.1 * widest + 0.3, min(headings, 0.1 * LINE_LENGTH + 0.3))
+    height = pitch * lines + 0.75 + (0.35 if title else 0)
     figure = Figure(figsize=(width, height))
     bottom, top = 0.7 / height, 1 - (0.42 if title else 0.08) / height
     axes = figure.add_axes((0.15 / width, bottom, 1 - 0.3 / width, top - bottom))

@@ -20,7 +20,7 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import IGNORED, Network, one_hot_batch, train
-from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_percent_axis, set_title
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
 
@@ -110,7 +110,7 @@ class Agreement(Experiment):
         trained = max(row.phrases for row in rows) - LONGER
         scores = {cell: _by_seed(rows, cell, trained) for cell in CELLS}
         estimates = {CELLS[cell]: Estimate.of_mean(list(scores[cell].values())) for cell in CELLS}
-        lead = Estimate.of_mean([scores["lstm"][seed] - scores["elman"][seed] for seed in scores["lstm"]])
+        lead = Estimate.of_differences(scores["lstm"], scores["elman"])
         longer = {cell: fmean(_by_seed(rows, cell, trained + LONGER).values()) for cell in CELLS}
         elman, lstm = (estimate.format(percent=True) for estimate in estimates.values())
         return Verdict(
@@ -134,10 +134,7 @@ class Agreement(Experiment):
         figure = panel_figure(1, width=7.0, height=4.0)
         (axes,) = figure.axes
         counts = sorted({row.phrases for row in rows})
-        curves = {
-            name: {count: list(_by_seed(rows, cell, count).values()) for count in counts}
-            for cell, name in CELLS.items()
-        }
+        curves = collect_curves((CELLS[row.cell], row.phrases, row.accuracy) for row in rows)
         trained = max(counts) - LONGER
         axes.axvspan(trained + 0.5, max(counts) + 0.3, color="#eeeeee", zorder=0)
         axes.annotate("longer than in training", (max(counts) + 0.25, 0.03), ha="right", fontsize=8, color="#666666")
@@ -145,12 +142,11 @@ class Agreement(Experiment):
         mark_level(axes, 0.5, "guessing")
         axes.set(
             xlabel="phrases between subject and verb, all with a noun of the other number",
-            ylabel="right form of the verb preferred",
             ylim=(0, 1.05),
             xticks=counts,
         )
         axes.set_xlim(-0.3, max(counts) + 0.3)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        set_percent_axis(axes, "right form of the verb preferred")
         set_title(axes, "The flights the airline was cancelling … were full")
         legend_below(figure, axes)
         return figure

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -129,7 +128,7 @@ class Analogies(Experiment):
     def verdict(self, rows: Sequence[Outcome]) -> Verdict:
         shares = {method: _shares(rows, method) for method in METHODS}
         accuracy = Estimate.of_mean(list(shares[OFFSET].values()))
-        lead = Estimate.of_mean([shares[OFFSET][seed] - shares[BASE_ONLY][seed] for seed in shares[OFFSET]])
+        lead = Estimate.of_differences(shares[OFFSET], shares[BASE_ONLY])
         allowed, alone = (Estimate.of_mean(list(shares[method].values())) for method in METHODS[1:])
         return Verdict(
             conclude(accuracy.is_above(HALF), lead.is_above(0)),

@@ -18,7 +18,7 @@ from seqloom.decoding.tokens.beam import Beam
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Table, Trial, Verdict
-from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_log_steps, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_log_steps, set_title
 from seqloom.lab.translation import Pair, TranslationExperiment, translate, word_accuracy
 
 if TYPE_CHECKING:
@@ -128,16 +128,11 @@ class BeamSearch(TranslationExperiment):
     def draw(self, rows: Sequence[Score]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=3.9)
         accuracy_panel, length_panel = figure.axes
-        accuracies: dict[str, dict[int, list[float]]] = {}
-        lengths: dict[str, dict[int, list[float]]] = {}
-        for row in rows:
-            name = f"ranked {TITLES[row.ranking]}"
-            accuracies.setdefault(name, {}).setdefault(row.size, []).append(100 * row.accuracy)
-            lengths.setdefault(name, {}).setdefault(row.size, []).append(100 * row.length)
-        draw_curves(accuracy_panel, accuracies)
+        names = {ranking: f"ranked {title}" for ranking, title in TITLES.items()}
+        draw_curves(accuracy_panel, collect_curves((names[row.ranking], row.size, 100 * row.accuracy) for row in rows))
         accuracy_panel.set_ylabel("words translated right, %")
         set_title(accuracy_panel, "Quality by beam size")
-        draw_curves(length_panel, lengths)
+        draw_curves(length_panel, collect_curves((names[row.ranking], row.size, 100 * row.length) for row in rows))
         mark_level(length_panel, 100, "right length")
         length_panel.set(ylabel="words of the outputs, % of the translations", ylim=(0, 115))
         set_title(length_panel, "Wide beams find short outputs")

@@ -18,7 +18,7 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import Network, count_parameters, train, widest
-from seqloom.lab.panels import draw_curves, legend_below, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
 from seqloom.lab.texts import TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
@@ -112,7 +112,9 @@ class CellComparison(Experiment):
         ]
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
-        wide, narrow = (Estimate.of_geometric_mean(ratios(rows, self.cell, other)) for other in (REFERENCE, NARROW))
+        wide, narrow = (
+            Estimate.of_ratios(final_bits(rows, self.cell), final_bits(rows, other)) for other in (REFERENCE, NARROW)
+        )
         own, other = ({row.parameters for row in rows if row.cell == cell} for cell in (self.cell, REFERENCE))
         share = max(own) / max(other)
         bits = {cell: format_number(fmean(final_bits(rows, cell).values()), 3) for cell in self.networks}
@@ -139,11 +141,9 @@ class CellComparison(Experiment):
         texts = list(dict.fromkeys(row.text for row in rows))
         figure = panel_figure(len(texts), width=5.2, height=3.9)
         for axes, text in zip(figure.axes, texts, strict=True):
-            curves: dict[str, dict[int, list[float]]] = {}
-            for row in rows:
-                if row.text == text:
-                    label = f"{row.cell}, {row.parameters:,} parameters"
-                    curves.setdefault(label, {}).setdefault(row.update, []).append(row.bits)
+            curves = collect_curves(
+                (f"{row.cell}, {row.parameters:,} parameters", row.update, row.bits) for row in rows if row.text == text
+            )
             draw_curves(axes, curves)
             axes.set(xlabel="updates", ylabel="bits per character of held-out text")
             set_title(axes, f"Language model of {text}")
@@ -155,9 +155,3 @@ def final_bits(rows: Sequence[Score], cell: str) -> dict[tuple[str, int], float]
     """The bits per character after the last update, by text and seed."""
     last = max(row.update for row in rows)
     return {(row.text, row.seed): row.bits for row in rows if row.cell == cell and row.update == last}
-
-
-def ratios(rows: Sequence[Score], cell: str, other: str) -> list[float]:
-    """The bits of a cell divided by those of another one, for each text and seed."""
-    reference = final_bits(rows, other)
-    return [bits / reference[case] for case, bits in final_bits(rows, cell).items()]

@@ -19,7 +19,7 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import Network, train
-from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_title
 from seqloom.lab.texts import bits_per_character, load_text
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.training.config import TrainConfig
@@ -140,7 +140,7 @@ class Clipping(Experiment):
             }
             for clipping in (CLIPPED, UNCLIPPED)
         }
-        difference = Estimate.of_mean([shares[CLIPPED][seed] - shares[UNCLIPPED][seed] for seed in shares[CLIPPED]])
+        difference = Estimate.of_differences(shares[CLIPPED], shares[UNCLIPPED])
         clipped, unclipped = (fmean(shares[clipping].values()) for clipping in (CLIPPED, UNCLIPPED))
         diverged = {
             clipping: sum(row.diverged for row in rows if row.clipping == clipping) for clipping in (CLIPPED, UNCLIPPED)
@@ -168,29 +168,20 @@ class Clipping(Experiment):
     def draw(self, rows: Sequence[Outcome]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=3.9)
         bits_panel, norm_panel = figure.axes
-        curves: dict[str, dict[float, list[float]]] = {}
-        for row in rows:
-            curves.setdefault(row.clipping, {}).setdefault(row.learning_rate, []).append(
-                min(row.bits, 1.5 * row.chance)
-            )
-        curves = {clipping: curves[clipping] for clipping in (CLIPPED, UNCLIPPED)}
+        ordered = sorted(rows, key=lambda row: row.clipping != CLIPPED)
+        curves = collect_curves((row.clipping, row.learning_rate, min(row.bits, 1.5 * row.chance)) for row in ordered)
         draw_curves(bits_panel, curves)
         bits_panel.set(xscale="log", xlabel="learning rate", ylabel="bits per character of held-out text")
         mark_level(bits_panel, rows[0].chance, "uniform guessing")
         set_title(bits_panel, "Result of training")
         rate = _most_instructive_rate(rows)
-        norms: dict[str, dict[int, list[float]]] = {CLIPPED: {}, UNCLIPPED: {}}
-        for row in rows:
-            if row.learning_rate == rate:
-                for index, norm in enumerate(row.norms):
-                    if norm:  # a curve ends where gradients are not finite
-                        norms[row.clipping].setdefault(index, []).append(norm)
-        scaled = {
-            clipping: {(index + 1) * self.updates_per_norm: values for index, values in points.items()}
-            for clipping, points in norms.items()
-            if points
-        }
-        draw_curves(norm_panel, scaled, styles={name: {"marker": "."} for name in scaled})
+        norms = collect_curves(
+            (row.clipping, number * self.updates_per_norm, norm)
+            for row in ordered
+            for number, norm in enumerate(row.norms, start=1)
+            if row.learning_rate == rate and norm  # a curve ends where gradients are not finite
+        )
+        draw_curves(norm_panel, norms, styles={name: {"marker": "."} for name in norms})
         norm_panel.set(yscale="log", xlabel="updates", ylabel="norm of the gradient before clipping")
         mark_level(norm_panel, self.clip_norm, "limit of clipping")
         set_title(norm_panel, f"Gradients at a learning rate of {rate:g}")

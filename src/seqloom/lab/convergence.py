@@ -14,7 +14,7 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import Network, count_parameters, train, widest
-from seqloom.lab.panels import draw_curves, legend_below, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
 from seqloom.lab.texts import TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
@@ -111,12 +111,7 @@ class Convergence(Experiment):
     def verdict(self, rows: Sequence[Score]) -> Verdict:
         final = {network: final_bits(rows, network) for network in NETWORKS}
         pairs = [(LSTM, ELMAN), (GRU, ELMAN), *((TRANSFORMER, other) for other in RECURRENT)]
-        estimates = {
-            f"{one} to {other}": Estimate.of_geometric_mean(
-                [final[one][seed] / final[other][seed] for seed in final[one]]
-            )
-            for one, other in pairs
-        }
+        estimates = {f"{one} to {other}": Estimate.of_ratios(final[one], final[other]) for one, other in pairs}
         bits = ", ".join(f"{network} {format_number(fmean(final[network].values()), 3)}" for network in NETWORKS)
         ratios = ", ".join(f"{name} {estimate.format()}" for name, estimate in estimates.items())
         last = max(row.update for row in rows)
@@ -137,22 +132,16 @@ class Convergence(Experiment):
     def draw(self, rows: Sequence[Score]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=4.0)
         learning, rates = figure.axes
-        curves: dict[str, dict[int, list[float]]] = {}
-        for network in NETWORKS:
-            best = best_rate(rows, network)
-            for row in rows:
-                if (row.network, row.rate) == (network, best):
-                    curves.setdefault(network, {}).setdefault(row.update, []).append(row.bits)
-        draw_curves(learning, curves)
+        ordered = sorted(rows, key=lambda row: NETWORKS.index(row.network))
+        best = {network: best_rate(rows, network) for network in NETWORKS}
+        draw_curves(
+            learning,
+            collect_curves((row.network, row.update, row.bits) for row in ordered if row.rate == best[row.network]),
+        )
         learning.set(xlabel="updates", ylabel="bits per character of held-out text")
         set_title(learning, "Each with its best learning rate")
         last = max(row.update for row in rows)
-        by_rate: dict[str, dict[float, list[float]]] = {}
-        for network in NETWORKS:
-            for row in rows:
-                if row.network == network and row.update == last:
-                    by_rate.setdefault(network, {}).setdefault(row.rate, []).append(row.bits)
-        draw_curves(rates, by_rate)
+        draw_curves(rates, collect_curves((row.network, row.rate, row.bits) for row in ordered if row.update == last))
         values = sorted({row.rate for row in rows})
         rates.set_xscale("log")
         rates.set_xticks(values, [f"{value:g}" for value in values], minor=False)

@@ -118,12 +118,14 @@ class Depth(Experiment):
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
         single, double = (_bits(rows, "recurrent", layers, "plain") for layers in (1, 2))
-        estimates = {"two layers / one": _ratio(double, single)}
+        estimates = {"two layers / one": Estimate.of_ratios(double, single)}
         for kind in KINDS:
             layers = _deepest(rows, kind)
             plain = _bits(rows, kind, layers, "plain")
             for connection in SKIPS:
-                estimates[f"{connection} / plain, {kind}"] = _ratio(_bits(rows, kind, layers, connection), plain)
+                estimates[f"{connection} / plain, {kind}"] = Estimate.of_ratios(
+                    _bits(rows, kind, layers, connection), plain
+                )
         texts = {name: estimate.format() for name, estimate in estimates.items()}
         skips = "; ".join(
             f"{_deepest(rows, kind)} {kind} layers need "
@@ -179,7 +181,3 @@ def _bits(rows: Sequence[Score], kind: Kind, layers: int, connection: str) -> di
 
 def _deepest(rows: Sequence[Score], kind: Kind) -> int:
     return max(row.layers for row in rows if row.kind == kind)
-
-
-def _ratio(bits: Mapping[int, float], reference: Mapping[int, float]) -> Estimate:
-    return Estimate.of_geometric_mean([bits[seed] / reference[seed] for seed in bits])

@@ -1,16 +1,17 @@
 """Means over seeds with their 95 % confidence intervals, and the status of a claim that follows from them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, Self, get_args
+from typing import Literal, Self, TypeVar, get_args
 
 from seqloom.formats import format_number
 from seqloom.metrics.confidence import mean_interval, wilson_interval
 
 Status = Literal["holds", "does not hold here", "not decided"]
 STATUSES: tuple[Status, ...] = get_args(Status)
+K = TypeVar("K", bound=Hashable)
 LARGEST_EXPONENT = 700
 """exp of more is infinite in double precision."""
 
@@ -34,6 +35,16 @@ class Estimate:
         mean = cls.of_mean([math.log(value) for value in values])
         high = math.exp(mean.high) if mean.high < LARGEST_EXPONENT else math.inf
         return cls(math.exp(mean.value), math.exp(mean.low), high)
+
+    @classmethod
+    def of_differences(cls, values: Mapping[K, float], reference: Mapping[K, float]) -> Self:
+        """The mean of value - reference for the same seed, or any other key."""
+        return cls.of_mean([value - reference[key] for key, value in values.items()])
+
+    @classmethod
+    def of_ratios(cls, values: Mapping[K, float], reference: Mapping[K, float]) -> Self:
+        """The geometric mean of value / reference for the same seed, or any other key."""
+        return cls.of_geometric_mean([value / reference[key] for key, value in values.items()])
 
     @classmethod
     def of_share(cls, successes: int, total: int) -> Self:

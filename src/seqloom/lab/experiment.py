@@ -64,7 +64,7 @@ class Experiment(ConfigSection):
     source: ClassVar[str]
     rule: ClassVar[str]  # how the verdict follows from the measurements
     quick: ClassVar[Mapping[str, Any]]  # options for a run of less than half a second
-    thorough: ClassVar[Mapping[str, Any]]  # options for the documentation: about 10 minutes
+    thorough: ClassVar[Mapping[str, Any]]  # options for the documentation: more seeds, a few minutes
     row: ClassVar[type[Any]]  # a frozen dataclass, of which trials return several
 
     seeds: int = Field(3, ge=1, description="Repetitions, each with another random seed.")

@@ -1,8 +1,8 @@
 """Whether a decoder trained by teacher forcing suffers from its own errors, and whether scheduled sampling helps.
 
 In teacher forcing a decoder always reads the right tokens before the one it predicts. Running freely, it reads its own,
-and after an error it is in a situation that it has never seen (exposure bias). With scheduled sampling it reads more and
-more of its own tokens in training.
+and after an error it is in a situation that it has never seen (exposure bias). With scheduled sampling it reads some of
+its own tokens in training, more and more of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,11 +56,11 @@ class ExposureBias(TranslationExperiment):
         "Bengio et al. 2015; Ranzato et al. 2016; doubts: Huszár 2015; He et al. 2021; lectures on sequence modelling"
     )
     rule: ClassVar[str] = (
-        "Measured is the share of right words at each position of new translations, once if the decoder reads the right "
-        "words before, once if it reads its own (greedy search). The claim holds if, after teacher forcing, the first "
-        "share is larger than the second, and if the second is larger after scheduled sampling than after teacher "
-        "forcing (means over positions, differences over seeds, both with the whole 95 % interval above 0); it does not "
-        "hold if one of the intervals lies at or below 0."
+        "Measured is the share of right words at each position of new translations, once if the decoder reads the "
+        "right words before, once if it reads its own (greedy search). The claim holds if, after teacher forcing, the "
+        "first share is larger than the second, and if the second is larger after scheduled sampling than after "
+        "teacher forcing (means over positions, differences over seeds, both with the whole 95 % interval above 0); it "
+        "does not hold if one of the intervals lies at or below 0."
     )
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "length": 4, "hidden_size": 8, "updates": 4, "batch_size": 4, "sentences": 5,

@@ -14,7 +14,7 @@ from pydantic import Field
 from seqloom.insight.plotting import GREY, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Table, Trial, Verdict
-from seqloom.lab.panels import draw_curves, legend_below, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
 from seqloom.lab.translation import TranslationExperiment, translate, word_accuracy
 
 if TYPE_CHECKING:
@@ -128,11 +128,8 @@ class LongSentences(TranslationExperiment):
     def draw(self, rows: Sequence[Score]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=3.9)
         for axes, training in zip(figure.axes, (SHORT, ALL), strict=True):
-            curves: dict[str, dict[int, list[float]]] = {ATTENTION: {}, VECTOR: {}}
-            for row in rows:
-                if row.training == training:
-                    curves[row.model].setdefault(row.length, []).append(100 * row.accuracy)
-            draw_curves(axes, curves)
+            ordered = sorted((row for row in rows if row.training == training), key=lambda row: row.model != ATTENTION)
+            draw_curves(axes, collect_curves((row.model, row.length, 100 * row.accuracy) for row in ordered))
             axes.set(ylim=(0, 103), xlabel="words of the sentence", ylabel="words translated right, %")
             set_title(axes, TITLES[training])
             if training == SHORT:

@@ -79,6 +79,12 @@ def mark_level(axes: "Axes", value: float, label: str) -> None:
     )  # fmt: skip
 
 
+def set_percent_axis(axes: "Axes", label: str) -> None:
+    """A y-axis of shares, with ticks in per cent."""
+    axes.set_ylabel(label)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+
+
 def legend_below(figure: "Figure", axes: "Axes", *, columns: int = 0) -> None:
     """One legend for all panels, below them."""
     handles, labels = axes.get_legend_handles_labels()
@@ -99,5 +105,5 @@ def plane_of(vectors: "Tensor") -> "Tensor":  # (N, D) → (N, 2)
 
     centred = vectors - vectors.mean(dim=0)
     _, _, directions = torch.linalg.svd(centred.double(), full_matrices=False)
-    points = centred.double() @ directions[:2].T
+    points: Tensor = centred.double() @ directions[:2].T
     return points * torch.where(points[1] < points[0], -1.0, 1.0)

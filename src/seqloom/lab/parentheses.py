@@ -20,7 +20,7 @@ from seqloom.insight.plotting import GREY, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import IGNORED, Network, one_hot_batch, train
-from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_percent_axis, set_title
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
 
@@ -170,17 +170,15 @@ class Parentheses(Experiment):
     def draw(self, rows: Sequence[Accuracy]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=3.9)
         for axes, aspect, trained in zip(figure.axes, ASPECTS, (self.depth, self.length), strict=True):
-            curves: dict[str, dict[int, list[float]]] = {}
-            for row in rows:
-                if row.aspect == aspect:
-                    curves.setdefault(row.cell, {}).setdefault(row.value, []).append(row.accuracy)
-            draw_curves(axes, curves)
+            draw_curves(
+                axes, collect_curves((row.cell, row.value, row.accuracy) for row in rows if row.aspect == aspect)
+            )
             left, right = axes.get_xlim()
             axes.axvspan(left, trained, color=GREY, alpha=0.15, linewidth=0, zorder=0)
             axes.set_xlim(left, right)
             mark_level(axes, 1 / self.bracket_types, "chance")
-            axes.set(ylim=(0.4, 1.03), ylabel="brackets named correctly")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+            axes.set_ylim(0.4, 1.03)
+            set_percent_axis(axes, "brackets named correctly")
             values = sorted({row.value for row in rows if row.aspect == aspect})
             axes.set_xticks(values, [str(value) for value in values])
             axes.set_xlabel("open brackets" if aspect == "depth" else "brackets of a sequence")

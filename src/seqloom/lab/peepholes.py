@@ -19,7 +19,15 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import IGNORED, Network, accuracy, one_hot_batch, train
-from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_log_steps, set_title
+from seqloom.lab.panels import (
+    collect_curves,
+    draw_curves,
+    legend_below,
+    mark_level,
+    set_log_steps,
+    set_percent_axis,
+    set_title,
+)
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
 
@@ -115,15 +123,13 @@ class Peepholes(Experiment):
     def draw(self, rows: Sequence[Outcome]) -> "Figure":
         figure = panel_figure(len(TASKS), width=5.0, height=3.8)
         for axes, task in zip(figure.axes, TASKS, strict=True):
-            curves: dict[str, dict[int, list[float]]] = {}
-            for row in rows:
-                if row.task == task:
-                    curves.setdefault(row.cell, {}).setdefault(row.interval, []).append(row.accuracy)
-            draw_curves(axes, curves)
+            draw_curves(
+                axes, collect_curves((row.cell, row.interval, row.accuracy) for row in rows if row.task == task)
+            )
             mark_level(axes, CHANCE[task], "chance")
             set_log_steps(axes, sorted({row.interval for row in rows}), label="steps between spikes")
-            axes.set(ylabel="accuracy", ylim=(0, 1.05))
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+            axes.set_ylim(0, 1.05)
+            set_percent_axis(axes, "accuracy")
             set_title(axes, "Measure an interval" if task == "measure" else "Generate intervals")
         legend_below(figure, figure.axes[0])
         return figure

@@ -19,7 +19,7 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import train
-from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_percent_axis, set_title
 from seqloom.layers.build import recurrent
 from seqloom.tasks.task import Loss
 from seqloom.training.config import TrainConfig
@@ -166,14 +166,11 @@ class Policy(Experiment):
         corridors = sorted({row.corridor for row in rows})
         figure = panel_figure(len(corridors), width=4.2, height=3.6)
         for axes, corridor in zip(figure.axes, corridors, strict=True):
-            curves: dict[str, dict[int, list[float]]] = {}
-            for row in rows:
-                if row.corridor == corridor:
-                    curves.setdefault(row.agent, {}).setdefault(row.episodes, []).append(row.prizes)
-            draw_curves(axes, curves)
+            own = [row for row in rows if row.corridor == corridor]
+            draw_curves(axes, collect_curves((row.agent, row.episodes, row.prizes) for row in own))
             mark_level(axes, 0.5, "guessing")
-            axes.set(xlabel="episodes of training", ylabel="episodes with the prize", ylim=(0, 1.05))
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+            axes.set(xlabel="episodes of training", ylim=(0, 1.05))
+            set_percent_axis(axes, "episodes with the prize")
             set_title(axes, f"Corridor of {corridor} place{'s' if corridor > 1 else ''}")
         legend_below(figure, figure.axes[0])
         return figure

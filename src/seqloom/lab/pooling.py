@@ -21,7 +21,7 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import accuracy, train
-from seqloom.lab.panels import draw_curves, legend_below, set_log_steps, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_log_steps, set_title
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer, Memory
 from seqloom.models.pooling import POOLINGS
@@ -145,9 +145,7 @@ class Pooling(Experiment):
     def verdict(self, rows: Sequence[Score]) -> Verdict:
         means = {pooling: seed_means(rows, pooling) for pooling in ORDER}
         gains = {
-            f"{better} - {worse}": Estimate.of_mean(
-                [value - means[worse][seed] for seed, value in means[better].items()]
-            )
+            f"{better} - {worse}": Estimate.of_differences(means[better], means[worse])
             for worse, better in pairwise(ORDER)
         }
         accuracies = {pooling: Estimate.of_mean(list(means[pooling].values())) for pooling in ORDER}
@@ -181,11 +179,8 @@ class Pooling(Experiment):
         lengths = sorted({row.length for row in rows})
         lowest = max(0.0, 100 * min(row.accuracy for row in rows) - 3)
         for axes, task in zip(figure.axes, tasks, strict=True):
-            curves: dict[str, dict[int, list[float]]] = {pooling: {} for pooling in ORDER}
-            for row in rows:
-                if row.task == task:
-                    curves[row.pooling].setdefault(row.length, []).append(100 * row.accuracy)
-            draw_curves(axes, curves)
+            ordered = sorted((row for row in rows if row.task == task), key=lambda row: ORDER.index(row.pooling))
+            draw_curves(axes, collect_curves((row.pooling, row.length, 100 * row.accuracy) for row in ordered))
             set_log_steps(axes, lengths, label="steps of the sequence")
             axes.set(ylim=(lowest, 101), ylabel=f"accuracy, % (chance: {100 / self.symbols:.0f} %)")
             set_title(axes, titles[task])

@@ -67,8 +67,8 @@ class Positions(Experiment):
         "Vaswani et al. 2017; Shaw, Uszkoreit & Vaswani 2018; Press, Smith & Lewis 2022; lectures on sequence modelling"
     )
     rule: ClassVar[str] = (
-        "Without positions, the share of right answers about the order of A and B in the longest training sequences has "
-        "to lie within 5 percentage points of guessing, 50 %. With counts, normalised counts, binary, sinusoidal, "
+        "Without positions, the share of right answers about the order of A and B in the longest training sequences "
+        "has to lie within 5 percentage points of guessing, 50 %. With counts, normalised counts, binary, sinusoidal, "
         "learned and relative positions, the mean of both shares has to be above 90 % there. In the longest new "
         "sequences, it has to be above 90 % with relative positions and below 90 % with each of the others. The claim "
         "holds if all this is so (means over seeds, with the whole 95 % interval); it does not hold if one of the "
@@ -170,8 +170,8 @@ class Positions(Experiment):
         )
         return Verdict(
             conclude(*answers),
-            f"Without positions, {blind.format(percent=True)} of the answers about the order of A and B are right (50 % "
-            f"by guessing). Right answers to both questions in sequences of {self.train_length} elements, as in "
+            f"Without positions, {blind.format(percent=True)} of the answers about the order of A and B are right "
+            f"(50 % by guessing). Right answers to both questions in sequences of {self.train_length} elements, as in "
             f"training, and of {longest}: {listed}.",
             {
                 "order without positions": blind,

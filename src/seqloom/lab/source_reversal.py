@@ -15,7 +15,7 @@ from pydantic import Field
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Table, Trial, Verdict
-from seqloom.lab.panels import draw_curves, legend_below, set_title
+from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
 from seqloom.lab.translation import TranslationExperiment, right_by_position, translate, word_accuracy
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class SourceReversal(TranslationExperiment):
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
         means = {reading: seed_means(rows, reading) for reading in (FORWARD, REVERSED)}
-        gain = Estimate.of_mean([value - means[FORWARD][seed] for seed, value in means[REVERSED].items()])
+        gain = Estimate.of_differences(means[REVERSED], means[FORWARD])
         longest = max(row.length for row in rows)
         first, last = (
             {reading: _position_mean(rows, reading, longest, at) for reading in (FORWARD, REVERSED)} for at in (0, -1)
@@ -113,13 +113,13 @@ class SourceReversal(TranslationExperiment):
         figure = panel_figure(2, width=5.2, height=3.9)
         length_panel, position_panel = figure.axes
         longest = max(row.length for row in rows)
-        by_length: dict[str, dict[int, list[float]]] = {FORWARD: {}, REVERSED: {}}
-        by_position: dict[str, dict[int, list[float]]] = {FORWARD: {}, REVERSED: {}}
-        for row in rows:
-            by_length[row.reading].setdefault(row.length, []).append(100 * row.accuracy)
-            for position, share in enumerate(row.positions if row.length == longest else (), start=1):
-                by_position[row.reading].setdefault(position, []).append(100 * share)
-        draw_curves(length_panel, by_length)
+        by_position = collect_curves(
+            (row.reading, position, 100 * share)
+            for row in rows
+            if row.length == longest
+            for position, share in enumerate(row.positions, start=1)
+        )
+        draw_curves(length_panel, collect_curves((row.reading, row.length, 100 * row.accuracy) for row in rows))
         length_panel.set(ylim=(0, 103), xlabel="words of the sentence", ylabel="words translated right, %")
         set_title(length_panel, "Translation by length")
         draw_curves(position_panel, by_position)

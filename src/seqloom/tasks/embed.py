@@ -173,6 +173,10 @@ class Embed(Task):
         return self.model == "one_hot"
 
     @property
+    def is_self_trained(self) -> bool:
+        return True
+
+    @property
     def no_max_length_reason(self) -> str:
         return "text is read in parts of some ten thousand words, however long its lines are"
 

@@ -258,6 +258,11 @@ class Task(ConfigSection, ABC):
         return False
 
     @property
+    def is_self_trained(self) -> bool:
+        """Whether the model has a training algorithm of its own: no loss to minimise, and no gradients to follow."""
+        return self.is_counting_model
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What ``fit`` noticed in the training data, for the log."""
         return ()

@@ -61,6 +61,10 @@ def fit(
             fitted.is_counting_model is counting,
             f"`is_counting_model` is {fitted.is_counting_model}, but build_model returned a {type(module).__name__}",
         )
+        require(
+            fitted.is_self_trained is isinstance(module, SelfTrained),
+            f"`is_self_trained` is {fitted.is_self_trained}, but build_model returned a {type(module).__name__}",
+        )
         if counting:
             module.count(examples)
         for parameter in module.parameters():

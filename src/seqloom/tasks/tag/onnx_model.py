@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.character_encoder import MAX_CHARACTERS
-from seqloom.models.hmm import HMM
 from seqloom.models.pretrained.combined import CombinedEmbedding
 from seqloom.models.tagger import VideoEmbedding, WordEmbedding
 from seqloom.onnx import models
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 def onnx_model(task: "Tag", model: Any) -> OnnxModel:
     """A tagger of words, vectors, sound or videos."""
     learned, scale = task.fitted, task.fitted.scale
-    if isinstance(model, HMM):
+    if task.is_counting_model:
         raise ExportError('a tagger with task.model = "hmm" cannot be exported to ONNX')
     entry = _input(task, model)
     output: dict[str, Any] = {"kind": "tags", "labels": learned.labels.names}

@@ -1,0 +1,84 @@
+"""Contextual vectors in the lab: sentences, nearest occurrences by brute force, and the verdict."""
+
+from random import Random
+
+import pytest
+import torch
+
+from seqloom.lab.contextual import (
+    SENSES,
+    WORDS,
+    Contextual,
+    Occurrence,
+    Outcome,
+    occurrence,
+    same_sense,
+    training_sentence,
+    vectors_of,
+)
+
+
+def rows(lowest: tuple[float, ...], highest: tuple[float, ...]) -> list[Outcome]:
+    return [
+        Outcome(layer, seed, word, value)
+        for layer, values in ((0, lowest), (1, (0.7, 0.7, 0.7)), (2, highest))
+        for seed, value in enumerate(values)
+        for word in SENSES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "status"),
+    [
+        ((0.5, 0.5, 0.5), (0.97, 0.98, 0.99), "holds"),
+        ((0.5, 0.5, 0.5), (0.6, 0.62, 0.61), "does not hold here"),
+        ((0.9, 0.9, 0.9), (0.97, 0.98, 0.99), "does not hold here"),  # vectors without context do it, too
+        ((0.5, 0.5, 0.5), (0.8, 0.98, 0.99), "not decided"),
+    ],
+)
+def test_the_verdict_follows_the_rule(lowest: tuple[float, ...], highest: tuple[float, ...], status: str) -> None:
+    assert Contextual().verdict(rows(lowest, highest)).status == status
+
+
+def test_sentences_hold_words_of_one_sense() -> None:
+    random = Random(1)  # noqa: S311  no secret
+    contexts = {
+        word: (name, sense) for name, both in SENSES.items() for sense, s in enumerate(both) for word in s.split()
+    }
+    assert len(contexts) == 12 * 6  # no word belongs to two senses
+    for _ in range(50):
+        words = training_sentence(random)
+        assert set(words) <= set(WORDS)
+        assert len({contexts[word] for word in words if word in contexts}) == 1
+    one = occurrence(random, "stick", 1)
+    assert "stick" in one.sentence
+    assert {contexts[word] for word in one.context} == {("stick", 1)}
+
+
+def found(*cases: tuple[int, str]) -> list[Occurrence]:
+    return [Occurrence([], "stick", sense, frozenset(context)) for sense, context in cases]
+
+
+def test_the_nearest_occurrence_shares_no_context() -> None:
+    occurrences = found((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.9, 0.4], [1.0, 0.1], [0.0, 1.0]])
+    # 0 → 3, since 1 shares b: wrong; 1 → 3: wrong; 2 → 3: wrong; 3 → 1: wrong; 4 → 2: wrong.
+    assert same_sense(vectors, occurrences) == 0
+    vectors[3] = torch.tensor([0.0, -1.0])
+    # 0, 1 → 2 and 2 → 1: right; 3 → 0: wrong; 4 → 2: wrong.
+    assert same_sense(vectors, occurrences) == pytest.approx(3 / 5)
+
+
+def test_equal_vectors_are_chance() -> None:
+    occurrences = found((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
+    assert same_sense(torch.ones(5, 3), occurrences) == pytest.approx(0.5)
+
+
+def test_the_lowest_layer_does_not_depend_on_the_context() -> None:
+    torch.manual_seed(1)
+    random = Random(1)  # noqa: S311  no secret
+    model = Contextual(hidden_size=4).build()
+    layers = vectors_of(model, [occurrence(random, "bank", sense) for sense in (0, 1, 0, 1)])
+    assert len(layers) == 3
+    assert torch.equal(layers[0], layers[0][:1].expand(4, -1))
+    assert not torch.allclose(layers[2][0], layers[2][1])
