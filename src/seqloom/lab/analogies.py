@@ -73,7 +73,7 @@ class Analogies(Experiment):
         "answers, too, is shown beside it."
     )
     quick: ClassVar[Mapping[str, Any]] = {"seeds": 2, "epochs": 1, "vector_size": 8}
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 20}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 16}
     row: ClassVar[type[Any]] = Outcome
 
     seeds: int = Field(8, ge=1, description="Repetitions, each with another random seed.")
