@@ -94,7 +94,7 @@ COMMON_WORDS = """
     feed, forward, interval, bracket, other, test
     corridors, entropy
     map, plot, plots, curves, explanation, insight, testing, sklearn
-    sentence, short, small, cut, off
+    sentence, short, small, cut, off, sequence, recording, occurrence, kind, final, probability
 """
 """Words of names that the glossary need not explain."""
 

@@ -55,12 +55,12 @@ def test_sentences_hold_words_of_one_sense() -> None:
     assert {contexts[word] for word in one.context} == {("stick", 1)}
 
 
-def found(*cases: tuple[int, str]) -> list[Occurrence]:
+def occurrences_of(*cases: tuple[int, str]) -> list[Occurrence]:
     return [Occurrence([], "stick", sense, frozenset(context)) for sense, context in cases]
 
 
 def test_the_nearest_occurrence_shares_no_context() -> None:
-    occurrences = found((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
+    occurrences = occurrences_of((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
     vectors = torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.9, 0.4], [1.0, 0.1], [0.0, 1.0]])
     # 0 → 3, since 1 shares b: wrong; 1 → 3: wrong; 2 → 3: wrong; 3 → 1: wrong; 4 → 2: wrong.
     assert same_sense(vectors, occurrences) == 0
@@ -70,7 +70,7 @@ def test_the_nearest_occurrence_shares_no_context() -> None:
 
 
 def test_equal_vectors_are_chance() -> None:
-    occurrences = found((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
+    occurrences = occurrences_of((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
     assert same_sense(torch.ones(5, 3), occurrences) == pytest.approx(0.5)
 
 

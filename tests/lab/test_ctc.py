@@ -88,11 +88,11 @@ def test_a_lexicon_and_a_language_model_correct_the_best_path() -> None:
     for frame, (token, weight) in enumerate([(a, 1.0), (b, 1.0), (SPACE, 1.0), (a, 1.0), (d, 0.5)]):
         probabilities[0, frame, token] = weight
     probabilities[0, 4, c], probabilities[0, 4, b] = 0.3, 0.2
-    found = {
+    outputs = {
         search: transcribe(probabilities.log(), torch.tensor([5]), guide, beam_size=8)
         for search, guide in Ctc(lm_sentences=50).guides(world, torch.Generator().manual_seed(1)).items()
     }
-    assert found == {
+    assert outputs == {
         BEST_PATH: [[(a, b), (a, d)]],
         LEXICON: [[(a, b), (a, c)]],
         LANGUAGE_MODEL: [[(a, b), (a, b)]],

@@ -139,12 +139,12 @@ class Contextual(Experiment):
         model.eval()
         rows = []
         for word in SENSES:
-            found = [occurrence(random, word, sense) for sense in (0, 1) for _ in range(self.occurrences)]
-            for layer, vectors in enumerate(vectors_of(model, found)):
+            occurrences = [occurrence(random, word, sense) for sense in (0, 1) for _ in range(self.occurrences)]
+            for layer, vectors in enumerate(vectors_of(model, occurrences)):
                 last = layer == self.layers and word == SHOWN
                 places = plane_of(vectors).tolist() if last else []
-                points = tuple((x, y, one.sense) for (x, y), one in zip(places, found, strict=last))
-                rows.append(Outcome(layer, seed, word, same_sense(vectors, found), points))
+                points = tuple((x, y, one.sense) for (x, y), one in zip(places, occurrences, strict=last))
+                rows.append(Outcome(layer, seed, word, same_sense(vectors, occurrences), points))
         return rows
 
     def verdict(self, rows: Sequence[Outcome]) -> Verdict:
@@ -219,23 +219,23 @@ def to_input(sentences: Sequence[Sequence[str]]) -> CharacterInput:
 
 
 @torch.no_grad()
-def vectors_of(model: BiLM, found: Sequence[Occurrence]) -> list[Tensor]:  # (N, D) for each layer
+def vectors_of(model: BiLM, occurrences: Sequence[Occurrence]) -> list[Tensor]:  # (N, D) for each layer
     """The vector of the word in each sentence, layer by layer."""
-    levels = model.encoder.levels(to_input([one.sentence for one in found]))
-    rows = torch.arange(len(found))
-    places = torch.tensor([one.sentence.index(one.word) + 1 for one in found])
+    levels = model.encoder.levels(to_input([one.sentence for one in occurrences]))
+    rows = torch.arange(len(occurrences))
+    places = torch.tensor([one.sentence.index(one.word) + 1 for one in occurrences])
     return [values[rows, places] for values in levels]
 
 
-def same_sense(vectors: Tensor, found: Sequence[Occurrence]) -> float:
+def same_sense(vectors: Tensor, occurrences: Sequence[Occurrence]) -> float:
     """The share of occurrences whose nearest one without a common context word has the same sense.
 
     Of equally near ones, the share with the same sense counts; each sense has the same weight, since fewer occurrences
     of the own sense have no common word. Occurrences for which a sense has none are skipped.
     """
     units = functional.normalize(vectors.double(), dim=1)
-    senses = torch.tensor([one.sense for one in found])
-    apart = torch.tensor([[not (one.context & other.context) for other in found] for one in found])
+    senses = torch.tensor([one.sense for one in occurrences])
+    apart = torch.tensor([[not (one.context & other.context) for other in occurrences] for one in occurrences])
     cosines = (units @ units.T).masked_fill(~apart, -torch.inf)
     nearest = (cosines >= cosines.max(dim=1, keepdim=True).values - 1e-9) & apart  # rounding
     same = senses.unsqueeze(1) == senses

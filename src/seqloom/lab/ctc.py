@@ -182,9 +182,9 @@ class Ctc(Experiment):
         guides = self.guides(world, draw)
         rows = []
         for search, guide in guides.items():
-            found = transcribe(log_probabilities, lengths, guide, beam_size=self.beam_size)
+            outputs = transcribe(log_probabilities, lengths, guide, beam_size=self.beam_size)
             references = [[world.spellings[word] for word in words] for words in new.sentences]
-            errors = sum(edit_distance(*pair) for pair in zip(found, references, strict=True))
+            errors = sum(edit_distance(*pair) for pair in zip(outputs, references, strict=True))
             example = log_probabilities[0, : lengths[0]].exp() if search == BEST_PATH else torch.zeros(0, 0)
             rows.append(
                 Outcome(
@@ -302,8 +302,8 @@ def transcribe(
 ) -> list[list[tuple[int, ...]]]:
     """The words of each recording as tuples of tokens."""
     search = BestPath() if guide is None else PrefixBeam(size=beam_size)
-    found = search(log_probabilities, lengths, blank=BLANK, guide=guide)
-    return [split_words(transcripts[0].tokens if transcripts else []) for transcripts in found]
+    nbest = search(log_probabilities, lengths, blank=BLANK, guide=guide)
+    return [split_words(transcripts[0].tokens if transcripts else []) for transcripts in nbest]
 
 
 def split_words(tokens: Sequence[int]) -> list[tuple[int, ...]]:
