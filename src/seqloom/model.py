@@ -313,6 +313,7 @@ class Model:
             config = config._replace(task=self.task.with_top_words(top_words))
         data, examples = self._labelled(source)
         scores = evaluate(config, self.module, examples)
+        scores |= self.task.thorough_scores(examples, predict=self._predict_examples)
         if self.baseline is not None:
             scores["baseline"] = {"name": self.baseline.name, **self.task.score_baseline(self.baseline, examples)}
         if trained := count_trained(self.config, data, examples, recorded=self.trained_on):
@@ -332,13 +333,15 @@ class Model:
         The model is not trained again at each origin. For forecasters.
         """
         _, examples = self._labelled(source)
-
-        def predict(chosen: Sequence[Any]) -> list[Any]:
-            return predict_all(self.config, self.module, chosen)
-
         path = None if picture is None else Path(picture)
         with named_plots(self.name):
-            return self.task.backtest(examples, step=step, origins=origins, predict=predict, picture=path)
+            return self.task.backtest(
+                examples, step=step, origins=origins, predict=self._predict_examples, picture=path
+            )
+
+    def _predict_examples(self, examples: Sequence[Any]) -> list[Any]:
+        """The answers to examples in memory."""
+        return predict_all(self.config._replace(task=self.task), self.module, examples)
 
     def evaluate_by_length(
         self,

@@ -436,6 +436,21 @@ CASES: dict[str, Case] = {
         characters={"layers": 1, "hidden_size": 3, "embedding_size": 3},
     ),
     "language_model, bidirectional, transformer": _model(direction="both", decoder=TRANSFORMER),
+    "language_model, masked": _model()._replace(
+        fields={"embedding_size": 5, "input_dropout": 0.2, "objective": "masked", "encoder": RECURRENCE}
+    ),
+    "language_model, masked, transformer": _model()._replace(
+        fields={
+            "objective": "masked",
+            "encoder": TRANSFORMER,
+            "embedding_size": 5,
+            "sampled_softmax": 3,
+            "characters": {"layers": 1, "hidden_size": 3, "embedding_size": 3},
+        }
+    ),
+    "language_model, masked, characters": _model()._replace(
+        fields={"objective": "masked", "encoder": TRANSFORMER, "text": CHARACTERS, "mask_rate": 0.3}
+    ),
     "language_model, mixed layers": _model(decoder={**TRANSFORMER, "cell": ["gru", "transformer"]}),
     "translate": _translate(scheduled_sampling={"schedule": "linear", "offset": 0.5}),
     "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"style": "bahdanau"}),

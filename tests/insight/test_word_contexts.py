@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.insight.word_contexts import MAX_PAIRS, compare_contexts, cosine, draw_contexts, print_contexts
-from seqloom.models.pretrained.bilm import ContextualVectors
+from seqloom.models.pretrained.contextual import ContextualVectors
 
 
 def text(words: str, *layers: list[float]) -> ContextualVectors:

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqloom import terminal
 from seqloom.insight.plotting import BLACK, escape_dollars, save_figure, titled
-from seqloom.models.pretrained.bilm import ContextualVectors
+from seqloom.models.pretrained.contextual import ContextualVectors
 
 CONTEXT_WORDS = 3  # shown on each side
 MAX_PAIRS = 24  # shown: those that differ most

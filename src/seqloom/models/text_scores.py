@@ -29,6 +29,11 @@ class TextScore:
     def __str__(self) -> str:
         return f"{self.log_probability:.4f}\t{self.perplexity:.4g}"
 
+    @property
+    def token_log_probabilities(self) -> Sequence[float]:
+        """The log-probability of each token; their sum is that of the text."""
+        return self.log_probabilities
+
     @classmethod
     def of(cls, log_probabilities: list[float]) -> Self:
         """The score of tokens with these log-probabilities."""
@@ -40,6 +45,12 @@ class BidirectionalTextScore(TextScore):
     """The probability of a text in both directions; the log-probability is the mean of the two."""
 
     backward: list[float]  # log-probabilities of the start of the line and each token, given the following ones
+
+    @property
+    def token_log_probabilities(self) -> Sequence[float]:
+        return [
+            (forward + backward) / 2 for forward, backward in zip(self.log_probabilities, self.backward, strict=True)
+        ]
 
     @classmethod
     def of_both(cls, forward: list[float], backward: list[float]) -> Self:

@@ -381,6 +381,15 @@ class Task(ConfigSection, ABC):
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """Metrics by name; the first ones are numbers that a learning curve can show."""
 
+    def thorough_scores(
+        self,
+        examples: Sequence[Any],  # noqa: ARG002
+        *,
+        predict: Callable[[Sequence[Any]], list[Any]],  # noqa: ARG002  answers as users get them
+    ) -> dict[str, float]:
+        """Scores that take too long for an evaluation in training; ``seqloom evaluate`` adds them to the others."""
+        return {}
+
     degenerate_remedy: ClassVar[str] = (
         "try another train.learning_rate (seqloom check CONFIG --learning-rate suggests one) or more train.epochs"
     )

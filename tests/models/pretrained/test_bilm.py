@@ -10,7 +10,8 @@ from seqloom.data.text.tokenizers import TextConfig
 from seqloom.data.text.vocabulary import END, build_vocabulary
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
-from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMEncoder, BiLMVocabulary, reverse_padded
+from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMEncoder, reverse_padded
+from seqloom.models.pretrained.contextual import LMVocabulary
 
 BOUNDARY = 2  # id of END
 RECURRENCES: dict[str, dict[str, Any]] = {
@@ -39,9 +40,9 @@ def build(name: str = "residual", *, spelled: bool = False, prenet: int = 0, tie
     return model.eval().double()
 
 
-def bilm_vocabulary(*, spelled: bool = False) -> BiLMVocabulary:
+def bilm_vocabulary(*, spelled: bool = False) -> LMVocabulary:
     encoding = TextConfig().fit(["a b cd é eff g"], specials=(END,))
-    return BiLMVocabulary(text=encoding, characters=build_vocabulary("abcdéefg", specials=(END,)) if spelled else None)
+    return LMVocabulary(text=encoding, characters=build_vocabulary("abcdéefg", specials=(END,)) if spelled else None)
 
 
 def text(*rows: list[int], spelled: bool = False) -> CharacterInput:

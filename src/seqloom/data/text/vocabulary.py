@@ -13,6 +13,8 @@ from seqloom.data.readers.text_files import DataError, Location
 
 PAD, UNKNOWN = "<pad>", "<unk>"
 START, END = "<s>", "</s>"
+MASK = "[MASK]"
+"""A hidden token, in texts for masked language models."""
 
 
 class Vocabulary(ConfigSection):

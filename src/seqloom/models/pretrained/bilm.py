@@ -1,61 +1,24 @@
 """A bidirectional language model, whose layers are contextual word vectors (ELMo, Peters et al. 2018)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch
-from seqloom.data.text.tokenizers import Tokenizer
-from seqloom.data.text.vocabulary import END, UNKNOWN, Vocabulary
 from seqloom.decoding.frames.language_models import NeuralLM
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer
 from seqloom.layers.linear import Linear
 from seqloom.layers.softmax_loss import cross_entropy, log_probabilities
-from seqloom.layers.stack import Stack
-from seqloom.layers.transformer.block import Norm
-from seqloom.layers.transformer.positions import Positions
-from seqloom.models.character_encoder import CharacterConfig, CharacterEncoder, CharacterInput, to_characters
+from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import SoftmaxInputs, TokenScores, neural_lm
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
-
-
-@dataclass(frozen=True, slots=True)
-class ContextualVectors:
-    """Contextual vectors of the words of a text."""
-
-    words: list[str]
-    vectors: list[list[list[float]]]  # (words, layers, size); the lowest layer does not depend on the context
-
-    def __str__(self) -> str:
-        rows = zip(self.words, self.vectors, strict=True)
-        return "".join(f"{word} {' '.join(f'{value:.6g}' for value in layers[-1])}\n" for word, layers in rows)
-
-
-class BiLMVocabulary(ConfigSection):
-    """The vocabulary of a language model."""
-
-    text: Tokenizer
-    characters: Vocabulary | None = None  # of a character encoder
-
-    def to_characters(self, tokens: Sequence[str]) -> NDArray[np.int16]:  # (N, MAX_CHARACTERS), or (N, 0)
-        """The character ids of words; the boundary and the unknown token have a character of their own."""
-        if self.characters is None:
-            return np.zeros((len(tokens), 0), dtype=np.int16)
-        rows = to_characters(tokens, self.characters.tokens)
-        for index, token in enumerate(tokens):
-            if token in (END, UNKNOWN):
-                rows[index] = 0
-                rows[index, 0] = self.characters.index(token)
-        return rows
+from seqloom.models.pretrained.contextual import CharacterEmbedding, LMVocabulary, embed_tokens, layer_levels
 
 
 class BiLMConfig(ConfigSection):
@@ -68,24 +31,17 @@ class BiLMConfig(ConfigSection):
     prenet: PrenetConfig = Field(default_factory=PrenetConfig)
     decoder: RecurrenceConfig
 
-    def build_encoder(self, vocabulary: BiLMVocabulary) -> "BiLMEncoder":
+    def build_encoder(self, vocabulary: LMVocabulary) -> "BiLMEncoder":
         """The encoder with new weights."""
         if self.decoder.bidirectional:
             raise ValueError(
                 "task.decoder.bidirectional is true: a language model must not read the token that it predicts"
             )
-        tokens = vocabulary.text.vocabulary.tokens
-        embed: Embedding | CharacterEmbedding
-        if vocabulary.characters is None:
-            embed = Embedding(len(tokens), self.embedding_size, dropout=self.input_dropout)
-        else:
-            table = torch.from_numpy(vocabulary.to_characters(tokens))
-            encoder = CharacterEncoder(len(vocabulary.characters), self.characters)
-            embed = CharacterEmbedding(encoder, self.embedding_size, table=table, dropout=self.input_dropout)
+        embed = vocabulary.build_embedding(self.embedding_size, self.characters, dropout=self.input_dropout)
         forward, backward = (build_stack(self.prenet, self.decoder, self.embedding_size, causal=True) for _ in range(2))
         return BiLMEncoder(embed, forward, backward)
 
-    def build(self, vocabulary: BiLMVocabulary) -> "BiLM":
+    def build(self, vocabulary: LMVocabulary) -> "BiLM":
         """The language model with new weights."""
         dropout: nn.Module
         dropout = (
@@ -96,31 +52,6 @@ class BiLMConfig(ConfigSection):
         return BiLM(
             self.build_encoder(vocabulary), len(vocabulary.text.vocabulary), tied=self.tie_embeddings, dropout=dropout
         )
-
-
-class CharacterEmbedding(nn.Module):
-    """Word vectors from characters."""
-
-    table: Tensor
-
-    def __init__(
-        self,
-        characters: CharacterEncoder,
-        size: int,
-        *,
-        table: Tensor,  # (V, MAX_CHARACTERS), the characters of the vocabulary's words
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.characters = characters
-        self.output = nn.Linear(characters.size, size)
-        self.dropout = Dropout(dropout)
-        self.register_buffer("table", table, persistent=False)
-        self.embedding_dim = size
-
-    def forward(self, characters: Tensor) -> Tensor:  # (B, T, MAX_CHARACTERS) → (B, T, size)
-        vectors: Tensor = self.dropout(self.output(self.characters(characters)))
-        return vectors
 
 
 class BiLMEncoder(nn.Module):
@@ -140,7 +71,7 @@ class BiLMEncoder(nn.Module):
         """The sizes of the outputs of ``levels``."""
         with torch.no_grad():
             like = next(self.forward_layer.parameters())
-            outputs = _levels(self.forward_layer, like.new_zeros(1, 1, self.forward_layer.input_size), None)
+            outputs = layer_levels(self.forward_layer, like.new_zeros(1, 1, self.forward_layer.input_size), None)
         upper = [2 * level.shape[2] for level in outputs]
         return [upper[-1] if self.doubled else self.embed.embedding_dim, *upper]
 
@@ -150,14 +81,13 @@ class BiLMEncoder(nn.Module):
 
     def vectors(self, text: CharacterInput) -> Tensor:  # (B, T, D)
         """The word vectors without context."""
-        vectors: Tensor = self.embed(text.characters if isinstance(self.embed, CharacterEmbedding) else text.words)
-        return vectors
+        return embed_tokens(self.embed, text)
 
     def levels(self, text: CharacterInput) -> list[Tensor]:  # each (B, T, its size)
         """The outputs of each layer: vectors without context, then both directions concatenated."""
         vectors = self.vectors(text)
-        forward = _levels(self.forward_layer, vectors, text.mask)
-        backward = _levels(self.backward_layer, reverse_padded(vectors, text.mask), text.mask)
+        forward = layer_levels(self.forward_layer, vectors, text.mask)
+        backward = layer_levels(self.backward_layer, reverse_padded(vectors, text.mask), text.mask)
         lowest = torch.cat([vectors, vectors], dim=2) if self.doubled else vectors
         both = (
             torch.cat([left, reverse_padded(right, text.mask)], dim=2)
@@ -262,16 +192,3 @@ def _next(words: Tensor, mask: Tensor) -> Tensor:  # (B, T), (B, T) → (N,)
     following = torch.cat([words[:, 1:], words[:, :1]], dim=1)
     last = mask & ~torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], dim=1)
     return torch.where(last, words[:, :1], following)[mask]
-
-
-def _levels(layer: Layer, x: Tensor, mask: Tensor | None) -> list[Tensor]:
-    """The output of each layer; positions do not count as one, and a norm belongs to the layer below it."""
-    if not isinstance(layer, Stack):
-        return [layer(x, mask)[0]]
-    outputs: list[Tensor] = []
-    for module, values in layer.layer_outputs(x, mask)[0]:
-        if isinstance(module, Norm) and outputs:
-            outputs[-1] = values
-        elif not isinstance(module, Positions):
-            outputs.append(values)
-    return outputs

@@ -10,6 +10,7 @@ from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.scalar_mix import ScalarMix
 from seqloom.models.character_encoder import CharacterInput
 from seqloom.models.pretrained.bilm import BiLMEncoder
+from seqloom.models.pretrained.masked_lm import MaskedLMEncoder
 
 
 class ContextualInput(NamedTuple):
@@ -28,12 +29,12 @@ class CombinedInput(NamedTuple):
 
 
 class ContextualEmbedding(nn.Module):
-    """The layers of a bidirectional language model, mixed with learned weights (Peters et al. 2018).
+    """The layers of a bidirectional or masked language model, mixed with learned weights (Peters et al. 2018).
 
     Without fine-tuning, the language model has no gradient and no dropout.
     """
 
-    def __init__(self, encoder: BiLMEncoder, *, fine_tune: bool, dropout: float = 0.0) -> None:
+    def __init__(self, encoder: BiLMEncoder | MaskedLMEncoder, *, fine_tune: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.encoder = encoder.requires_grad_(fine_tune)
         self.fine_tune = fine_tune

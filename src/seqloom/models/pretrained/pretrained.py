@@ -18,25 +18,27 @@ from seqloom.data.readers.word_vectors import read_vectors
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer, Unit
 from seqloom.data.text.vocabulary import END, PAD, UNKNOWN, Vocabulary
 from seqloom.models.character_encoder import CharacterInput
-from seqloom.models.pretrained.bilm import BiLMConfig, BiLMVocabulary
+from seqloom.models.pretrained.bilm import BiLMConfig
 from seqloom.models.pretrained.combined import (
     CombinedEmbedding,
     ContextualEmbedding,
     ContextualInput,
     PretrainedEmbedding,
 )
+from seqloom.models.pretrained.contextual import LMVocabulary
+from seqloom.models.pretrained.masked_lm import MaskedLMConfig
 from seqloom.models.stored_weights import build_with_weights, first_line
 from seqloom.run import Run, RunError
 
 ENCODER = "encoder."
-"""Prefix of the encoder's weights in a bidirectional language model."""
+"""Prefix of the encoder's weights in a language model whose layers are word vectors."""
 
 
-class PretrainedBiLM(ConfigSection):
-    """A bidirectional language model without its weights, which are part of the task's model."""
+class PretrainedLM(ConfigSection):
+    """A bidirectional or masked language model without its weights, which are part of the task's model."""
 
-    config: BiLMConfig
-    vocabulary: BiLMVocabulary
+    config: BiLMConfig | MaskedLMConfig
+    vocabulary: LMVocabulary
     weights: Any = Field(None, exclude=True, repr=False)  # initial weights; None: they will be loaded
 
     def build(self, *, fine_tune: bool, dropout: float) -> ContextualEmbedding:
@@ -82,7 +84,7 @@ class PretrainedWords(ConfigSection):
 class PretrainedInputs(ConfigSection):
     """The pretrained inputs of a task."""
 
-    language: PretrainedBiLM | None = None
+    language: PretrainedLM | None = None
     words: tuple[PretrainedWords, ...] = ()
 
     def collate(
@@ -109,7 +111,9 @@ class PretrainedConfig(ConfigSection):
     """Pretrained vectors, appended to the task's own embeddings."""
 
     run: str = Field(
-        "", description='Run of a language_model with direction = "both" (its layers are mixed), or of embed.'
+        "",
+        description='Run of a language_model with direction = "both" or objective = "masked" (its layers are mixed), '
+        "or of embed.",
     )
     file: str = Field("", description="File of word vectors (word2vec or GloVe format).")
     fine_tune: bool = Field(
@@ -133,7 +137,7 @@ class PretrainedConfig(ConfigSection):
         """Whether any pretrained vectors are configured."""
         return bool(self.run or self.file)
 
-    def language(self, unit: Unit) -> PretrainedBiLM | None:
+    def language(self, unit: Unit) -> PretrainedLM | None:
         """The language model of the run, for a task with tokens of this unit."""
         if not self.run:
             return None
@@ -141,14 +145,16 @@ class PretrainedConfig(ConfigSection):
         name, direction = document.get("task.name"), document.get("task.direction")
         if name == "embed":
             return None
-        if name != "language_model" or direction != "both":
+        masked = document.get("task.objective") == "masked"
+        if name != "language_model" or not (direction == "both" or masked):
             actual = f"the task {name}" + (f' with task.direction = "{direction}"' if direction else "")
-            expected = 'expected a run of language_model with direction = "both", or of embed'
+            expected = 'expected a run of language_model with direction = "both" or objective = "masked", or of embed'
             raise DataError(self.run, f"{expected}, found a run of {actual}")
-        fields = {field: document.get(f"task.{field}") for field in BiLMConfig.model_fields}
+        kind = MaskedLMConfig if masked else BiLMConfig
+        fields = {field: document.get(f"task.{field}") for field in kind.model_fields}
         try:
-            vocabulary = BiLMVocabulary.model_validate_json(run.learned)
-            config = BiLMConfig.model_validate_json(json.dumps(fields))
+            vocabulary = LMVocabulary.model_validate_json(run.learned)
+            config = kind.model_validate_json(json.dumps(fields))
         except ValidationError as error:
             raise RunError(f"{run.path}: damaged: {first_line(error)}") from error
         if vocabulary.text.unit != unit:
@@ -156,7 +162,7 @@ class PretrainedConfig(ConfigSection):
                 self.run, f"expected a language model of {unit}, as in this task, found {vocabulary.text.unit}"
             )
         weights = run.load_best().model
-        return PretrainedBiLM(
+        return PretrainedLM(
             config=config,
             vocabulary=vocabulary,
             weights={
@@ -165,14 +171,14 @@ class PretrainedConfig(ConfigSection):
         )
 
     def fit(
-        self, text: TextConfig, texts: Iterable[str], language: PretrainedBiLM | None, *, specials: Sequence[str] = ()
+        self, text: TextConfig, texts: Iterable[str], language: PretrainedLM | None, *, specials: Sequence[str] = ()
     ) -> Tokenizer:
         """The tokenizer of the texts; subwords are those of the language model."""
         if language is not None and text.unit == "subwords":
             return language.vocabulary.text
         return text.fit(texts, specials=specials)
 
-    def load(self, tokens: Iterable[str], language: PretrainedBiLM | None) -> PretrainedInputs | None:
+    def load(self, tokens: Iterable[str], language: PretrainedLM | None) -> PretrainedInputs | None:
         """The pretrained inputs for the tokens of the training data; None if there are none."""
         if not self:
             return None

@@ -119,8 +119,8 @@ def test_truncated_bptt_is_refused() -> None:
     ("fields", "message"),
     [
         ({"model": "ngram"}, 'direction = "both" needs model = "neural", but model is "ngram"'),
-        ({**SPELLED, "direction": "forward"}, 'needs direction = "both" and text.unit = "words"'),
-        ({**SPELLED, "text": {"unit": "characters"}}, 'but they are "both" and "characters"'),
+        ({**SPELLED, "direction": "forward"}, 'needs direction = "both" or objective = "masked", and text.unit = "words"'),
+        ({**SPELLED, "text": {"unit": "characters"}}, 'but they are "both", "causal" and "characters"'),
     ],
 )
 def test_conflicting_settings(fields: dict[str, Any], message: str) -> None:
@@ -131,6 +131,6 @@ def test_conflicting_settings(fields: dict[str, Any], message: str) -> None:
 def test_a_forward_model_has_no_word_vectors() -> None:
     bilm = model(direction="forward")
     with pytest.raises(
-        TypeError, match=r'only a language model with task\.direction = "both" gives contextual word vectors'
+        TypeError, match=r'only a language model with task\.direction = "both" or task\.objective = "masked" gives'
     ):
         bilm.embed(["a dog"])
