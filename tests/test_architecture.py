@@ -89,7 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "length_report": {"formats", "terminal", "insight", "metrics", "evaluation", "model"},
     "streaming": {"terminal", "data", "model"},
-    "explain": {"files", "formats", "terminal", "insight", "model"},
+    "explain": {"files", "formats", "terminal", "insight", "models", "model"},
     "diagnosis": {
         *("files", "formats", "terminal", "metrics", "run", "cells", "layers", "data", "training", "models"),
         *("insight", "tasks", "run_config", "training_data", "model"),

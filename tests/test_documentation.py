@@ -73,6 +73,7 @@ RUNS = {
     "joint": ["--task", "transcribe", "--data", "sounds", "task.model=joint"],
     "embed": ["embed.toml"],
     "contextual": ["contextual.toml"],
+    "masked": ["masked.toml"],
     "tag_contextual": ["tag.toml", "task.pretrained.run=runs/contextual"],
     "ngram": ["language_model.toml", "task.model=ngram"],
     "forgetful": ["tagger.toml", "--layer", "mine:Forgetful"],

@@ -1,9 +1,10 @@
 """Why a model predicts what it predicts: which inputs mattered, attention, alternatives and gates."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -17,6 +18,7 @@ from seqloom.insight.report import report
 from seqloom.insight.unrolled import START, UnrolledNetwork
 from seqloom.insight.unrolled import unroll as unroll_module
 from seqloom.model import AGAIN, Model, check_not_empty
+from seqloom.models.sentence_vectors import SentenceIndex
 
 
 def explain_all(
@@ -33,6 +35,8 @@ def explain_all(
     paths: bool = False,
     gates: bool = False,
     unroll: bool = False,  # draw the network unrolled over time
+    nearest: str = "",  # file of sentences, of which the nearest are listed; empty: none
+    pooling: str = "",  # of their vectors; empty: mean
     suffix: str = "",  # of the plots: .png, .svg or .pdf; empty: as the run says (train.plot_format)
     theme: str = "",  # of the plots: light or dark; empty: as the run says (train.plot_theme)
     as_json: bool = False,
@@ -47,10 +51,21 @@ def explain_all(
     suffix = suffix or f".{model.config.train.plot_format}"
     if suffix not in SUFFIXES:
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
+    if pooling and not nearest:
+        raise ValueError("--pooling is that of the sentence vectors for --nearest: name a file of sentences")
+    sentences = model.index_sentences(nearest, pooling=cast(Any, pooling or "mean")) if nearest else None
     options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads, "paths": paths}
     with named_plots(model.name, theme=check_theme(theme or model.config.train.plot_theme)):
         _explain_examples(
-            model, examples, folder, options=options, gates=gates, unroll=unroll, suffix=suffix, as_json=as_json
+            model,
+            examples,
+            folder,
+            options=options,
+            sentences=sentences,
+            gates=gates,
+            unroll=unroll,
+            suffix=suffix,
+            as_json=as_json,
         )
 
 
@@ -60,6 +75,7 @@ def _explain_examples(
     folder: Path,
     *,
     options: dict[str, Any],
+    sentences: SentenceIndex | None,
     gates: bool,
     unroll: bool,
     suffix: str,
@@ -69,6 +85,8 @@ def _explain_examples(
         subfolder = folder / str(number) if len(examples) > 1 else folder
         files.refuse_linked_folders(subfolder / "plot", inside=folder)
         explanation = explain(model, example, **options)
+        if sentences is not None:
+            explanation = replace(explanation, nearest=model.nearest(example, sentences))
         terminal.print_lines(*[""] * (number > 1 and not as_json))
         traced = traces(model, example) if gates else []
         network = unrolled(model, example, explanation) if unroll else None

@@ -3,14 +3,16 @@
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from seqloom import html
 from seqloom.answers import INPUT_LENGTH, Answers
@@ -31,6 +33,13 @@ from seqloom.metrics.length_bins import LengthBins, quantile_bins
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.generation import GeneratedToken
+from seqloom.models.sentence_vectors import (
+    NearSentence,
+    SentenceIndex,
+    SentencePooling,
+    SentenceVector,
+    sentence_vectors,
+)
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Name, Run, RunError
@@ -190,14 +199,18 @@ class Model:
             yield answers
 
     def predict_lines(
-        self, examples: Iterable[Any], *, batch_size: int = 64, vectors: bool = False
+        self,
+        examples: Iterable[Any],
+        *,
+        batch_size: int = 64,
+        answer: Callable[..., Iterator[list[Any]]] | None = None,  # None: predict_batches
     ) -> Iterator[list[Any]]:
         """The predictions for the lines of standard input, batch by batch; None for an empty line."""
         line = 0
+        answer = answer or self.predict_batches
         remaining = iter(examples)
         while batch := list(islice(remaining, batch_size)):
             filled = [example for example in batch if len(example)]
-            answer = self.embed_batches if vectors else self.predict_batches
             answers = chain.from_iterable(answer(filled, batch_size=batch_size))
             results: list[Any] = []
             for example in batch:
@@ -206,17 +219,76 @@ class Model:
                 line = example.location.line
             yield results
 
-    def embed(self, source: Any, *, batch_size: int = 64) -> list[Any]:
-        """Contextual word vectors of a file or of texts, in order; for bidirectional language models."""
+    @overload
+    def embed(self, source: Any, *, batch_size: int = 64) -> list[Any]: ...
+
+    @overload
+    def embed(self, source: Any, *, pooling: SentencePooling, batch_size: int = 64) -> NDArray[np.float32]: ...
+
+    def embed(
+        self,
+        source: Any,  # the path of a file, or texts
+        *,
+        pooling: SentencePooling | Literal[""] = "",
+        batch_size: int = 64,
+    ) -> list[Any] | NDArray[np.float32]:
+        """The vectors of texts, in order: with ``pooling``, an array (N, D) with one vector for each text.
+
+        Without it, the contextual vectors of each word; for bidirectional and masked language models.
+        """
         examples = self.read(self.source(source))
+        if pooling:
+            return self._embed_examples(list(examples), pooling, batch_size)
         return list(chain.from_iterable(self.embed_batches(examples, batch_size=batch_size)))
 
-    def embed_batches(self, examples: Iterable[Any], *, batch_size: int = 64) -> Iterator[list[Any]]:
-        """Contextual word vectors of examples, batch by batch."""
+    def embed_batches(
+        self,
+        examples: Iterable[Any],
+        *,
+        pooling: str = "",  # of sentence vectors; empty: word vectors
+        batch_size: int = 64,
+    ) -> Iterator[list[Any]]:
+        """Contextual word vectors of examples, or their sentence vectors, batch by batch."""
         for batch in self._batches(examples, batch_size):
             with torch.no_grad():
-                vectors = self.task.embed(self.module, batch)
-            yield vectors
+                if pooling:
+                    rows = self._pooled(batch, pooling).tolist()
+                    yield [SentenceVector(row) for row in rows]
+                else:
+                    yield self.task.embed(self.module, batch)
+
+    def _pooled(self, batch: Batch, pooling: str) -> Tensor:  # (B, D)
+        return sentence_vectors(self.module, self.task.encode(self.module, batch), pooling)
+
+    def _embed_examples(self, examples: Sequence[Any], pooling: str, batch_size: int) -> NDArray[np.float32]:
+        with torch.no_grad():
+            rows = [self._pooled(batch, pooling).float().cpu() for batch in self._batches(examples, batch_size)]
+        if not rows:
+            raise ValueError("there are no texts to embed")
+        return torch.cat(rows).numpy()
+
+    def index_sentences(
+        self,
+        source: Any,  # the path of a file, or texts
+        *,
+        pooling: SentencePooling = "mean",
+        batch_size: int = 64,
+    ) -> SentenceIndex:
+        """Sentences with their vectors, among which ``nearest`` searches."""
+        examples = list(self.read(self.source(source)))
+        texts = [self.task.input_text(example) or str(example.location) for example in examples]
+        return SentenceIndex(texts, self._embed_examples(examples, pooling, batch_size), pooling)
+
+    def nearest(
+        self,
+        source: Any,  # a text, or an example of the task
+        sentences: SentenceIndex,
+        *,
+        count: int = 10,
+    ) -> list[NearSentence]:
+        """The sentences that are most similar to a text by the cosine of their vectors, the nearest first."""
+        (vector,) = self._embed_examples([self.example(source)], sentences.pooling, 1)
+        return sentences.nearest(vector, count=count)
 
     def _batches(self, examples: Iterable[Any], batch_size: int) -> Iterator[Batch]:
         for batch in split_by_padding(examples, batch_size):

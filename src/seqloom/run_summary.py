@@ -170,7 +170,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
             for option, field in {**task.prediction_files, **task.data_files}.items()
             if (name := _file_name(getattr(task, field)))
         },
-        generates=getattr(task, "direction", "") == "forward",
+        generates=(getattr(task, "direction", ""), getattr(task, "objective", "")) == ("forward", "causal"),
         layer=_layer_option(run, custom_layer(task)),
         warmup=config.train.warmup if finished and _updates(run) < config.train.warmup else 0,
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],

@@ -296,18 +296,19 @@ def _transcribe_video(**fields: Any) -> Case:
     return Case("transcribe", "t.tsv", train, dev, common | fields, [_frames(20), _frames(21)], _write_videos)
 
 
-def _write_bilm(lines: str, **fields: Any) -> Callable[[Path], None]:
-    """Writes the run of a bidirectional language model with random weights, and a file of word vectors."""
+def _write_bilm(lines: str, *, masked: bool = False, **fields: Any) -> Callable[[Path], None]:
+    """Writes the run of a bidirectional or masked language model with random weights, and a file of word vectors."""
 
     def write(folder: Path) -> None:
         (folder / "language.txt").write_text(lines)
         task_fields = {
             "name": "language_model",
             "train": str(folder / "language.txt"),
-            "direction": "both",
             "embedding_size": 4,
         }
-        values = task_fields | {"decoder": {**RECURRENCE, "hidden_size": 4, "layers": 2}} | fields
+        layers = {**RECURRENCE, "hidden_size": 4, "layers": 2}
+        kind = {"objective": "masked", "encoder": layers} if masked else {"direction": "both", "decoder": layers}
+        values = task_fields | kind | fields
         document = config.Document.empty([f"task.{name}={literal(value)}" for name, value in values.items()])
         settings = Config.build(document, defaults=False)
         task: Any = settings.task.fit(settings.task.read(folder / "language.txt"))
@@ -369,6 +370,9 @@ CASES: dict[str, Case] = {
         write_files=_write_bilm(
             "Anna sees\nthe Paris\n", characters={"layers": 1, "hidden_size": 2, "embedding_size": 3}
         )
+    ),
+    "tag, masked vectors": _tag(pretrained={**CONTEXT, "fine_tune": True, "layer_decay": 0.5})._replace(
+        write_files=_write_bilm("Anna sees New York\nthe Paris\n", masked=True)
     ),
     "classify": _classify(),
     "classify, contextual vectors": _classify(pretrained={**CONTEXT, "replace_embeddings": True})._replace(

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +25,7 @@ from seqloom.cli.options import (
     RunFolder,
     RunFolders,
     Search,
+    SentencePooling,
     Stream,
     Timings,
     TimingsFolder,
@@ -200,7 +203,10 @@ def predict(
     rate: Rate = 0,
     timings: Timings = "",
     output: TimingsFolder = None,
-    vectors: Annotated[bool, typer.Option("--vectors", help="Print contextual word vectors.")] = False,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="Print contextual word vectors; with --pooling, one vector per text.")
+    ] = False,
+    pooling: SentencePooling = "",
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
 ) -> None:
@@ -239,7 +245,13 @@ def predict(
                 print(visible(piece), end="", flush=True)
             return
         interactive = files == ["-"] and sys.stdin.isatty()
-        printer = PredictionPrinter(model.task, as_json=as_json, names=len(files) > 1, interactive=interactive)
+        if pooling and not vectors:
+            raise ValueError("--pooling is that of sentence vectors: add --vectors")
+        to_json = asdict if vectors else model.task.to_json
+        printer = PredictionPrinter(
+            model.task, to_json=to_json, as_json=as_json, names=len(files) > 1, interactive=interactive
+        )
+        answer = partial(model.embed_batches, pooling=pooling) if vectors else model.predict_batches
 
         def read_source(name: str) -> Iterator[Any]:
             source = model.source(name, again=AGAIN)
@@ -250,9 +262,9 @@ def predict(
         examples = printer.watch((name, read_source(name)) for name in files)
         size = 1 if interactive else batch_size
         if files == ["-"] and not file_format and model.task.answers_each_line:
-            batches = model.predict_lines(examples, batch_size=size, vectors=vectors)
+            batches = model.predict_lines(examples, batch_size=size, answer=answer)
         else:
-            batches = (model.embed_batches if vectors else model.predict_batches)(examples, batch_size=size)
+            batches = answer(examples, batch_size=size)
         for predictions in batches:
             printer.print(predictions)
         printer.finish()
@@ -346,6 +358,10 @@ def explain(
     unroll: Annotated[
         bool, typer.Option("--unroll", help="Plot the network unrolled over the first time steps of the input.")
     ] = False,
+    nearest: Annotated[
+        str, typer.Option(help="File of sentences, of which the most similar ones are listed.", metavar="FILE")
+    ] = "",
+    pooling: SentencePooling = "",
     plots: Annotated[
         str, typer.Option(help="Format of the plots: png, svg or pdf (default: train.plot_format of the run).")
     ] = "",
@@ -375,6 +391,8 @@ def explain(
             paths=paths,
             gates=gates,
             unroll=unroll,
+            nearest=nearest,
+            pooling=pooling,
             suffix=f".{plots.lower().lstrip('.')}" if plots else "",
             theme=theme,
             as_json=as_json,

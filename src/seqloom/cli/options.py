@@ -56,6 +56,14 @@ Timings = Annotated[
 TimingsFolder = Annotated[
     Path | None, typer.Option("--output", help="With --timings: folder that gets a file for each recording.")
 ]
+SentencePooling = Annotated[
+    str,
+    typer.Option(
+        help="How sentence vectors are computed from the outputs of the encoder: mean, max, first, last, or attention "
+        "if the model has it.",
+        metavar="POOLING",
+    ),
+]
 PlotTheme = Annotated[
     str,
     typer.Option(

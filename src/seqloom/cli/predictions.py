@@ -4,7 +4,7 @@ import glob
 import os.path
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from seqloom import terminal
@@ -25,8 +25,17 @@ class Origin(NamedTuple):
 class PredictionPrinter:
     """Prints the answers to the examples that it has watched, in the same order."""
 
-    def __init__(self, task: Task, *, as_json: bool, names: bool, interactive: bool) -> None:
+    def __init__(
+        self,
+        task: Task,
+        *,
+        as_json: bool,
+        names: bool,
+        interactive: bool,
+        to_json: Callable[[Any], dict[str, Any]] | None = None,  # None: that of the task
+    ) -> None:
         self.task, self.as_json, self.names, self.interactive = task, as_json, names, interactive
+        self.to_json = to_json or task.to_json
         self.origins: deque[Origin] = deque()  # of the examples that have no answer yet
         self.answers = self.affected = 0
         self.unknown: dict[str, None] = {}
@@ -57,7 +66,7 @@ class PredictionPrinter:
                 continue
             if self.as_json:
                 origin = {name: value for name, value in (("file", file), ("id", identity)) if value}
-                terminal.print_lines(terminal.json_line({**origin, **_short_numbers(self.task.to_json(prediction))}))
+                terminal.print_lines(terminal.json_line({**origin, **_short_numbers(self.to_json(prediction))}))
             else:
                 text, prefix = str(prediction), "".join(f"{part}\t" for part in (file, identity) if part)
                 lines = text.split("\n") if prefix else [text]

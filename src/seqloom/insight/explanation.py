@@ -16,6 +16,7 @@ from seqloom.insight.label_paths import LabelPaths
 from seqloom.insight.prefix_tree import PrefixChoice
 from seqloom.insight.word_contexts import ContextPair, layer_names
 from seqloom.layers.scalar_mix import ScalarMix
+from seqloom.models.sentence_vectors import NearSentence
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Explanation:
     paths: LabelPaths | None = None  # CTC, if requested: alignments of a text
     layer_weights: LayerWeights | None = None
     contexts: list[ContextPair] = field(default_factory=list)  # of words that occur more than once
+    nearest: list[NearSentence] = field(default_factory=list)  # if requested, the most similar first
     frames: FrameProbabilities | None = None  # of transcripts
     embedding_map: EmbeddingMap | None = None
     notes: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from seqloom import files, terminal
-from seqloom.formats import format_percent
+from seqloom.formats import format_percent, shorten
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
 from seqloom.insight.attribution_plot import attribution_lines, draw_attribution
 from seqloom.insight.beam_tree import beam_lines, draw_beam
@@ -103,6 +103,10 @@ def print_explanation(explanation: Explanation) -> None:
     if explanation.contexts:
         terminal.print_lines("")
         print_contexts(explanation.contexts)
+    if explanation.nearest:
+        terminal.print_lines("", "Nearest sentences, by the cosine of their vectors:")
+        near = [(f"{sentence.similarity:.3f}", shorten(sentence.text, width - 12)) for sentence in explanation.nearest]
+        terminal.table(("similarity", "sentence"), near)
     if explanation.embedding_map is not None:
         print_embedding_map(explanation.embedding_map)
     if explanation.beam:

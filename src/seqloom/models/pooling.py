@@ -20,6 +20,13 @@ class Pooling(nn.Module, ABC):
         """One vector for each row."""
 
 
+class FirstPooling(Pooling):
+    """The output at the first element."""
+
+    def forward(self, memory: Memory) -> Tensor:
+        return _at(memory, memory.mask.sum(dim=1).clamp(max=1) - 1)
+
+
 class LastPooling(Pooling):
     """The output at the last element."""
 

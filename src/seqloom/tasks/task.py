@@ -42,6 +42,7 @@ from seqloom.insight.attribution import Attribution
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.insight.label_paths import LabelPaths
+from seqloom.layers.layer import Memory
 from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
@@ -579,6 +580,10 @@ class Task(ConfigSection, ABC):
     def ensemble(self, models: Sequence[nn.Module]) -> nn.Module:  # noqa: ARG002
         """Combine several models into one that averages their probabilities."""
         self._refuse("ensemble", "be part of an ensemble")
+
+    def encode(self, model: nn.Module, batch: Batch) -> Memory:  # noqa: ARG002
+        """The outputs of the encoder at the elements of each row, from which sentence vectors are pooled."""
+        self._refuse("encode", "give sentence vectors")
 
     def embed(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
         """Contextual word vectors, one answer per row."""

@@ -369,6 +369,11 @@ class Translate(Task):
         )
         return Loss(total, batch.items)
 
+    def encode(self, model: Any, batch: Batch) -> Memory:
+        """Of the source; the end token is an element, too."""
+        memory: Memory = model.encoder(*batch.inputs)
+        return memory
+
     def predict(self, model: Any, batch: Batch) -> Predictions:
         memory: Memory = model.encoder(*batch.inputs)
         end = self._end

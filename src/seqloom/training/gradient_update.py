@@ -84,8 +84,7 @@ class GradientUpdate(UpdateRule):
         clipped = finite and bool(settings.clip_norm) and norm > settings.clip_norm
         if finite and items:
             torch._foreach_mul_(gradients, (settings.clip_norm / norm if clipped else 1.0) / items)
-            for parameters in self.optimizer.param_groups:
-                parameters["lr"] = current_learning_rate
+            optimizers.set_learning_rate(self.optimizer, current_learning_rate)
             self.optimizer.step()
             self.carried = carried
         elif not any(part.continues for part in chunk):

@@ -41,14 +41,37 @@ def build(
 ) -> Optimizer:
     """An optimizer of all trainable parameters, without weight decay for vectors (biases, normalisation gains)."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": weight_decay},
-        {"params": [parameter for parameter in trained if parameter.dim() <= 1], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    factors = learning_rate_factors(model)
+    groups: list[dict[str, Any]] = []
+    for factor in sorted({factors.get(parameter, 1.0) for parameter in trained}, reverse=True):
+        same = [parameter for parameter in trained if factors.get(parameter, 1.0) == factor]
+        for matrices in (True, False):
+            chosen = [parameter for parameter in same if (parameter.dim() > 1) is matrices]
+            decay = weight_decay if matrices else 0.0
+            groups += [{"params": chosen, "weight_decay": decay, FACTOR: factor}] if chosen else []
     options = {"momentum": momentum} if name == "sgd" else {}
     optimizer: Optimizer = OPTIMIZERS[name](groups, lr=learning_rate, fused=True, **options)
+    set_learning_rate(optimizer, learning_rate)
     return optimizer
+
+
+FACTOR = "factor"
+"""What the learning rate of a group of parameters is multiplied with."""
+
+
+def learning_rate_factors(model: nn.Module) -> dict[nn.Parameter, float]:
+    """The factors of parameters that learn more slowly, as modules with a method of this name say."""
+    factors: dict[nn.Parameter, float] = {}
+    for module in model.modules():
+        own = getattr(module, "learning_rate_factors", None)
+        factors |= own() if own is not None else {}
+    return factors
+
+
+def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
+    """Set the learning rate of all parameters, each group by its factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group[FACTOR]
 
 
 def tensor_norms(gradients: list[Tensor]) -> Tensor:  # (number of tensors,)

@@ -119,7 +119,10 @@ def test_truncated_bptt_is_refused() -> None:
     ("fields", "message"),
     [
         ({"model": "ngram"}, 'direction = "both" needs model = "neural", but model is "ngram"'),
-        ({**SPELLED, "direction": "forward"}, 'needs direction = "both" or objective = "masked", and text.unit = "words"'),
+        (
+            {**SPELLED, "direction": "forward"},
+            'needs direction = "both" or objective = "masked", and text',
+        ),
         ({**SPELLED, "text": {"unit": "characters"}}, 'but they are "both", "causal" and "characters"'),
     ],
 )

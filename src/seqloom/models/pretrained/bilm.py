@@ -18,7 +18,13 @@ from seqloom.layers.softmax_loss import cross_entropy, log_probabilities
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import SoftmaxInputs, TokenScores, neural_lm
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
-from seqloom.models.pretrained.contextual import CharacterEmbedding, LMVocabulary, embed_tokens, layer_levels
+from seqloom.models.pretrained.contextual import (
+    CharacterEmbedding,
+    LMVocabulary,
+    embed_tokens,
+    layer_levels,
+    level_parameters,
+)
 
 
 class BiLMConfig(ConfigSection):
@@ -94,6 +100,11 @@ class BiLMEncoder(nn.Module):
             for left, right in zip(forward, backward, strict=True)
         )
         return [lowest, *both]
+
+    def level_parameters(self) -> list[list[nn.Parameter]]:
+        """The parameters of each of ``levels``."""
+        both = zip(level_parameters(self.forward_layer), level_parameters(self.backward_layer), strict=True)
+        return [list(self.embed.parameters()), *([*forward, *backward] for forward, backward in both)]
 
     def forward(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (B, T, D), each
         """The outputs of the top layers, each in its reading order."""

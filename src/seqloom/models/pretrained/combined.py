@@ -31,11 +31,20 @@ class CombinedInput(NamedTuple):
 class ContextualEmbedding(nn.Module):
     """The layers of a bidirectional or masked language model, mixed with learned weights (Peters et al. 2018).
 
-    Without fine-tuning, the language model has no gradient and no dropout.
+    Without fine-tuning, the language model has no gradient and no dropout. With it, each of its layers learns at
+    ``layer_decay`` times the rate of the layer above; the highest, of the rest of the model (Howard and Ruder 2018).
     """
 
-    def __init__(self, encoder: BiLMEncoder | MaskedLMEncoder, *, fine_tune: bool, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        encoder: BiLMEncoder | MaskedLMEncoder,
+        *,
+        fine_tune: bool,
+        dropout: float = 0.0,
+        layer_decay: float = 1.0,
+    ) -> None:
         super().__init__()
+        self.layer_decay = layer_decay
         self.encoder = encoder.requires_grad_(fine_tune)
         self.fine_tune = fine_tune
         self.mixture = ScalarMix(encoder.sizes)
@@ -50,6 +59,15 @@ class ContextualEmbedding(nn.Module):
         selected = mixed.flatten(0, 1).index_select(0, (rows + inputs.positions).flatten())
         vectors: Tensor = self.dropout(selected.view(*inputs.positions.shape, self.size))
         return vectors
+
+    def learning_rate_factors(self) -> dict[nn.Parameter, float]:
+        """What the learning rate of each parameter of the language model is multiplied with."""
+        levels = self.encoder.level_parameters()
+        return {
+            parameter: self.layer_decay ** (len(levels) - depth)
+            for depth, parameters in enumerate(levels)
+            for parameter in parameters
+        }
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         super().train(mode)

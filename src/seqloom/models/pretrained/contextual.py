@@ -1,7 +1,8 @@
 """What language models whose layers are word vectors have in common: vocabulary, embedding, the layers as vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -90,6 +91,33 @@ def embed_tokens(embed: Embedding | CharacterEmbedding, text: CharacterInput) ->
     """The word vectors without context."""
     vectors: Tensor = embed(text.characters if isinstance(embed, CharacterEmbedding) else text.words)
     return vectors
+
+
+def level_parameters(layer: Layer) -> list[list[nn.Parameter]]:
+    """The parameters of each layer whose output ``layer_levels`` returns, the lowest first."""
+    levels: list[list[nn.Parameter]] = []
+    before: list[nn.Parameter] = []  # of positions, which belong to the layer above them
+    for module, connection in _leaves(layer):
+        own = [*module.parameters(), *(connection.parameters() if connection is not None else ())]
+        if isinstance(module, Norm) and levels:
+            levels[-1] += own
+        elif isinstance(module, Positions):
+            before += own
+        else:
+            levels.append([*before, *own])
+            before = []
+    return levels
+
+
+def _leaves(layer: Layer) -> Iterator[tuple[nn.Module, nn.Module | None]]:
+    """The layers of nested stacks in order, each with the connection that follows it."""
+    if not isinstance(layer, Stack):
+        yield layer, None
+        return
+    for inner, connection in zip(layer.layers, layer.connections, strict=True):
+        *lower, (last, own) = _leaves(cast(Layer, inner))
+        yield from lower
+        yield last, nn.ModuleList([part for part in (own, connection) if part is not None])
 
 
 def layer_levels(layer: Layer, x: Tensor, mask: Tensor | None) -> list[Tensor]:

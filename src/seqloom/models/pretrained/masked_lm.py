@@ -19,7 +19,13 @@ from seqloom.layers.softmax_loss import cross_entropy, log_probabilities
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import SoftmaxInputs, TokenScores
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig, build_stack
-from seqloom.models.pretrained.contextual import CharacterEmbedding, LMVocabulary, embed_tokens, layer_levels
+from seqloom.models.pretrained.contextual import (
+    CharacterEmbedding,
+    LMVocabulary,
+    embed_tokens,
+    layer_levels,
+    level_parameters,
+)
 from seqloom.models.pretrained.masking import MaskedTokens, Masking, fixed_noise
 
 MAX_ELEMENTS = 1 << 14
@@ -78,6 +84,10 @@ class MaskedLMEncoder(nn.Module):
         """The token embeddings, then the output of each layer."""
         vectors = embed_tokens(self.embed, text)
         return [vectors, *layer_levels(self.layer, vectors, text.mask)]
+
+    def level_parameters(self) -> list[list[nn.Parameter]]:
+        """The parameters of each of ``levels``."""
+        return [list(self.embed.parameters()), *level_parameters(self.layer)]
 
     def forward(self, text: CharacterInput) -> Tensor:  # (B, T, D)
         """The output of the last layer."""
@@ -188,7 +198,7 @@ class MaskedLM(nn.Module):
 
 
 def _portions(places: Tensor, length: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows and columns of so many tokens that copies of their texts do not take too much memory."""
+    """Rows and columns of the tokens, in portions whose copied texts do not take too much memory."""
     for part in places.split(max(MAX_ELEMENTS // max(length, 1), 1)):
         if len(part):
             yield part[:, 0], part[:, 1]

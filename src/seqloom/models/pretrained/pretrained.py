@@ -41,14 +41,14 @@ class PretrainedLM(ConfigSection):
     vocabulary: LMVocabulary
     weights: Any = Field(None, exclude=True, repr=False)  # initial weights; None: they will be loaded
 
-    def build(self, *, fine_tune: bool, dropout: float) -> ContextualEmbedding:
+    def build(self, *, fine_tune: bool, dropout: float, layer_decay: float = 1.0) -> ContextualEmbedding:
         encoder: Any
         if self.weights is None:
             encoder = self.config.build_encoder(self.vocabulary)
         else:
             origin = "the pretrained language model"
             encoder = build_with_weights(lambda: self.config.build_encoder(self.vocabulary), self.weights, origin)
-        return ContextualEmbedding(encoder, fine_tune=fine_tune, dropout=dropout)
+        return ContextualEmbedding(encoder, fine_tune=fine_tune, dropout=dropout, layer_decay=layer_decay)
 
     def collate(self, rows: Sequence[Sequence[str]], positions: Tensor) -> ContextualInput:
         """The inputs for rows of tokens as written in the text."""
@@ -119,6 +119,13 @@ class PretrainedConfig(ConfigSection):
     fine_tune: bool = Field(
         default=False, description="Train the pretrained weights as well (false: keep them frozen)."
     )
+    layer_decay: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Fine-tuning a language model: learning rate of each of its layers relative to that of the layer "
+        "above; of the highest, relative to the rest of the model (1: the same for all).",
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the pretrained vectors.")
     replace_embeddings: bool = Field(
         default=False, description="Use the pretrained vectors instead of the task's own token embeddings."
@@ -128,9 +135,11 @@ class PretrainedConfig(ConfigSection):
     )
 
     @model_validator(mode="after")
-    def _check_replace_embeddings(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.replace_embeddings and not self:
             raise ValueError("replace_embeddings is true, but there are no pretrained vectors: set run or file")
+        if self.layer_decay != 1 and not (self.fine_tune and self.run):
+            raise ValueError(f"layer_decay is {self.layer_decay}, which needs fine_tune = true and run")
         return self
 
     def __bool__(self) -> bool:
@@ -144,6 +153,8 @@ class PretrainedConfig(ConfigSection):
         run, document = self._open_run()
         name, direction = document.get("task.name"), document.get("task.direction")
         if name == "embed":
+            if self.layer_decay != 1:
+                raise DataError(self.run, f"layer_decay is {self.layer_decay}, but a run of embed has no layers")
             return None
         masked = document.get("task.objective") == "masked"
         if name != "language_model" or not (direction == "both" or masked):
@@ -214,8 +225,11 @@ class PretrainedConfig(ConfigSection):
         """The task's own embedding of this size together with the pretrained ones, and their total size."""
         if pretrained is None and own is not None:
             return own, size
-        parts = (pretrained.language, *pretrained.words) if pretrained else ()
-        embeddings = [part.build(fine_tune=self.fine_tune, dropout=self.dropout) for part in parts if part]
+        options: dict[str, Any] = {"fine_tune": self.fine_tune, "dropout": self.dropout}
+        language = pretrained.language if pretrained else None
+        embeddings: list[ContextualEmbedding | PretrainedEmbedding] = []
+        embeddings += [language.build(**options, layer_decay=self.layer_decay)] if language else []
+        embeddings += [words.build(**options) for words in (pretrained.words if pretrained else ())]
         combined = CombinedEmbedding(own, embeddings, size=0 if own is None else size)
         return combined, combined.size
 

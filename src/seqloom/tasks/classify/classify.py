@@ -28,6 +28,7 @@ from seqloom.insight.explanation import Explanation, TokenValues
 from seqloom.insight.token_names import text_tokens, word_groups
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
+from seqloom.layers.layer import Memory
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
@@ -287,6 +288,10 @@ class Classify(ClassifySettings):
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         return Predictions(self._targets.answers(model(*batch.inputs).detach().double()))
+
+    def encode(self, model: Any, batch: Batch) -> Memory:
+        memory: Memory = model.encoder(*batch.inputs)
+        return memory
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         from seqloom.tasks.classify.onnx_model import onnx_model

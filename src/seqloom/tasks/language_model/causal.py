@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from seqloom.data.batch import Batch, pad
+from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.text.vocabulary import END, START
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
@@ -103,6 +103,12 @@ class Causal(Objective):
             f'vectors, but its direction is "{self.task.direction}"'
         )
 
+    def top_layer(self, model: Any, batch: Batch) -> Padded:
+        if self.task.model == "ngram":
+            raise TypeError('this language model cannot give sentence vectors: task.model = "ngram" has no layers')
+        values, mask = batch.inputs
+        return Padded(model.layer(model.embed(values), mask)[0], mask)
+
     def input_tokens(self, example: TextLine) -> list[str]:
         return [START, *text_tokens(self.tokenizer, example.text, [])]
 
@@ -166,6 +172,9 @@ class Bidirectional(Causal):
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:
         texts = [self.tokenizer.cased_tokens(example.text) for example in batch.examples]
         return contextual_vectors(model.encoder.levels(batch.inputs), texts)
+
+    def top_layer(self, model: Any, batch: Batch) -> Padded:
+        return Padded(model.encoder.levels(batch.inputs)[-1], batch.inputs.mask)
 
     def trace_gates(self, model: nn.Module, example: TextLine) -> list[LabelledTrace]:
         batch, tokens = self.collate([example]), self.input_tokens(example)

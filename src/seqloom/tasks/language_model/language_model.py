@@ -22,6 +22,7 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.word_contexts import compare_contexts
+from seqloom.layers.layer import Memory
 from seqloom.layers.softmax_loss import sampled_cross_entropy
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
@@ -171,6 +172,11 @@ class LanguageModel(LanguageModelSettings):
     def onnx_model(self, model: Any) -> "OnnxModel":
         """The decoder, which scores texts and generates them token by token."""
         return self._objective.onnx_model(model)
+
+    def encode(self, model: Any, batch: Batch) -> Memory:
+        """The highest layer, without the boundary token before a text."""
+        values, mask = self._objective.top_layer(model, batch)
+        return Memory(values[:, 1:], mask[:, 1:], None) if values.shape[1] > 1 else Memory(values, mask & False, None)
 
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:
         return self._objective.embed(model, batch)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqloom.data.batch import Batch, pad
+from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import END, MASK, START
 from seqloom.decoding.tokens.sample import Sample
@@ -164,6 +164,9 @@ class Masked(Objective):
     def embed(self, model: MaskedLM, batch: Batch) -> list[ContextualVectors]:
         texts = [EncodedText.of(self.tokenizer, example.text).tokens for example in batch.examples]
         return contextual_vectors(model.encoder.levels(batch.inputs), texts)
+
+    def top_layer(self, model: MaskedLM, batch: Batch) -> Padded:
+        return Padded(model.encoder(batch.inputs), batch.inputs.mask)
 
     def input_tokens(self, example: TextLine) -> list[str]:
         return [START, *self._names(example, [])]

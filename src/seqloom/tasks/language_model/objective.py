@@ -87,6 +87,10 @@ class Objective(ABC):
         """Contextual word vectors, one answer per row."""
 
     @abstractmethod
+    def top_layer(self, model: Any, batch: Batch) -> Padded:
+        """The outputs of the highest layer at the boundary token and at each token."""
+
+    @abstractmethod
     def input_tokens(self, example: TextLine) -> list[str]:
         """The token read at each time step."""
 

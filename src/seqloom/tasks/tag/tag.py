@@ -22,6 +22,7 @@ from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, LabelChoice
+from seqloom.layers.layer import Memory
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
 from seqloom.metrics.labels import compare_spans, f1
 from seqloom.metrics.learning import constant_answer
@@ -274,6 +275,12 @@ class Tag(TagSettings):
             for sentence, step, labels, values, length in columns
         ]
         return Predictions(answers, self._carried(state))
+
+    def encode(self, model: Any, batch: Batch) -> Memory:
+        if self.model == "hmm":
+            raise TypeError('this tagger cannot give sentence vectors: task.model = "hmm" has no encoder')
+        memory: Memory = model.encoder(batch.inputs, batch.inputs.mask)
+        return memory
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         from seqloom.tasks.tag.onnx_model import onnx_model
