@@ -250,5 +250,6 @@ PREPARE: dict[str, Callable[[], None]] = {
     "trec_tenth": questions,
     "text_static": plain_text,
     "text_contextual": plain_text,
+    "text_masked": plain_text,
 }
 """By the name of the configuration that reads the files."""
