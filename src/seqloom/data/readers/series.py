@@ -77,6 +77,12 @@ class Series:
     left_out: tuple[str, ...] = ()  # further columns that are not read, since they number the rows or hold dates
     number_note: str = ""  # about decimal commas and thousands separators; empty: there are none
     decimal: DecimalMark = ""  # decimal mark of its columns; empty: they are not text
+    ahead: int = 0  # rows at the end in which only future covariates are known; the other values are NaN
+
+    @property
+    def observed(self) -> Numbers:
+        """The rows of which all values are known."""
+        return self.values[: len(self.values) - self.ahead]
 
     def times(self, start: int, stop: int) -> tuple[str, ...]:
         """The time stamps of some rows as text; empty if there are none."""
@@ -197,6 +203,7 @@ def table(
     separator: str = "",  # of a text file; empty: as its first lines show
     columns: Sequence[str] = (),  # names, or numbers from 1 without a header; empty: all but the time axis
     target: Sequence[str] = (),  # columns that are forecast, so that they are not the time axis
+    future_covariates: Sequence[str] = (),  # columns that may have more rows than the others
     date: Sequence[str] | None = None,  # columns of the time axis; None: search; empty: there is none
     fill: bool = False,  # replace a missing value by the previous one
     date_order: DateOrder = "",  # of day and month, where the dates leave it open
@@ -215,9 +222,9 @@ def table(
     reopen = None if once else lambda: _open_table(opened, range_.text, separator)[1]
     first_records, records, marks = _with_points(names, records, reopen, range_.text, decimal, separator)
     location = first_records[0][0]
-    _check_columns(location, names, (*columns, *target, *(date or ())))
+    _check_columns(location, names, (*columns, *target, *future_covariates, *(date or ())))
     head = [[fields[column] for _, fields in first_records] for column in range(len(names))]
-    taken = (*columns, *target)
+    taken = (*columns, *target, *future_covariates)
     axis, others = (
         (None, []) if date == () else find_time_axis(names, head, chosen=date or (), taken=taken, order=date_order)
     )
@@ -230,13 +237,9 @@ def table(
     numbers |= {positions[name]: name for name in columns}
     if words := [column for column in numbers if all(map(_is_name, head[column]))]:
         refuse_names(location, names[words[0]], head[words[0]], [names[each] for each in numbers if each not in words])
-    rows: list[list[float]] = []
-    lines: list[int] = []
-    for row_location, fields in chain(first_records, records):
-        rows.append(_row(row_location, fields, rows[-1] if rows else [], columns=numbers, fill=fill))
-        lines.append(row_location.line)
-        for column, texts in kept.items():
-            texts.append(fields[column])
+    rows, lines, ahead = _read_rows(
+        chain(first_records, records), numbers, kept, future_covariates=future_covariates, fill=fill
+    )
     if kept:
         whole = [kept.get(column, []) for column in range(len(names))]
         free = [name for column, name in enumerate(names) if column not in kept]
@@ -262,7 +265,7 @@ def table(
         raise DataError(location, "no column of numbers")
     order = np.argsort(list(numbers)) if not columns else np.arange(len(numbers))
     selected = np.array(list(numbers.values()), object)[order].tolist()
-    start, stop = range_.rows(len(rows), noun="rows")
+    start, stop = range_.rows(len(rows) - ahead, noun="rows")
     values = np.array(rows, np.float64)[:, order]
     if axis is not None and axis.stamps is not None and not columns:
         refuse_numbered_series(location, axis.stamps, dict(zip(selected, values.T, strict=True)), taken)
@@ -277,7 +280,38 @@ def table(
         tuple(left_out),
         number_note=marks.describe(names, numbers),
         decimal=marks.decimal(numbers),
+        ahead=ahead,
     )
+
+
+def _read_rows(
+    records: Iterator[Record],
+    numbers: dict[int, str],  # columns to read, with their names
+    kept: dict[int, list[Any]],  # columns whose texts are added here
+    *,
+    future_covariates: Sequence[str],
+    fill: bool,
+) -> tuple[list[list[float]], list[int], int]:
+    """The rows, their lines, and how many rows at the end have values of future covariates only, the others NaN."""
+    rows: list[list[float]] = []
+    lines: list[int] = []
+    covariates = {column: name for column, name in numbers.items() if name in future_covariates}
+    others = {column: name for column, name in numbers.items() if column not in covariates}
+    ahead = 0
+    for location, fields in records:
+        is_ahead = bool(covariates and others) and all(_is_missing(fields[column]) for column in others)
+        if ahead and not is_ahead and not fill:  # a gap, not the end
+            _row(location._replace(line=lines[-ahead]), [None] * len(fields), [], columns=others, fill=False)
+        ahead = ahead + 1 if is_ahead else 0
+        previous = rows[-1] if rows else []
+        if is_ahead and not fill:
+            _row(location, fields, [], columns=covariates, fill=False)
+            previous = [math.nan] * len(numbers)
+        rows.append(_row(location, fields, previous, columns=numbers, fill=fill or is_ahead))
+        lines.append(location.line)
+        for column, texts in kept.items():
+            texts.append(fields[column])
+    return rows, lines, ahead
 
 
 def index_name(source: Any) -> str:

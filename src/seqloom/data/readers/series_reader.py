@@ -25,6 +25,7 @@ class SeriesReader:
 
     columns: tuple[str, ...]  # empty: all
     target: tuple[str, ...]  # empty: all
+    future_covariates: tuple[str, ...]  # columns whose values at the steps to forecast are known
     date: tuple[str, ...] | None  # columns of the time axis; None: as the table shows
     date_order: DateOrder  # empty: as the dates show
     decimal: DecimalMark  # empty: as the numbers show
@@ -145,6 +146,7 @@ class SeriesReader:
             source,
             columns=self.columns,
             target=self.target,
+            future_covariates=self.future_covariates,
             date=self.date,
             separator=self.separator,
             fill=self.fill_missing,

@@ -54,7 +54,7 @@ class BaselineForecasts:
         return np.concatenate(forecasts)
 
     def _values(self, series: Series) -> Numbers:  # (T, targets)
-        return series.values[:, list(self.targets)]
+        return series.observed[:, list(self.targets)]
 
     def _before(self, series: Series, rows: Rows, lag: int) -> Numbers:
         """The last season repeated, or else the last value."""
@@ -70,7 +70,7 @@ class BaselineForecasts:
         return forecast
 
     def _smoothing(self, series: Series, rows: Rows) -> Numbers:
-        period = self.season if has_season(len(series.values), self.season) else 1
+        period = self.season if has_season(len(series.observed), self.season) else 1
         states = _smoothed(series, self.targets, self.smoothing, period)
         # The start is estimated from two seasons: forecasts within them would have seen the future.
         known = rows >= (2 * period - 1 if period > 1 else 0)
@@ -89,4 +89,4 @@ class BaselineForecasts:
 
 @lru_cache(maxsize=4)  # a development set is scored again and again
 def _smoothed(series: Series, targets: tuple[int, ...], parameters: tuple[Smoothing, ...], period: int) -> Smoothed:
-    return smooth(series.values[:, list(targets)], parameters, period)
+    return smooth(series.observed[:, list(targets)], parameters, period)

@@ -93,6 +93,7 @@ class Forecast(ForecastScoring):
         return SeriesReader(
             columns=learned.columns if learned else self.columns,
             target=() if learned else self.target,
+            future_covariates=self.future_covariates,
             date=None if learned else date,  # the time axis of another file may have another name, or be missing
             date_order=self.date_order,
             decimal=self.decimal,
@@ -125,8 +126,9 @@ class Forecast(ForecastScoring):
     def _check_counts(self, series: Series) -> None:
         """DataError if a target is not a count."""
         positions = column_positions(series.names)
-        names = [name for name in self.target or series.names if name in positions]
-        counts = series.values[:, [positions[name] for name in names]]
+        unknown = [name for name in series.names if name not in self.future_covariates]
+        names = [name for name in self.target or unknown if name in positions]
+        counts = series.observed[:, [positions[name] for name in names]]
         wrong = (counts < 0) | (counts != np.round(counts))
         if wrong.any():
             row, place = (int(index) for index in np.argwhere(wrong)[0])
@@ -192,7 +194,7 @@ class Forecast(ForecastScoring):
 
     def summarize_example(self, example: Window) -> ExampleSummary:
         """The columns of the series; windows overlap, so that duplicates are not counted."""
-        return ExampleSummary(values=example.series.values, columns=example.series.names, is_view=True)
+        return ExampleSummary(values=example.series.observed, columns=example.series.names, is_view=True)
 
     def collate(self, examples: Sequence[Window]) -> Batch:
         learned = self.fitted
@@ -210,19 +212,38 @@ class Forecast(ForecastScoring):
 
     def _inputs(self, examples: Sequence[Window]) -> Padded | ForecastInputs:
         history = pad([self._features(window) for window in examples], dtype=np.float32)
-        if not (names := self.fitted.calendar):
+        if not self.fitted.calendar and not self.future_covariates:
             return history
         known, future = [], []
         for window in examples:
-            features = calendar_features(window.series, names, self.horizon)
-            known.append(features[window.start : window.stop])
-            first = window.start + 1 if self.output == "every_step" else window.stop
-            after = np.lib.stride_tricks.sliding_window_view(
-                features[first : window.stop + self.horizon], self.horizon, 0
-            )
+            features = self._covariates(window)  # of the rows from the start of the history to the end of the horizon
+            length = len(window)
+            # The encoder reads covariates with all columns, unless it reads each column for itself.
+            read = features.shape[1] if self.channel_independent else 2 * len(self.fitted.calendar)
+            known.append(features[:length, :read])
+            first = 1 if self.output == "every_step" else length
+            after = np.lib.stride_tricks.sliding_window_view(features[first:], self.horizon, 0)
             future.append(after.swapaxes(1, 2))
         both = (pad(part, dtype=np.float32).values for part in (known, future))
         return ForecastInputs(*history, *both)
+
+    def _covariates(self, window: Window) -> Numbers:  # (length + horizon, covariates)
+        """What is known of the history and of the steps to forecast: the calendar, then columns."""
+        rows = slice(window.start, window.stop + self.horizon)
+        features = calendar_features(window.series, self.fitted.calendar, self.horizon)[rows]
+        if not (names := self.future_covariates):
+            return features
+        values = window.series.values[rows]
+        if len(values) < len(window) + self.horizon:
+            raise DataError(
+                window.location,
+                f"expected the values of {', '.join(names)} at the {pluralize(self.horizon, 'step')} to forecast "
+                f"(task.future_covariates), found {len(values) - len(window)}: append rows in which the other columns "
+                "are empty",
+            )
+        positions = column_positions(self.fitted.columns)
+        scaled = self.fitted.scale(values)[:, [positions[name] for name in names]]
+        return np.concatenate([features, scaled], axis=1)
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
         return values if self.data_type == "binary" else self.fitted.scale(values)
@@ -261,8 +282,9 @@ class Forecast(ForecastScoring):
         learned = self.fitted
         relative = self.data_type == "numbers" and self.relative
         features = 2 if self.data_type == "numbers" and self.inputs == "both" else 1
-        covariates = 2 * len(learned.calendar)
-        size = features * (1 if self.channel_independent else len(learned.columns)) + covariates
+        covariates = 2 * len(learned.calendar) + len(self.future_covariates)
+        read = covariates if self.channel_independent else 2 * len(learned.calendar)
+        size = features * (1 if self.channel_independent else len(learned.columns)) + read
         layer = build_stack(self.prenet, self.encoder, size, causal=True)
         encoder = Encoder(
             nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational_dropout

@@ -27,9 +27,13 @@ class ForecastScoring(ForecastSettings):
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
         positions = column_positions(columns)
-        if missing := [name for name in self.target if name not in positions]:
-            raise DataError(self.train, f"no column {missing[0]!r} (task.target); found {', '.join(columns)}")
-        return [positions[name] for name in self.target or columns]
+        for field in ("target", "future_covariates"):
+            if missing := [name for name in getattr(self, field) if name not in positions]:
+                raise DataError(self.train, f"no column {missing[0]!r} (task.{field}); found {', '.join(columns)}")
+        unknown = [name for name in columns if name not in self.future_covariates]
+        if not unknown:
+            raise DataError(self.train, "all columns are task.future_covariates, so that nothing is left to forecast")
+        return [positions[name] for name in self.target or unknown]
 
     @property
     def fitted(self) -> Learned:

@@ -66,6 +66,11 @@ class ForecastSettings(Task):
         (), description='Input columns by name, without a header "1", "2", … (empty: all).'
     )
     target: tuple[str, ...] = Field((), description="Columns to forecast (empty: all input columns).")
+    future_covariates: tuple[str, ...] = Field(
+        (),
+        description="Input columns that are known in advance, such as prices or holidays: their values at the steps to "
+        "forecast are read, too. Predictions need rows for these steps, in which the other columns are empty.",
+    )
     date: str | tuple[str, ...] = Field(
         "auto",
         description="Column with the dates or times, or several of them such as year and month; it is neither read nor "
@@ -159,7 +164,7 @@ class ForecastSettings(Task):
             examples = examples // max(given if isinstance(given, int) and given else history, 1)
         return values | training_defaults(document, examples)
 
-    @field_validator("columns", "target", mode="before")
+    @field_validator("columns", "target", "future_covariates", mode="before")
     @classmethod
     def _one_name(cls, names: Any) -> Any:
         return (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
@@ -178,6 +183,11 @@ class ForecastSettings(Task):
             raise ValueError('base_forecast is "linear", which needs output = "last": set it to "last_value"')
         if self.encoder.bidirectional:
             raise ValueError("encoder.bidirectional is true, but a forecast must not see later values: set it to false")
-        if missing := [name for name in self.target if self.columns and name not in self.columns]:
-            raise ValueError(f"target {missing[0]!r} is not one of task.columns ({', '.join(self.columns)})")
+        for field in ("target", "future_covariates"):
+            if missing := [name for name in getattr(self, field) if self.columns and name not in self.columns]:
+                raise ValueError(f"{field} {missing[0]!r} is not one of task.columns ({', '.join(self.columns)})")
+        if both := [name for name in self.target if name in self.future_covariates]:
+            raise ValueError(f"target {both[0]!r} is one of future_covariates: what is known is not forecast")
+        if self.data_type == "binary" and self.future_covariates:
+            raise ValueError('future_covariates need data_type = "numbers", but it is "binary"')
         return self
