@@ -20,11 +20,9 @@ def sales(folder: Path, *, ahead: str = "", name: str = "sales.csv") -> Path:
     days = np.datetime64("2024-01-01") + np.arange(ROWS)
     promotion = draw.integers(0, 2, ROWS)
     numbers = 10 + 20 * promotion + draw.normal(size=ROWS)
-    rows = zip(days, promotion, numbers, strict=True)
+    rows = [f"{day},{one},{value:.4f}\n" for day, one, value in zip(days, promotion, numbers, strict=True)]
     path = folder / name
-    path.write_text(
-        "date,promotion,sales\n" + "".join(f"{day},{one},{value:.4f}\n" for day, one, value in rows) + ahead
-    )
+    path.write_text("date,promotion,sales\n" + "".join(rows) + ahead)
     return path
 
 
