@@ -70,8 +70,11 @@ def speech() -> None:
         _write(f"an4/{part}.fileids", (files["train"][number] for number in selected))
     _write("an4/test.transcription", texts["test"])
     _write("an4/test.fileids", files["test"])
-    words = sorted({line.split()[0].partition("(")[0] for line in _lines("an4_mfcc/an4.dic")})
+    dictionary = _lines("an4_mfcc/an4.dic")
+    words = sorted({line.split()[0].partition("(")[0] for line in dictionary})
     _write("an4/words.txt", words)
+    spoken = (line for line in dictionary if line.split()[0] != "A")  # A(2) is the name of the letter, which is meant
+    _write("an4/pronunciations.dic", (f"A {line[4:]}" if line.startswith("A(2)") else line for line in spoken))
     _write_ngram(Path("an4/words.arpa"), words, (FOLDER / "an4/train.transcription").read_text().splitlines())
 
 

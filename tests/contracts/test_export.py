@@ -12,6 +12,7 @@ from tests.contracts import registry, tiny
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell, projection, recurrence
+from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
 from seqloom.layers.transformer.block import transformer
@@ -96,6 +97,14 @@ def test_convolutions(name: str) -> None:
     single = type(layer)(registry.INPUT, registry.HIDDEN, window=layer.window, activation="tanh", causal=layer.causal)  # type: ignore[call-arg]
     registry.randomize(single, dtype=torch.float32)
     assert_equal(single.eval(), states=False)
+
+
+@pytest.mark.parametrize("bands", [4, 5])
+@pytest.mark.parametrize("causal", [True, False])
+def test_spectral_convolutions(causal: bool, bands: int) -> None:
+    layer = SpectralConvolution(bands, input_channels=2, channels=3, causal=causal)
+    registry.randomize(layer, dtype=torch.float32)
+    assert_equal(layer.eval(), states=False)
 
 
 def blocks(positions: Any, **options: Any) -> Layer:

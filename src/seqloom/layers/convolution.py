@@ -62,7 +62,7 @@ class Convolution(Layer):
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         before = self.window - 1 if self.causal else (self.window - 1) // 2
-        past = x.new_zeros(x.shape[0], self.window - 1, x.shape[2]) if state is None else self._check(state, x)
+        past = past_elements(state, x, self.window - 1)
         padded = torch.cat([past[:, self.window - 1 - before :], x], dim=1)
         if not self.causal:
             padded = nn.functional.pad(padded, (0, 0, 0, self.window - 1 - before))
@@ -70,25 +70,30 @@ class Convolution(Layer):
         y = self.activation(self.linear(windows))  # (B, T, window × D) → (B, T, output_size)
         if mask is not None:
             y = y.masked_fill(~mask.unsqueeze(-1), 0)
-        return y, self.State(self._last_elements(past, x, mask))
-
-    def _check(self, state: Any, x: Tensor) -> Tensor:
-        if not isinstance(state, tuple) or len(state) != 1 or not isinstance(state[0], Tensor):
-            raise TypeError(f"state is {type(state).__name__}, expected Convolution.State with field past")
-        past, shape = state[0], (x.shape[0], self.window - 1, x.shape[2])
-        if past.shape != shape:
-            raise ValueError(f"state.past has shape {tuple(past.shape)}, expected {shape}")
-        if past.dtype != x.dtype or past.device != x.device:
-            raise TypeError(f"state.past is {past.dtype} on {past.device}, expected {x.dtype} on {x.device}")
-        return past
-
-    def _last_elements(self, past: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the last window - 1 real elements of each row."""
-        elements = torch.cat([past, x], dim=1)
-        if mask is None:
-            return elements[:, elements.shape[1] - (self.window - 1) :]
-        steps = mask.sum(dim=1).unsqueeze(1) + torch.arange(self.window - 1, device=x.device)  # (B, window - 1)
-        return elements.gather(1, steps.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+        return y, self.State(last_elements(past, x, mask))
 
     def extra_repr(self) -> str:
         return f"window={self.window}, causal={self.causal}"
+
+
+def past_elements(state: Any, x: Tensor, count: int) -> Tensor:  # (B, count, D)
+    """The elements before x: zeros at the start, otherwise those that the state of a convolution holds."""
+    if state is None:
+        return x.new_zeros(x.shape[0], count, x.shape[2])
+    if not isinstance(state, tuple) or len(state) != 1 or not isinstance(state[0], Tensor):
+        raise TypeError(f"state is {type(state).__name__}, expected Convolution.State with field past")
+    past, shape = state[0], (x.shape[0], count, x.shape[2])
+    if past.shape != shape:
+        raise ValueError(f"state.past has shape {tuple(past.shape)}, expected {shape}")
+    if past.dtype != x.dtype or past.device != x.device:
+        raise TypeError(f"state.past is {past.dtype} on {past.device}, expected {x.dtype} on {x.device}")
+    return past
+
+
+def last_elements(past: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+    """The last real elements of each row of x and those before it, as many as ``past`` has."""
+    elements, count = torch.cat([past, x], dim=1), past.shape[1]
+    if mask is None:
+        return elements[:, elements.shape[1] - count :]
+    steps = mask.sum(dim=1).unsqueeze(1) + torch.arange(count, device=x.device)  # (B, count)
+    return elements.gather(1, steps.unsqueeze(-1).expand(-1, -1, x.shape[2]))

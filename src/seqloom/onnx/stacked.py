@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.connection import Dense, Highway, Plain, Residual
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import Norm
 from seqloom.onnx.graph import Graph, Value
-from seqloom.onnx.modules import Rows, State, emit_layer, emit_module, emits_layer
+from seqloom.onnx.modules import Rows, State, array, emit_layer, emit_module, emits_layer
 
 
 def _highway(connection: Highway, x: Value, y: Value) -> Value:
@@ -42,16 +43,41 @@ def emit_norm(_graph: Graph, layer: Norm, x: Value, rows: Rows, _state: State) -
 
 @emits_layer(Convolution)
 def emit_convolution(graph: Graph, layer: Convolution, x: Value, rows: Rows, state: State) -> tuple[Value, State]:
-    x = rows.clear_padding(x)
-    reach, length, batch = layer.window - 1, x.size(1), x.size(0)
-    before = reach if layer.causal else reach // 2
-    past = graph.full(0.0, batch, reach, layer.input_size) if state is None else state[0]
-    padded = [past.part(1, reach - before), x, graph.full(0.0, batch, reach - before, layer.input_size)]
-    elements = graph.concatenate(padded if not layer.causal else padded[:2], axis=1)
-    windows = [elements.part(1, step, length + step) for step in range(layer.window)]
+    elements, following = _with_neighbours(graph, x, rows, state, reach=layer.window - 1, causal=layer.causal)
+    windows = [elements.part(1, step, x.size(1) + step) for step in range(layer.window)]
     y = emit_module(layer.activation, emit_module(layer.linear, graph.concatenate(windows)))
+    return rows.clear_padding(y), following
+
+
+@emits_layer(SpectralConvolution)
+def emit_spectral_convolution(
+    graph: Graph, layer: SpectralConvolution, x: Value, rows: Rows, state: State
+) -> tuple[Value, State]:
+    elements, following = _with_neighbours(graph, x, rows, state, reach=2, causal=layer.causal)
+    batch, time = x.size(0), x.size(1)
+    image = elements.reshape(batch, time + 2, layer.input_channels, layer.bands).transpose(0, 2, 1, 3)
+    weights = [graph.constant(array(weight)) for weight in layer.convolution.parameters()]
+    y = graph.call("Conv", image, *weights, pads=[0, 1, 0, 1])
+    y = y.apply("Relu").transpose(0, 2, 1, 3)  # (B, T, channels, bands)
+    odd = 2 * layer.output_bands - layer.bands
+    if odd:  # a last band of its own; all values are at least 0
+        y = graph.concatenate([y, graph.full(0.0, batch, time, layer.channels, odd)], axis=3)
+    pooled = y.reshape(batch, time, layer.output_size, 2).max(3)
+    return rows.clear_padding(pooled), following
+
+
+def _with_neighbours(
+    graph: Graph, x: Value, rows: Rows, state: State, *, reach: int, causal: bool
+) -> tuple[Value, State]:
+    """The elements with those before and after them that windows reach, and the last ones that were read."""
+    x = rows.clear_padding(x)
+    batch, size = x.size(0), x.size(2)
+    before = reach if causal else reach // 2
+    past = graph.full(0.0, batch, reach, size) if state is None else state[0]
+    padded = [past.part(1, reach - before), x, graph.full(0.0, batch, reach - before, size)]
+    elements = graph.concatenate(padded if not causal else padded[:2], axis=1)
     # The last elements that were read: at length, …, length + reach - 1 of past and x together.
     steps = rows.lengths.unsqueeze(1, 2) + graph.range(graph.constant(reach)).unsqueeze(0, 2)
-    indices = steps.expand(batch, reach, layer.input_size)
+    indices = steps.expand(batch, reach, size)
     last = graph.call("GatherElements", graph.concatenate([past, x], axis=1), indices, axis=1)
-    return rows.clear_padding(y), (last,)
+    return elements, (last,)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.layer import Layer
 from seqloom.layers.recurrent.recurrent import Recurrent
@@ -80,6 +81,13 @@ def _convolution(layer: Convolution) -> Fields:
     if not layer.causal:
         raise ExportError("a convolution that is not causal needs the whole sequence")
     return (Field("past", (layer.window - 1, layer.input_size)),)
+
+
+@has_state(SpectralConvolution)
+def _spectral_convolution(layer: SpectralConvolution) -> Fields:
+    if not layer.causal:
+        raise ExportError("a convolution that is not causal needs the whole sequence")
+    return (Field("past", (2, layer.input_size)),)
 
 
 @has_state(TransformerBlock)

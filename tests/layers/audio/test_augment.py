@@ -10,7 +10,15 @@ from tests.contracts.registry import make_mask, noise
 from torch import Tensor
 
 from seqloom.kernels.resample import resample
-from seqloom.layers.audio.augment import VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation, change_speed
+from seqloom.layers.audio.augment import (
+    VTLP,
+    AdditiveNoise,
+    RandomCrop,
+    RandomOffset,
+    SpecAugment,
+    SpeedPerturbation,
+    change_speed,
+)
 
 LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=4)
 
@@ -147,9 +155,62 @@ def test_noise_has_the_requested_level() -> None:
         clean = samples[row, mask[row]]
         added = noisy[row, mask[row]] - clean
         snr = -10 * math.log10(float(added.square().mean() / clean.square().mean()))
-        assert 9.9 <= snr <= 30.1  # as sampled, up to chance in the energy of 25,000 samples
-        assert abs(float((added[1:] * added[:-1]).mean() / added.square().mean())) < 0.03  # white
+        assert 9.999 <= snr <= 30.001  # up to rounding
+        power = np.abs(np.fft.rfft(added.numpy())) ** 2
+        bands = [10 * math.log10(band.mean()) for band in np.array_split(power, 200)]
+        assert np.abs(np.diff(bands)).max() < 3  # smooth, up to chance in 62 bins
+        assert np.ptp(bands) > 3  # not white
     assert torch.equal(added_noise.eval()(samples, mask)[0], samples.masked_fill(~mask, 0))
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_offsets_are_constant_over_time_and_vary_as_requested(smooth: bool) -> None:
+    torch.manual_seed(2)
+    rows, mask = 20_000, make_mask([3, 2], 3).repeat(10_000, 1)
+    frames = noise(rows, 3, 12).float().masked_fill(~mask.unsqueeze(-1), math.nan)
+    actual, real = RandomOffset(0.5, size=10, smooth=smooth)(frames, mask)
+    assert torch.equal(real, mask)
+    assert not actual[~mask].any()
+    differences = actual - frames
+    torch.testing.assert_close(differences[:, 1], differences[:, 0], rtol=0, atol=1e-6)
+    offsets = differences[:, 0].numpy()
+    assert not offsets[:, 10:].any()  # differences of the features do not change
+    covariance = np.cov(offsets[:, :10], rowvar=False)
+    if smooth:
+        bands = (np.arange(10) + 0.5) * np.pi / 10
+        basis = np.stack([np.cos(ripple * bands) / (ripple + 1) for ripple in range(5)])
+        scale = 0.25 / np.mean((basis**2).sum(axis=0))
+        expected = basis.T @ basis * scale
+    else:
+        expected = 0.25 * np.eye(10)
+    np.testing.assert_allclose(covariance, expected, rtol=0, atol=4 * expected.max() * math.sqrt(2 / rows))
+    assert abs(covariance.trace() / 10 - 0.25) < 0.02  # the requested deviation, on average over the features
+
+
+def test_cropping_ignores_the_padding_and_rests_in_evaluation() -> None:
+    torch.manual_seed(3)
+    mask = make_mask([50, 0, 30], 50)
+    samples = torch.randn(3, 50).masked_fill(~mask, math.nan)
+    layer = RandomCrop(10)
+    actual, kept = layer(samples, mask)
+    assert not actual[~kept].any()
+    assert torch.isfinite(actual).all()
+    assert torch.equal(layer.eval()(samples, mask)[0], samples.masked_fill(~mask, 0))
+
+
+def test_crops_are_parts_of_uniform_length() -> None:
+    torch.manual_seed(4)
+    lengths = torch.tensor([40, 100]).repeat(10_000)
+    samples = torch.arange(1.0, 101.0).expand(20_000, -1)
+    actual, kept = RandomCrop(15)(samples, torch.arange(100) < lengths.unsqueeze(1))
+    starts, counts = actual[:, 0].long() - 1, kept.sum(dim=1)
+    ends = lengths - starts - counts
+    expected = torch.where(kept, samples + starts.unsqueeze(1), 0)
+    assert torch.equal(actual, expected)
+    for row, longest in ((0, 10), (1, 15)):  # a quarter of 40, and the maximum
+        for cut in (starts[row::2], ends[row::2]):
+            shares = cut.bincount(minlength=longest + 1) / 10_000
+            torch.testing.assert_close(shares, torch.full((longest + 1,), 1 / (longest + 1)), rtol=0, atol=0.013)
 
 
 @pytest.mark.parametrize("levels", [(-1, 3), (20, 10)])

@@ -222,7 +222,7 @@ def test_invalid_arguments_are_refused() -> None:
 
 
 MEAN, DEVIATION = [1.0, -2.0, 0.5], [2.0, 0.5, 1.0]
-KINDS = pytest.mark.parametrize("kind", ["none", "global", "utterance", "streaming"])
+KINDS = pytest.mark.parametrize("kind", ["none", "global", "utterance", "level", "streaming"])
 
 
 def normalizer(kind: str, **options: Any) -> Normalize:
@@ -242,6 +242,9 @@ def test_normalization_equals_its_definition_whatever_the_padding(kind: str) -> 
             expected = (frames - mean) / deviation
         elif kind == "utterance" and length > 1:
             expected = (frames - frames.mean(axis=0)) / frames.std(axis=0)
+        elif kind == "level" and length:
+            differences = frames - mean
+            expected = (differences - differences.mean()) / differences.std()
         elif kind == "utterance":
             expected = np.zeros_like(frames)
         elif kind == "streaming":
@@ -290,7 +293,7 @@ def test_a_constant_feature_stays_finite(kind: str) -> None:
 
 
 def test_invalid_arguments_of_normalize_are_refused() -> None:
-    with pytest.raises(ValueError, match="kind is 'mean', expected none, global, utterance or streaming"):
+    with pytest.raises(ValueError, match="kind is 'mean', expected none, global, utterance, level or streaming"):
         Normalize(3, kind="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="mean has 2 values, expected 3"):
         Normalize(3, mean=[0.0, 1.0])

@@ -8,7 +8,14 @@ import torch
 
 from seqloom.data.readers.media import Signal
 from seqloom.data.readers.text_files import DataError, Location
-from seqloom.layers.audio.augment import VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
+from seqloom.layers.audio.augment import (
+    VTLP,
+    AdditiveNoise,
+    RandomCrop,
+    RandomOffset,
+    SpecAugment,
+    SpeedPerturbation,
+)
 from seqloom.layers.audio.cepstral_warp import CepstralWarp
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, build_feature_extractor
@@ -47,7 +54,13 @@ def test_modules_follow_the_configuration() -> None:
     plain = build_feature_extractor(AUDIO, AugmentConfig(), "none", SignalStatistics(kind="vectors", size=2))
     assert not list(plain.children())
     augment = AugmentConfig(
-        freq_masks=1, speed_perturb=(0.9, 1.1), tempo_perturb=(1.2,), noise_snr=(10.0, 40.0), vtlp=(0.8, 1.25)
+        freq_masks=1,
+        speed_perturb=(0.9, 1.1),
+        tempo_perturb=(1.2,),
+        crop=0.01,
+        offset=0.5,
+        noise_snr=(10.0, 40.0),
+        vtlp=(0.8, 1.25),
     )
     whole = build_feature_extractor(
         AUDIO,
@@ -58,12 +71,16 @@ def test_modules_follow_the_configuration() -> None:
     kinds = {name: type(part) for name, part in whole.named_children()}
     changes = {
         "speed": SpeedPerturbation,
+        "crop": RandomCrop,
+        "offset": RandomOffset,
         "noise": AdditiveNoise,
         "warp": VTLP,
         "tempo": SpeedPerturbation,
         "augment": SpecAugment,
     }
     assert kinds == {"spectrum": Spectrum, "normalise": Normalize} | changes
+    assert isinstance(whole.crop, RandomCrop)
+    assert whole.crop.longest == 40
     normalise = whole.normalise
     assert normalise is not None
     torch.testing.assert_close(normalise(torch.full((1, 1, 6), 5.0))[0], torch.full((1, 1, 6), 2.0), atol=1e-4, rtol=0)
@@ -122,5 +139,9 @@ def test_augmentation_that_needs_sound_is_refused_for_frames() -> None:
         ValueError, match=r"vtlp needs sound, or MFCC frames .* features = \"log_mel\", sample_rate = 0"
     ):
         build_feature_extractor(AUDIO, AugmentConfig(vtlp=(0.8, 1.2)), "none", statistics)
-    with pytest.raises(ValueError, match=r"noise_snr needs sound"):
-        build_feature_extractor(AUDIO, AugmentConfig(noise_snr=(10, 40)), "none", statistics)
+    for key, augment in (
+        ("noise_snr", AugmentConfig(noise_snr=(10, 40))),
+        ("crop", AugmentConfig(crop=0.1)),
+    ):
+        with pytest.raises(ValueError, match=f"task.augment.{key} needs sound"):
+            build_feature_extractor(AUDIO, augment, "none", statistics)

@@ -14,6 +14,7 @@ from seqloom.layers.time_reduction import TimeReduction
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.frame_encoder import FrameEncoder, TimeReductionConfig, build_frame_encoder
+from seqloom.models.signals.spectral_encoder import SpectralEncoderConfig
 from seqloom.models.transcription.transcriber import Transcriber
 
 VOCAB_SIZE = 6
@@ -26,6 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "pyramid": {"time_reduction": TimeReductionConfig(method="pyramid", factor=2, times=2)},
     "transformer": {"recurrence": RecurrenceConfig(cell="transformer", hidden_size=8, layers=2, options={"heads": 2})},
+    "spectral": {"spectral_encoder": SpectralEncoderConfig(layers=2, channels=2)},
 }
 
 
@@ -34,7 +36,9 @@ def make(*, bidirectional: bool = False, **overrides: Any) -> Transcriber:
     recurrence = overrides.pop("recurrence", RecurrenceConfig(cell="gru", hidden_size=5, layers=3))
     recurrence = recurrence.model_copy(update={"bidirectional": bidirectional})
     options: dict[str, Any] = {"prenet": PrenetConfig(), "time_reduction": TimeReductionConfig()} | overrides
-    encoder = build_frame_encoder([], size=4, recurrence=recurrence, **options)
+    spectral = options.pop("spectral_encoder", SpectralEncoderConfig())
+    first = spectral.build(4, blocks=1, causal=not bidirectional)
+    encoder = build_frame_encoder(first, size=4, recurrence=recurrence, **options)
     return Transcriber(encoder, vocab_size=VOCAB_SIZE).double().eval()
 
 

@@ -38,15 +38,21 @@ def test_the_scale_of_images_is_that_of_each_colour(tmp_path: Path) -> None:
     np.testing.assert_allclose(batch.inputs.values.double().mean(dim=(0, 1, 2)), 0, atol=1e-6)
 
 
-def test_sound_is_read_as_its_spectrum_over_the_recording(tmp_path: Path) -> None:
-    task, examples = fitted("classify, sound", tmp_path, augment={})
+def test_the_level_is_that_of_sound(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r'found an image; task\.normalize = "level" works with sound only'):
+        fitted("classify, images", tmp_path, normalize="level")
+
+
+@pytest.mark.parametrize(("normalize", "kind"), [(True, "utterance"), ("level", "level"), (False, "none")])
+def test_sound_is_read_as_its_spectrum_over_the_recording(tmp_path: Path, normalize: Any, kind: Any) -> None:
+    task, examples = fitted("classify, sound", tmp_path, augment={}, normalize=normalize)
     batch = task.collate(examples[:3])
     model = task.build_model().eval()
     frames, mask = model.encoder.embed_inputs(*batch.inputs)
     spectrum = task.audio.spectrum(4000)
     for row, example in enumerate(examples[:3]):
         alone, _, _ = spectrum(torch.from_numpy(example.content).unsqueeze(0))
-        expected, _ = Normalize(8, kind="utterance")(alone, torch.ones(alone.shape[:2], dtype=torch.bool))
+        expected, _ = Normalize(8, kind=kind)(alone, torch.ones(alone.shape[:2], dtype=torch.bool))
         torch.testing.assert_close(frames[row][mask[row]], expected[0], atol=1e-4, rtol=1e-4)
 
 

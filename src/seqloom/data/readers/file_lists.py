@@ -157,19 +157,27 @@ def locate(
 ) -> list[tuple[Path, Path | None]]:
     """Where each file is that ``load`` reads: its path, and the archive that it is in, if any."""
     located: list[tuple[Path, Path | None]] = []
+    archives: dict[Path, Path | None] = {}  # by folder: lists name many files in few folders
+    root: Path | None = None
+
+    def archive_of(path: Path) -> Path | None:
+        if path.parent not in archives:
+            archives[path.parent] = enclosing_archive(path)
+        return archives[path.parent]
+
     for _, name in names:
         beside = _existing_file(folder / name, suffixes)
         if beside is not None:
             located.append((beside, None))
             continue
-        root = _root(files) if files else folder
+        if root is None:
+            root = _root(files) if files else folder
         places = (root, *(() if files else (folder / subfolder for subfolder in SUBFOLDERS)))
         path = next(filter(None, (_existing_file(place / name, suffixes) for place in places)), None)
         if path is None:
             folders = (place / name for place in (folder, *places) if name)
             path = next((path for path in folders if os.path.isdir(path)), None)  # noqa: PTH112
-        archives = (enclosing_archive(root / name), enclosing_archive(folder / name))
-        archive = next(filter(None, archives), None) if path is None else None
+        archive = (archive_of(root / name) or archive_of(folder / name)) if path is None else None
         if archive is not None:
             path = root / name if archive in (root / name).parents else folder / name
         located.append((path or root / name, archive))

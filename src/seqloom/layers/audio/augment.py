@@ -1,4 +1,4 @@
-"""Audio augmentation: SpecAugment (Park et al. 2019), speed perturbation (Ko et al. 2015), noise and VTLP."""
+"""Audio augmentation: SpecAugment (Park et al. 2019), speed perturbation (Ko et al. 2015), VTLP, offsets, noise."""
 
 import math
 from collections.abc import Sequence
@@ -11,6 +11,9 @@ from seqloom.kernels.resample import resample, resampled_length
 from seqloom.layers.layer import check_input
 
 MAX_SPEED_DENOMINATOR = 100
+RIPPLES = 4  # cosines of a random frequency response
+NOISE_DEVIATION = 5.0  # decibels by which the spectrum of noise varies
+FILTER_TAIL = 64  # samples after the end, far longer than the impulse response of a smooth filter
 MIN_WARP = 0.5  # smaller factors, or larger ones than its inverse, lose or merge mel bands
 
 
@@ -96,14 +99,92 @@ class SpeedPerturbation(nn.Module):
         return f"speeds={', '.join(map(str, self.speeds))}"
 
 
+class RandomCrop(nn.Module):
+    """In training, cuts each row of samples at both ends, by random lengths up to a maximum.
+
+    Recordings are often cut inside their first or last sound. At most a quarter of a row is cut off at each end.
+    """
+
+    def __init__(self, longest: int) -> None:
+        super().__init__()
+        if longest < 0:
+            raise ValueError(f"crop must be at least 0 samples, got {longest}")
+        self.longest = longest  # samples
+
+    def forward(
+        self,
+        samples: Tensor,  # (B, N)
+        mask: Tensor | None = None,  # (B, N), True where real; right-padded
+    ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
+        mask = _check_mask(samples, mask)
+        samples = samples.masked_fill(~mask, 0)
+        if not self.training or not samples.numel():
+            return samples, mask
+        lengths = mask.sum(dim=1)
+        longest = (lengths // 4).clamp(max=self.longest)
+        start, end = (torch.rand(2, len(samples), device=samples.device) * (longest + 1)).long()
+        positions = torch.arange(samples.shape[1], device=samples.device)
+        cut = samples.gather(1, (positions + start.unsqueeze(1)).clamp(max=samples.shape[1] - 1))
+        kept = positions < (lengths - start - end).unsqueeze(1)
+        return cut.masked_fill(~kept, 0), kept
+
+    def extra_repr(self) -> str:
+        return f"longest={self.longest} samples"
+
+
+class RandomOffset(nn.Module):
+    """In training, adds a random vector to all frames of a row, as another microphone or another mean would.
+
+    Normalisation by recording subtracts the mean of the words together with the microphone: a word that is mostly
+    one vowel loses much of it. With random offsets, a model learns not to rely on that mean. The offsets of bands are
+    smooth: Σ c_k cos(π k (i + ½) / bands), k = 0 to 4, with normal c_k; those of other features are independent.
+    """
+
+    def __init__(
+        self,
+        deviation: float,  # of the offset of a feature
+        *,
+        size: int,  # features with an offset, the first ones; others, such as their differences, have none
+        smooth: bool,
+    ) -> None:
+        super().__init__()
+        if deviation < 0:
+            raise ValueError(f"offset must be at least 0, got {deviation}")
+        self.deviation, self.size, self.smooth = deviation, size, smooth
+
+    def forward(
+        self,
+        frames: Tensor,  # (B, T, D)
+        mask: Tensor | None = None,  # (B, T), True where real; right-padded
+    ) -> tuple[Tensor, Tensor]:  # (B, T, D), zero in the padding; (B, T)
+        mask = _check_mask(frames, mask)
+        if not self.training:
+            return frames.masked_fill(~mask.unsqueeze(-1), 0), mask
+        offsets = self._sample(frames)
+        offsets = nn.functional.pad(offsets, (0, frames.shape[2] - self.size))
+        return (frames + offsets.unsqueeze(1)).masked_fill(~mask.unsqueeze(-1), 0), mask
+
+    def _sample(self, frames: Tensor) -> Tensor:  # (B, size)
+        if not self.smooth:
+            return torch.randn_like(frames[:, 0, :1].expand(-1, self.size)) * self.deviation
+        ripples = torch.arange(RIPPLES + 1, device=frames.device, dtype=frames.dtype)
+        places = (torch.arange(self.size, device=frames.device, dtype=frames.dtype) + 0.5) * math.pi / self.size
+        heights = torch.randn(len(frames), RIPPLES + 1, device=frames.device, dtype=frames.dtype) / (ripples + 1)
+        scale = (1 + 0.5 * ((ripples[1:] + 1) ** -2).sum()).sqrt()  # deviation of the sum, over all places
+        return self.deviation / scale * (heights @ torch.cos(ripples.unsqueeze(1) * places))
+
+    def extra_repr(self) -> str:
+        return f"deviation={self.deviation}, size={self.size}, smooth={self.smooth}"
+
+
 class AdditiveNoise(nn.Module):
-    """In training, adds white noise to each row of samples, at a random signal-to-noise ratio in decibels."""
+    """In training, adds noise with a random, smooth spectrum to each row, at a random signal-to-noise ratio."""
 
     def __init__(self, min_snr: float, max_snr: float) -> None:
         super().__init__()
         if not 0 <= min_snr <= max_snr:
             raise ValueError(f"noise_snr is {min_snr} to {max_snr}, expected 0 or more in ascending order")
-        self.min_snr = min_snr
+        self.min_snr = min_snr  # decibels
         self.max_snr = max_snr
 
     def forward(
@@ -113,12 +194,13 @@ class AdditiveNoise(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
         mask = _check_mask(samples, mask)
         samples = samples.masked_fill(~mask, 0)
-        if not self.training:
+        if not self.training or not samples.numel():
             return samples, mask
-        energy = samples.square().sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-        snr = torch.empty_like(energy).uniform_(self.min_snr, self.max_snr)
-        amplitude = (energy * 10 ** (-snr / 10)).sqrt().unsqueeze(1)
-        return samples + (torch.randn_like(samples) * amplitude).masked_fill(~mask, 0), mask
+        noise = _filter(torch.randn_like(samples), NOISE_DEVIATION).masked_fill(~mask, 0)
+        snr = samples.new_empty(len(samples), 1).uniform_(self.min_snr, self.max_snr)
+        signal, level = (values.square().sum(dim=1, keepdim=True) for values in (samples, noise))
+        gain = (signal / level.clamp(min=torch.finfo(level.dtype).tiny) * 10 ** (-snr / 10)).sqrt()
+        return samples + noise * gain, mask
 
     def extra_repr(self) -> str:
         return f"{self.min_snr} to {self.max_snr} dB"
@@ -145,6 +227,18 @@ class VTLP(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.minimum} to {self.maximum}"
+
+
+def _filter(samples: Tensor, deviation: float) -> Tensor:  # (B, N)
+    """Filter each row with a random, smooth frequency response."""
+    length = samples.shape[1]
+    size = 1 << (length + FILTER_TAIL - 1).bit_length()
+    ripples = torch.arange(1, RIPPLES + 1, device=samples.device, dtype=samples.dtype)
+    heights = torch.randn(len(samples), RIPPLES, device=samples.device, dtype=samples.dtype) * deviation / ripples
+    places = torch.linspace(0, math.pi, size // 2 + 1, device=samples.device, dtype=samples.dtype)
+    gain = 10 ** (heights @ torch.cos(ripples.unsqueeze(1) * places) / 20)  # (B, size / 2 + 1)
+    filtered: Tensor = torch.fft.irfft(torch.fft.rfft(samples, n=size) * gain, n=size)[:, :length]
+    return filtered
 
 
 def change_speed(

@@ -192,6 +192,8 @@ class Normalize(Layer):
     """Normalises each feature to mean zero and standard deviation one.
 
     ``global``: with the given mean and deviation. ``utterance``: with those of the row, which must be given at once.
+    ``level``: differences from the given mean with one mean and one deviation of the row for all features, so that the
+    spectrum keeps its shape.
     ``streaming``: with those of the frames so far, where the given ones count as ``prior`` frames.
     """
 
@@ -207,14 +209,14 @@ class Normalize(Layer):
         self,
         size: int,
         *,
-        kind: Literal["none", "global", "utterance", "streaming"] = "utterance",
+        kind: Literal["none", "global", "utterance", "level", "streaming"] = "utterance",
         mean: Sequence[float] | None = None,  # None: zeros
         deviation: Sequence[float] | None = None,  # None: ones
         prior: float = 100.0,  # frames
     ) -> None:
         super().__init__(size, size)
-        if kind not in ("none", "global", "utterance", "streaming"):
-            raise ValueError(f"kind is {kind!r}, expected none, global, utterance or streaming")
+        if kind not in ("none", "global", "utterance", "level", "streaming"):
+            raise ValueError(f"kind is {kind!r}, expected none, global, utterance, level or streaming")
         if prior <= 0:
             raise ValueError(f"prior must be greater than 0, got {prior}")
         for name, values in (("mean", mean), ("deviation", deviation)):
@@ -235,10 +237,11 @@ class Normalize(Layer):
             return x.masked_fill(~counted, 0), previous
         if self.kind == "global":
             return difference / self.deviation.clamp(min=MIN_DEVIATION), previous
-        if self.kind == "utterance":
-            count = counted.sum(dim=1, keepdim=True).clamp(min=1)
-            centred = (difference - difference.sum(dim=1, keepdim=True) / count).masked_fill(~counted, 0)
-            variance = centred.square().sum(dim=1, keepdim=True) / count
+        if self.kind in ("utterance", "level"):
+            axes = (1,) if self.kind == "utterance" else (1, 2)
+            count = counted.expand_as(x).sum(dim=axes, keepdim=True).clamp(min=1)
+            centred = (difference - difference.sum(dim=axes, keepdim=True) / count).masked_fill(~counted, 0)
+            variance = centred.square().sum(dim=axes, keepdim=True) / count
             return centred / (variance + MIN_DEVIATION**2).sqrt(), previous
         count = previous.frames.unsqueeze(1) + counted.to(x.dtype).cumsum(dim=1)  # (B, T, 1)
         total = previous.total.unsqueeze(1) + difference.cumsum(dim=1)

@@ -14,6 +14,8 @@ from seqloom.layers.audio.augment import (
     MIN_WARP,
     VTLP,
     AdditiveNoise,
+    RandomCrop,
+    RandomOffset,
     SpecAugment,
     SpeedPerturbation,
 )
@@ -22,7 +24,7 @@ from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.statistics import HIGHEST_RATE, SignalStatistics
 
-Normalization = Literal["none", "global", "utterance", "streaming"]
+Normalization = Literal["none", "global", "utterance", "level", "streaming"]
 HEAD = 10  # recordings that show the sampling rate
 MAX_MASK_WIDTH = 8  # of the default frequency masks
 
@@ -78,6 +80,11 @@ class AudioFeatures(ConfigSection):
             f"recordings have sampling rates of {several} Hz, all are resampled to {rate} Hz (task.audio.sample_rate)"
         )
         return self.model_copy(update={"sample_rate": rate}), note if len(counts) > 1 else ""
+
+    @property
+    def blocks(self) -> int:
+        """The parts of a frame: the features, and their differences of each order."""
+        return 1 + self.deltas
 
     def spectrum(self, rate: int) -> Spectrum:
         return Spectrum(
@@ -139,9 +146,21 @@ class AugmentConfig(ConfigSection):
     tempo_perturb: tuple[float, ...] = Field(
         default=(), description="Tempo factors, applied to the frames so that pitch is kept (empty: no change)."
     )
+    crop: float = Field(
+        default=0.0,
+        ge=0,
+        description="Seconds that are cut off at each end of the sound at most, and a quarter of it (0: none).",
+    )
+    offset: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="Standard deviation of a random offset of the normalised features, the same in all frames of a "
+        "recording, as of another microphone (0: none).",
+    )
     noise_snr: tuple[float, ...] = Field(
         default=(),
-        description="Range of the signal-to-noise ratio of added white noise, in dB, such as [10, 40] (empty: none).",
+        description="Range of the signal-to-noise ratio of added noise, in dB, such as [10, 40] (empty: none).",
     )
     vtlp: tuple[float, ...] = Field(
         default=(),
@@ -176,6 +195,14 @@ class AugmentConfig(ConfigSection):
     def build_vtlp(self) -> VTLP | None:
         return VTLP(self.vtlp[0], self.vtlp[1]) if self.vtlp else None
 
+    def build_crop(self, rate: int) -> RandomCrop | None:
+        return RandomCrop(round(self.crop * rate)) if self.crop else None
+
+    def build_offset(self, audio: AudioFeatures, size: int) -> RandomOffset | None:
+        """Offsets of frames of this size; ``audio`` says what they are."""
+        smooth = audio.features == "log_mel"
+        return RandomOffset(self.offset, size=size // audio.blocks, smooth=smooth) if self.offset else None
+
     def build_noise(self) -> AdditiveNoise | None:
         return AdditiveNoise(self.noise_snr[0], self.noise_snr[1]) if self.noise_snr else None
 
@@ -204,15 +231,18 @@ def build_feature_extractor(
     normalise = Normalize(
         statistics.size, kind=normalize, mean=statistics.mean or None, deviation=statistics.deviation or None
     )
-    if augment.noise_snr and not statistics.rate:
-        raise ValueError("task.augment.noise_snr needs sound; the recordings are frames of features")
+    for key in ("crop", "noise_snr"):
+        if getattr(augment, key) and not statistics.rate:
+            raise ValueError(f"task.augment.{key} needs sound; the recordings are frames of features")
     return FeatureExtractor(
         spectrum=audio.spectrum(statistics.rate) if statistics.rate else None,
         normalise=None if normalize == "none" else normalise,
         speed=augment.build_speed(),
+        crop=augment.build_crop(statistics.rate),
         noise=augment.build_noise(),
         warp=augment.build_vtlp(),
         cepstral_warp=audio.cepstral_warp(statistics.size) if augment.vtlp and not statistics.rate else None,
+        offset=augment.build_offset(audio, statistics.size),
         tempo=augment.build_tempo(),
         augment=augment.build_spec_augment(),
     )

@@ -7,9 +7,15 @@ from torch import Tensor, nn
 
 from seqloom.layers.layer import Layer, Memory
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
-from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, build_feature_extractor
+from seqloom.models.signals.audio_features import (
+    AudioFeatures,
+    AugmentConfig,
+    Normalization,
+    build_feature_extractor,
+)
 from seqloom.models.signals.frame_encoder import TimeReductionConfig, build_frame_encoder
 from seqloom.models.signals.image_encoder import ImageEncoder, ImageEncoderConfig
+from seqloom.models.signals.spectral_encoder import SpectralEncoderConfig
 from seqloom.models.signals.statistics import SignalStatistics
 
 
@@ -62,9 +68,10 @@ def build_signal_encoder(
     *,
     audio: AudioFeatures,
     augment: AugmentConfig,
-    normalize: bool,  # sound: each feature over its recording
+    normalize: Normalization,  # of sound
     image_encoder: ImageEncoderConfig,
     image_size: int,
+    spectral_encoder: SpectralEncoderConfig,
     prenet: PrenetConfig,
     recurrence: RecurrenceConfig,
     time_reduction: TimeReductionConfig,
@@ -72,13 +79,14 @@ def build_signal_encoder(
 ) -> Any:
     """The encoder of sound, images or videos: values and their mask to a memory."""
     if statistics.kind == "sound":
+        causal = not recurrence.bidirectional
         return build_frame_encoder(
-            [],
+            spectral_encoder.build(statistics.size, blocks=audio.blocks, causal=causal),
             size=statistics.size,
             prenet=prenet,
             recurrence=recurrence,
             time_reduction=time_reduction,
-            features=build_feature_extractor(audio, augment, "utterance" if normalize else "none", statistics),
+            features=build_feature_extractor(audio, augment, normalize, statistics),
         )
     if statistics.kind == "video":
         frames = FrameImages(ImageEncoder(image_encoder, image_size))

@@ -19,14 +19,17 @@ class FeatureExtractor(nn.Module):
         normalise: nn.Module | None = None,
         images: nn.Module | None = None,  # each frame of a video → a vector
         speed: nn.Module | None = None,  # in training: resample the values
+        crop: nn.Module | None = None,  # in training: cut samples at both ends
         noise: nn.Module | None = None,  # in training: add noise to samples
         warp: nn.Module | None = None,  # in training: frequency warping factor of each row
         cepstral_warp: nn.Module | None = None,  # applies that factor where the input is MFCC frames
+        offset: nn.Module | None = None,  # in training: move all normalised frames of a row
         tempo: nn.Module | None = None,  # in training: resample the frames
         augment: nn.Module | None = None,  # in training: mask frames and features
     ) -> None:
         super().__init__()
-        self.speed, self.noise, self.warp, self.cepstral_warp = speed, noise, warp, cepstral_warp
+        self.speed, self.crop, self.noise, self.offset = speed, crop, noise, offset
+        self.warp, self.cepstral_warp = warp, cepstral_warp
         self.spectrum, self.normalise, self.images = spectrum, normalise, images
         self.tempo, self.augment = tempo, augment
 
@@ -37,10 +40,9 @@ class FeatureExtractor(nn.Module):
         state: "FeatureExtractor.State | None" = None,
     ) -> tuple[Tensor, Tensor, "FeatureExtractor.State"]:  # (B, T, D), (B, T)
         before = state or self.State()
-        if self.speed is not None and self.training:
-            values, mask = self.speed(values, mask)
-        if self.noise is not None and self.training:
-            values, mask = self.noise(values, mask)
+        for change in (self.speed, self.crop, self.noise) if self.training else ():
+            if change is not None:
+                values, mask = change(values, mask)
         spectrum_state: Any = ()
         options = {"warps": self.warp(len(values))} if self.warp is not None and self.training else {}
         if self.spectrum is not None:
@@ -52,8 +54,7 @@ class FeatureExtractor(nn.Module):
             values, normalise_state = self.normalise(values, mask, before.normalise or None)
         if self.images is not None:
             values = self.images(values)
-        if self.tempo is not None and self.training:
-            values, mask = self.tempo(values, mask)
-        if self.augment is not None and self.training:
-            values, mask = self.augment(values, mask)
+        for change in (self.offset, self.tempo, self.augment) if self.training else ():
+            if change is not None:
+                values, mask = change(values, mask)
         return values, mask, self.State(spectrum_state, normalise_state)

@@ -22,6 +22,7 @@ from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.models.signals.inputs import DEPENDS_ON_KIND, encoder_defaults
+from seqloom.models.signals.spectral_encoder import SpectralEncoderConfig
 from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.tasks.task import Task, TextEncoding
 
@@ -116,6 +117,10 @@ class CaptionSettings(Task):
     audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
     augment: AugmentConfig = Field(
         default_factory=AugmentConfig, description="Data augmentation of sound, in training only."
+    )
+    spectral_encoder: SpectralEncoderConfig = Field(
+        default_factory=SpectralEncoderConfig,
+        description="Convolutions over time and frequency of log mel energies, before the prenet.",
     )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."

@@ -135,7 +135,10 @@ class Classify(ClassifySettings):
                 kind = describe(kind_of(first.content, first.rate), first.content.shape[-1])
                 raise DataError(first.location, f"found {kind}; task.pretrained works with texts only")
             sound = first.rate > 0
-            collector = StatisticsCollector(self.audio.spectrum, needs_moments=self.normalize and not sound)
+            if self.normalize == "level" and not sound:
+                kind = describe(kind_of(first.content, first.rate), first.content.shape[-1])
+                raise DataError(first.location, f'found {kind}; task.normalize = "level" works with sound only')
+            collector = StatisticsCollector(self.audio.spectrum, needs_moments=bool(self.normalize) and not sound)
             for example in rest:
                 collector.add(_signal(example))
             parts = {"signal": collector.finish()}
@@ -262,9 +265,10 @@ class Classify(ClassifySettings):
                 signal,
                 audio=self.audio,
                 augment=self.augment,
-                normalize=self.normalize,
+                normalize=self.sound_normalization,
                 image_encoder=self.image_encoder,
                 image_size=self.image_size,
+                spectral_encoder=self.spectral_encoder,
                 prenet=self.prenet,
                 recurrence=self.encoder,
                 time_reduction=self.time_reduction,

@@ -23,10 +23,11 @@ from seqloom.data.text.vocabulary import Labels
 from seqloom.models.classifier import HeadConfig
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
-from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
+from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, Normalization
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.models.signals.inputs import DEPENDS_ON_KIND, encoder_defaults
+from seqloom.models.signals.spectral_encoder import SpectralEncoderConfig
 from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.tasks.targets.classes import (
     ClassWeights,
@@ -145,10 +146,10 @@ class ClassifySettings(Task):
         default=0.0, ge=0, lt=1, description="Fraction of tokens replaced by <unk> in training."
     )
     input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the input vectors.")
-    normalize: bool = Field(
+    normalize: bool | Literal["level"] = Field(
         default=True,
         description="Scale each channel to mean 0 and standard deviation 1 over the training data, each feature of "
-        "sound over its recording.",
+        'sound over its recording; "level": all features of sound together over the recording.',
     )
     noise: float = Field(
         default=0.0, ge=0, description="Standard deviation of Gaussian noise added to the channels in training."
@@ -165,6 +166,10 @@ class ClassifySettings(Task):
     )
     image_encoder: ImageEncoderConfig = Field(
         default_factory=ImageEncoderConfig, description="Convolutions over an image, or over each frame of a video."
+    )
+    spectral_encoder: SpectralEncoderConfig = Field(
+        default_factory=SpectralEncoderConfig,
+        description="Convolutions over time and frequency of log mel energies, before the prenet.",
     )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
@@ -216,6 +221,13 @@ class ClassifySettings(Task):
         if data and data.head and data.head[0].target is not None:
             values |= {"task.encoder.dropout": 0.1, "task.input_dropout": 0.1, "task.noise": 0.0}
         return values | training_defaults(document, data.examples if data else None)
+
+    @property
+    def sound_normalization(self) -> Normalization:
+        """How the features of sound are scaled."""
+        if self.normalize == "level":
+            return "level"
+        return "utterance" if self.normalize else "none"
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -21,6 +21,7 @@ from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, 
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.models.signals.line_images import LineImageConfig
+from seqloom.models.signals.spectral_encoder import SpectralEncoderConfig
 from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.models.transcription.recording_defaults import DEPENDS_ON_RECORDINGS, recording_defaults
 from seqloom.models.transcription.search_guide import LanguageModelConfig
@@ -103,7 +104,8 @@ class TranscribeSettings(Task):
     normalize: Normalization = Field(
         "global",
         description="How features are scaled to mean 0 and standard deviation 1. global: over the training data; "
-        "utterance: over the recording; streaming: over the recording so far; none: no scaling.",
+        "utterance: over the recording; level: over the recording, all features together; streaming: over the "
+        "recording so far; none: no scaling.",
     )
     augment: AugmentConfig = Field(
         default_factory=AugmentConfig, description="Data augmentation of recordings, in training only."
@@ -117,6 +119,10 @@ class TranscribeSettings(Task):
     )
     video_encoder: ImageEncoderConfig = Field(
         default_factory=ImageEncoderConfig, description="Convolutions over each frame of a video."
+    )
+    spectral_encoder: SpectralEncoderConfig = Field(
+        default_factory=SpectralEncoderConfig,
+        description="Convolutions over time and frequency of log mel energies, before the prenet.",
     )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."

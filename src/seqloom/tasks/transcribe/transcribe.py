@@ -41,7 +41,7 @@ from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTCLosses, align, ctc_loss
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.embedding import Embedding
-from seqloom.layers.layer import Memory
+from seqloom.layers.layer import Layer, Memory
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
 from seqloom.metrics.learning import constant_answer
@@ -244,9 +244,9 @@ class Transcribe(TranscribeSettings):
 
     def build_model(self) -> Transcriber | EncoderDecoder:
         learned = self.fitted
-        features, size, layers = self._build_features()
+        features, first, size = self._build_features()
         encoder = build_frame_encoder(
-            [self.image_encoder.build(size)] if layers else [],
+            first,
             size=size,
             prenet=self.prenet,
             recurrence=self.encoder,
@@ -268,16 +268,22 @@ class Transcribe(TranscribeSettings):
             assemble=partial(JointTranscriber, end=self._decoder.end) if self.has_ctc else None,
         )
 
-    def _build_features(self) -> tuple[FeatureExtractor, int, int]:
-        """What comes before the layers, the width of its frames, and the number of layers over images of lines."""
-        statistics = self.fitted.statistics
+    def _build_features(self) -> tuple[FeatureExtractor, list[Layer], int]:
+        """What comes before the layers, the layers over images of lines or over spectra, and the width of a frame."""
+        statistics, first = self.fitted.statistics, list[Layer]()
         if statistics.kind != "video":
             features = build_feature_extractor(self.audio, self.augment, self.normalize, statistics)
-            return features, statistics.size, self.image_encoder.layers
+            if self.image_encoder.layers:
+                first.append(self.image_encoder.build(statistics.size))
+            elif self.spectral_encoder.layers:
+                causal = not self.encoder.bidirectional
+                blocks = self.audio.blocks if statistics.rate else 1
+                first += self.spectral_encoder.build(statistics.size, blocks=blocks, causal=causal)
+            return features, first, statistics.size
         images = FrameImages(ImageEncoder(self.video_encoder, self.image_size))
         augment = self.augment
         features = FeatureExtractor(images=images, tempo=augment.build_tempo(), augment=augment.build_spec_augment())
-        return features, images.size, 0
+        return features, first, images.size
 
     @property
     def _decoder(self) -> TranscriptDecoder:
@@ -438,7 +444,7 @@ class Transcribe(TranscribeSettings):
         require_streamable(
             (isinstance(self.search, Search), f'search is "{self.search.name}", which uses the decoder{hint}'),
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
-            (self.normalize == "utterance", 'normalize is "utterance"'),
+            (self.normalize in ("utterance", "level"), f'normalize is "{self.normalize}"'),
             (statistics.rate and self.audio.top_db, f"audio.top_db is {self.audio.top_db}"),
             (statistics.kind == "video", "the recordings are videos"),
             (self.image_encoder.layers > 0, f"image_encoder.layers is {self.image_encoder.layers}"),

@@ -1,0 +1,29 @@
+"""Configuration of convolutions over the time and frequency of sound."""
+
+from pydantic import Field
+
+from seqloom.config import ConfigSection
+from seqloom.layers.audio.spectral_convolution import SpectralConvolution
+
+
+class SpectralEncoderConfig(ConfigSection):
+    """3 × 3 convolutions over frames and mel bands; each layer halves the bands and keeps the frames."""
+
+    layers: int = Field(default=0, ge=0, le=10, description="Number of layers (0: none).")
+    channels: int = Field(default=16, ge=1, description="Channels of the first layer; each further one doubles them.")
+
+    def build(
+        self,
+        size: int,  # width of a frame
+        *,
+        blocks: int,  # the bands, and their differences of each order
+        causal: bool,
+    ) -> list[SpectralConvolution]:
+        """The layers; bands and differences are channels of the first one."""
+        built: list[SpectralConvolution] = []
+        bands, channels = size // blocks, blocks
+        for level in range(self.layers):
+            layer = SpectralConvolution(bands, input_channels=channels, channels=self.channels << level, causal=causal)
+            built.append(layer)
+            bands, channels = layer.output_bands, layer.channels
+        return built
