@@ -396,7 +396,7 @@ def _with_warnings(
     """The same event with what the monitor and the doctor have to say about it."""
     warning = monitor.watch(event)
     if warning:
-        warning += f" {_doctor_command(run, config)} looks for the reason."
+        warning = f"{warning.removesuffix('.')}. {_doctor_command(run, config)} looks for the reason."
     examination = doctor.watch(event)
     warnings = " ".join(filter(None, (warning, examination.warning)))
     return replace(event, warning=warnings, diagnosis=examination.summary)

@@ -52,7 +52,7 @@ def test_raw_samples_arrive_in_chunks(cuts: list[int], size: int) -> None:
 
 def test_incomplete_sample_is_an_error() -> None:
     with pytest.raises(DataError, match="standard input: the stream ends in the middle of a 16-bit sample"):
-        list(read_stream(io.BytesIO(b"abc"), target_rate=8000))
+        list(read_stream(io.BytesIO(b"\0\1\2"), target_rate=8000))
     assert list(read_stream(io.BytesIO(), target_rate=8000)) == []
 
 
@@ -101,6 +101,7 @@ def test_channels_are_averaged() -> None:
         (wav(RAMP.tobytes()), {"rate": 16000}, "the WAV header says 8000 Hz, but --rate is 16000"),
         (wav(RAMP.tobytes())[:20], {}, "damaged WAV header"),
         (b"fLaC" + bytes(20), {}, "found a FLAC file; predict its file without --stream"),
+        (b"clip.wav\n", {}, "found text ('clip.wav'); file names go without --stream"),
         (b"\0\0\0 ftypM4A ", {}, "expected WAV or raw 16-bit samples"),
     ],
 )
@@ -131,3 +132,15 @@ def test_other_rates_are_resampled() -> None:
     np.testing.assert_allclose(read(RAMP.tobytes(), rate=16000, note=notes.append), expected, rtol=0, atol=1e-6)
     assert notes == ["raw little-endian 16-bit samples, mono, 16000 Hz, resampled to 8000 Hz"]
     np.testing.assert_allclose(read(wav(RAMP.tobytes(), rate=16000)), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate", [8000, 22050, 44100])
+def test_an_mp3_file_without_a_tag_is_no_raw_sound(rate: int) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    file = io.BytesIO()
+    soundfile.write(file, np.sin(np.arange(rate // 2) / 9) / 2, rate, format="MP3")
+    assert file.getvalue()[:1] == b"\xff"
+    with pytest.raises(DataError, match="found an MP3 file; predict its file without --stream"):
+        next(read_stream(io.BytesIO(file.getvalue()), target_rate=rate))
+    lone = file.getvalue()[:4] + bytes(4000)  # raw samples may begin with the same bytes
+    assert sum(map(len, read_stream(io.BytesIO(lone), target_rate=rate))) == 2002

@@ -22,6 +22,9 @@ PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # codes of the sample format in a WAV hea
 UNKNOWN_SIZE = 0x7FF00000  # bytes; programs that write to a pipe put a size of at least this, or 0, into the header
 MAX_CHANNELS = 64
 LARGEST_CHUNK = 1 << 20  # bytes of a chunk before the samples
+MPEG1_KILOBITS = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)  # per second, layer 3
+MPEG2_KILOBITS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+TEXT_BYTES = frozenset(b"\t\n\r" + bytes(range(0x20, 0x7F)))
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def read_stream(
     first = _read_exactly(read, 12)
     try:
         is_wav = first[:4] == b"RIFF" and first[8:12] == b"WAVE"
+        if length := _mpeg_frame_length(first):
+            first += _read_exactly(read, length + 4 - len(first))
         layout = _wav_format(read) if is_wav else _raw_format(first, rate or target_rate)
         audio_files.check_rate(layout.rate)
     except ContentError as error:
@@ -117,7 +122,26 @@ def _raw_format(first: bytes, rate: int) -> SampleFormat:
     if compressed or first.startswith((b"fLaC", b"OggS", b"ID3", b"NIST_1A", b"RIFX", b"RF64", b"caff")):
         kind = binary_format(first) or "an audio file in another format"
         raise ContentError(f"expected WAV or raw 16-bit samples, found {kind}; predict its file without --stream")
+    length = _mpeg_frame_length(first)
+    if length and _mpeg_frame_length(first[length:]):  # a single header may also be two samples
+        raise ContentError("expected WAV or raw 16-bit samples, found an MP3 file; predict its file without --stream")
+    if first and all(byte in TEXT_BYTES for byte in first):
+        text = first.decode().split("\n")[0]
+        raise ContentError(f"expected WAV or raw 16-bit samples, found text ({text!r}); file names go without --stream")
     return SampleFormat(rate)
+
+
+def _mpeg_frame_length(header: bytes) -> int:
+    """The number of bytes of an MP3 frame (MPEG audio, layer 3) with this header; 0: it is none."""
+    if len(header) < 4 or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:
+        return 0
+    version, bit_rate, rate = header[1] >> 3 & 3, header[2] >> 4, header[2] >> 2 & 3
+    if version == 1 or bit_rate in (0, 15) or rate == 3:  # reserved, or not given
+        return 0
+    is_first = version == 3  # MPEG-1
+    kilobits = (MPEG1_KILOBITS if is_first else MPEG2_KILOBITS)[bit_rate - 1]
+    samples_per_second = (44100, 48000, 32000)[rate] >> (0, 1, 2)[(3, 2, 0).index(version)]
+    return (144 if is_first else 72) * kilobits * 1000 // samples_per_second + (header[2] >> 1 & 1)
 
 
 def _wav_format(read: Callable[[int], bytes]) -> SampleFormat:
