@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from tests.contracts.tiny import CASES, Case, _caption, _classify, _tag, _translate, build
@@ -420,6 +421,16 @@ def test_tasks_that_read_no_text_take_files(runs: dict[str, Path], tmp_path: Pat
     assert "mattered for the change of " in forecast.stdout
     assert list(tmp_path.glob("gates-*.png"))
     assert "<polyline" in (tmp_path / "explanation.html").read_text()
+    table = pd.read_csv(runs["forecast"].parent / "t.csv")
+    forecaster = load(runs["forecast"])
+    in_memory, in_file = (
+        forecaster.explain(source).attribution for source in (table, runs["forecast"].parent / "t.csv")
+    )
+    assert in_memory is not None
+    assert in_file is not None
+    assert in_memory.channel_values == in_file.channel_values
+    texts = load(runs["tag"]).explain(pd.DataFrame({"words": [["a", "b"], ["c"]]}))
+    assert texts.notes == ["data: only the first of several examples is explained"]
 
 
 def test_without_matplotlib_text_is_printed(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

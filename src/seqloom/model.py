@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from seqloom import html
 from seqloom.answers import INPUT_LENGTH, Answers
 from seqloom.data.batch import Batch, split_by_padding
+from seqloom.data.readers import tables
 from seqloom.data.readers.memory import as_source
 from seqloom.data.readers.text_files import DataError, UnopenedFile, resolve
 from seqloom.decoding.frames.frame_search import FrameSearch
@@ -298,7 +299,7 @@ class Model:
 
     def explain(
         self,
-        source: Any,  # a text, an array, an example of the task, or a file of vectors, of which the first is explained
+        source: Any,  # a text, an array, an example of the task; of a file or a table, the first example is explained
         *,
         method: str = "",  # integrated_gradients, input_x_gradient, occlusion or none; empty: the default of the task
         target: str | int = "",  # label to explain; empty: the predicted one
@@ -311,7 +312,7 @@ class Model:
         """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
         if beam and not self.task.uses_search:
             raise ValueError(f"the task {self.task.name} does not use a search: there is no beam to show")
-        example, remarks = self.first_example(source) if self._names_file(source) else (self.example(source), [])
+        example, remarks = self.first_example(source) if self._has_examples(source) else (self.example(source), [])
         with torch.no_grad():
             explanation = self.task.explain(self.module, example, beam=beam, heads=heads)
             attribution, notes = None, list[str]()
@@ -347,28 +348,31 @@ class Model:
         """One input as an example of the task; of a file, its first one."""
         if hasattr(source, "location"):  # already an example
             return source
-        if self._names_file(source):
+        if self._has_examples(source):
             return self.first_example(source)[0]
         check_not_empty(source)
         return next(iter(self.task.read_inputs([source])))
 
-    def _names_file(self, source: Any) -> bool:
-        return isinstance(source, Path) or (isinstance(source, str) and self.task.inputs_are_files)
+    def _has_examples(self, source: Any) -> bool:
+        """Whether a source is a file or a table, not one input."""
+        named = isinstance(source, Path) or (isinstance(source, str) and self.task.inputs_are_files)
+        return named or tables.is_table(source)
 
-    def first_example(self, source: str | Path) -> tuple[Any, list[str]]:
-        """The first example of a file, and a note if there are more."""
+    def first_example(self, source: Any) -> tuple[Any, list[str]]:
+        """The first example of a file or a table, and a note if there are more."""
         examples = iter(self.read(source))
         first = next(examples, None)
+        place = source if isinstance(source, str | Path) else "data"
         if first is None:
-            raise ValueError(f"{source}: there are no examples")
+            raise ValueError(f"{place}: there are no examples")
         try:
             is_only = next(examples, None) is None
         except DataError:  # there are more, which are not explained
             is_only = False
         identity = getattr(first, "identity", "")
         which = f"the first of several examples is explained{f' (id {identity})' if identity else ''}"
-        notes = [f"{source}: {note}"] if (note := self.input_note(source)) else []
-        return first, notes if is_only else [*notes, f"{source}: only {which}"]
+        notes = [f"{place}: {note}"] if (note := self.input_note(source)) else []
+        return first, notes if is_only else [*notes, f"{place}: only {which}"]
 
     def evaluate(
         self,

@@ -92,7 +92,7 @@ def test_log_odds_of_binary_values() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "12"}, r"target: no column '12' is forecast; did you mean 2\? The columns are 1, 2"),
+        ({"target": "12"}, r"target: no column '12' is forecast, only 1, 2; did you mean 2\?"),
         ({"word": "4"}, r"word: expected the step of the forecast to explain, from 1 to 3, found '4'"),
         ({"word": "x"}, r"word: expected the step"),
     ],

@@ -79,8 +79,8 @@ def choose_place(names: Sequence[str], target: str) -> int:
     """The place of a column by its name; the first, if none is chosen."""
     if target and target not in names:
         near = get_close_matches(target, names, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"target: no column {target!r} is forecast; {hint}The columns are {', '.join(names)[:200]}")
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"target: no column {target!r} is forecast, only {', '.join(names)[:200]}{hint}")
     return list(names).index(target) if target else 0
 
 
