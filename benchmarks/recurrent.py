@@ -40,6 +40,8 @@ SHAPES = (
 )
 QUICK_SHAPES = (Shape(100, 32, 256, 256), Shape(25, 32, 100, 256), Shape(300, 1, 256, 256))
 LONG = Shape(784, 32, 1, 128)
+SHORT = (Shape(1, 1, 128, 128), Shape(1, 1, 256, 256), Shape(50, 1, 128, 128), Shape(100, 1, 256, 256))
+"""Single steps and short sequences of one row, compared with ONNX Runtime."""
 
 
 class Peer(NamedTuple):
@@ -161,6 +163,8 @@ def measure(*, quick: bool) -> Iterator[Result]:
         if not quick:
             yield from _python_loops(threads)
         yield _single_steps(threads, repetitions)
+        for shape in SHORT:
+            yield _onnx_runtime(shape, threads, repetitions)
     if not quick:
         for shape in (SHAPES[1], LONG):
             yield training_memory(shape)
@@ -331,6 +335,74 @@ def _single_steps(threads: int, repetitions: int) -> Result:
         peer_name="nn.LSTM",
         goal=3.0,
     )
+
+
+def _onnx_runtime(shape: Shape, threads: int, repetitions: int) -> Result:
+    """The same LSTM in ONNX Runtime, called again and again with the state of the call before."""
+    time, batch, input_size, hidden_size = shape
+    layer = Recurrent(cells.LSTM(input_size, hidden_size))
+    session = _onnx_session(input_size, hidden_size, threads)
+    x, zeros = torch.randn(batch, time, input_size), torch.zeros(1, batch, hidden_size).numpy()
+    x_by_time = x.transpose(0, 1).contiguous().numpy()
+    calls = 400 // time
+
+    def ours() -> None:
+        state = None
+        with torch.no_grad():
+            for _ in range(calls):
+                _, state = layer(x, state=state)
+
+    def peer() -> None:
+        hidden = memory = zeros
+        for _ in range(calls):
+            _, hidden, memory = session.run(None, {"x": x_by_time, "hidden": hidden, "memory": memory})
+
+    timings = interleave({"ours": ours, "peer": peer}, repetitions=repetitions)
+    return compare_rates(
+        f"LSTM, short calls {shape}",
+        threads,
+        items=calls,
+        unit="calls/s",
+        ours=timings["ours"],
+        peer=timings["peer"],
+        peer_name="onnxruntime",
+        goal=1.0,
+    )
+
+
+def _onnx_session(input_size: int, hidden_size: int, threads: int) -> Any:
+    """An LSTM of ONNX with random weights, which take the same time as any others."""
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    def value(name: str, *shape: int | str) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+
+    rows = 4 * hidden_size
+    weights = {"input": (1, rows, input_size), "recurrent": (1, rows, hidden_size), "bias": (1, 2 * rows)}
+    state = [value(name, 1, "batch", hidden_size) for name in ("hidden", "memory")]
+    graph = helper.make_graph(
+        [
+            helper.make_node(
+                "LSTM",
+                ["x", *weights, "", "hidden", "memory"],
+                ["out", "last_hidden", "last_memory"],
+                hidden_size=hidden_size,
+            )
+        ],
+        "lstm",
+        [value("x", "time", "batch", input_size), *state],
+        [
+            value("out", "time", 1, "batch", hidden_size),
+            *[value(name, 1, "batch", hidden_size) for name in ("last_hidden", "last_memory")],
+        ],
+        [numpy_helper.from_array((0.1 * torch.randn(shape)).numpy(), name) for name, shape in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def training_memory(shape: Shape) -> Result:

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad, gradgradcheck
 from torch.nn import functional
 
 from seqloom.cells.cell import Cell, projection, recurrence
-from seqloom.kernels.fuse import scan
+from seqloom.kernels.fuse import inference, scan
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.testing import check_cell
 from seqloom.testing.cells import CellCase, compare_kernel_with_loop, kernel_equals_the_loop, plain, random_state
@@ -86,7 +86,7 @@ def test_sizes_that_are_no_multiple_of_the_vector(
 
 def test_many_steps_and_rows_are_run_in_chunks() -> None:
     rows = 40
-    assert rows * 30 > 2 * scan.CHUNK_ROWS["backward"]
+    assert rows * 30 > 2 * inference.CHUNK_ROWS["backward"]
     check(make_layer("LSTM()"), rows, 30, [30 - row // 2 for row in range(rows)])
 
 
@@ -95,7 +95,7 @@ def test_many_steps_and_rows_are_run_in_chunks() -> None:
 def test_results_do_not_depend_on_the_chunk_size(
     name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "CHUNK_ROWS", dict.fromkeys(scan.CHUNK_ROWS, 6))
+    monkeypatch.setattr(inference, "CHUNK_ROWS", dict.fromkeys(inference.CHUNK_ROWS, 6))
     check(make_layer(name), len(lengths), 11, lengths)
     monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     check(make_layer(name, "reverse"), len(lengths), 11, lengths, threads=2)

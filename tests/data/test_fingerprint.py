@@ -51,6 +51,18 @@ def test_a_change_in_the_middle_of_a_large_file_is_noticed(tmp_path: Path) -> No
     assert fingerprint(str(tmp_path / "x.txt")) != before
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no time of the last change of any kind")
+def test_a_change_is_noticed_although_the_time_is_set_back(tmp_path: Path, cache: Path) -> None:
+    path = write_settled(tmp_path / "x.txt", bytes(module.CACHED_BYTES))
+    before = fingerprint(str(path))
+    assert cache.exists()
+    with path.open("r+b") as stream:
+        stream.seek(module.CACHED_BYTES // 2)
+        stream.write(b"x")
+    os.utime(path, ns=(10**9, 10**9))
+    assert fingerprint(str(path)) != before
+
+
 def test_a_large_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     large = write_settled(tmp_path / "large", bytes(module.CACHED_BYTES))
     small = write_settled(tmp_path / "small", b"x")

@@ -36,12 +36,13 @@ def fingerprint_files(files: Iterable[Path]) -> str:
 
 
 def hash_files(files: Iterable[Path]) -> list[str]:
-    """The SHA-256 of each file; that of a large file is taken from the cache while its time and size are the same."""
+    """The SHA-256 of each file; that of a large file is taken from the cache while its times and size are the same."""
     cache = _read_cache()
     hashes, known = [], len(cache)
     for file in files:
         status = file.stat()
-        state = f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+        # The time of the last change of any kind cannot be set back, as rsync and touch set back the other one.
+        state = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
         key = os.path.abspath(file)  # noqa: PTH100  links are not resolved: their files have times of their own
         before, _, value = cache.get(key, "").rpartition(" ")
         if before != state:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from tests.contracts.registry import noise
 from torch import Tensor
 
-from seqloom.kernels.fuse.scan import pack
 from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg.packed import pack
 from seqloom.kernels.llvm import jit_cache
 
 LLVM_TYPES = {"float": torch.float32, "double": torch.float64}
@@ -33,7 +33,7 @@ def matrix(real: str, *shape: int, seed: int = 0) -> Tensor:
 def packed(real: str, right: Tensor) -> Tensor:
     panels = gemm.panel_count(real, right.shape[1])
     actual = torch.full((panels, right.shape[0], gemm.panel_width(real)), torch.nan, dtype=right.dtype)
-    pack(right, actual, real)
+    pack(right, actual)
     return actual
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.contracts.registry import noise
 
-from seqloom.kernels.linalg.packed import SERIAL_LIMIT, PackedMatrix
+from seqloom.kernels.linalg.packed import SERIAL_LIMIT, PackedCache, PackedMatrix, fingerprint
 
 TYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
@@ -39,3 +39,28 @@ def test_threads_share_a_large_product(dtype: torch.dtype) -> None:
 def test_strided_rows() -> None:
     wide, right = noise(4, 9), noise(5, 3, seed=1)
     torch.testing.assert_close(PackedMatrix(right).multiply(wide[:, 2:7]), wide[:, 2:7] @ right)
+
+
+@TYPES
+def test_every_change_has_another_fingerprint(dtype: torch.dtype) -> None:
+    values = noise(3, 67, dtype=dtype)  # 64 lanes of words, and a rest
+    known = {fingerprint(values)}
+    assert fingerprint(values.clone()) in known
+    changed = [-values, 2 * values, values.flip(0), values.roll(1), values.t().contiguous(), values[:2]]
+    for row in range(3):
+        for column in range(67):
+            other = values.clone()
+            other[row, column] = torch.nextafter(other[row, column], torch.tensor(9.0, dtype=dtype))
+            changed.append(other)
+    for other in changed:
+        assert fingerprint(other) not in known
+        known.add(fingerprint(other))
+
+
+def test_a_verified_cache_notices_changes_that_torch_does_not_count() -> None:
+    weight, left = noise(40, 8), noise(2, 8, seed=1)
+    cache = PackedCache()
+    first = cache(weight, transposed=True, verify=True)
+    assert cache(weight, transposed=True, verify=True) is first
+    weight.data.neg_()
+    torch.testing.assert_close(cache(weight, transposed=True, verify=True).multiply(left), left @ weight.t())

@@ -412,6 +412,84 @@ def test_single_steps_use_weights_changed_by_an_optimizer(*, fused: bool) -> Non
         torch.testing.assert_close(layer(x)[0], plain(x)[0], rtol=0, atol=1e-13)
 
 
+def transpose(layer: Recurrent) -> None:
+    """Square matrices at the same address, with other strides."""
+    weight = layer.cell.get_parameter("recurrent.weight")
+    weight.data = weight.data.t()
+
+
+def negate(layer: Recurrent) -> None:
+    for parameter in layer.parameters():
+        parameter.data.neg_()  # which torch does not count
+
+
+def replace(layer: Recurrent) -> None:
+    layer.cell.input.weight = nn.Parameter(noise(6, 6, seed=5))
+
+
+def hook(layer: Recurrent) -> None:
+    layer.cell.get_submodule("recurrent").register_forward_hook(double)
+
+
+def turn(layer: Recurrent) -> None:
+    layer.reverse = not layer.reverse
+
+
+@pytest.mark.parametrize("change", [transpose, negate, replace, hook, turn])
+@pytest.mark.parametrize(("batch", "time"), [(1, 1), (3, 1), (1, 7), (1, 200), (2, 5)])
+def test_calls_without_gradients_follow_every_change(
+    change: Callable[[Recurrent], None], batch: int, time: int
+) -> None:
+    """Their arguments are kept from call to call, so that a short call spends little time outside of its kernel."""
+    layer = Recurrent(Elman(6, 6)).double()
+    x, state = noise(batch, time, 6), Elman.State(noise(batch, 6, seed=1))
+
+    def compare() -> Tensor:
+        actual: Tensor
+        actual, final = layer(x, state=state)
+        layer.fused = False
+        expected, final_expected = layer(x, state=state)
+        layer.fused = True
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-13)
+        torch.testing.assert_close(final, final_expected, rtol=0, atol=1e-13)
+        return actual
+
+    with torch.no_grad():
+        before = compare()
+        assert torch.equal(compare(), before)
+        change(layer)
+        after = compare()
+        assert (change is turn and time == 1) or not torch.equal(before, after)
+        x = noise(batch + 1, time + 1, 6, seed=3)  # another shape
+        state = Elman.State(noise(batch + 1, 6, seed=4))
+        compare()
+
+
+def test_results_of_calls_without_gradients_belong_to_the_caller() -> None:
+    layer, x = Recurrent(LSTM(4, 4)), noise(1, 1, 4, dtype=torch.float32)
+    with torch.no_grad():
+        out, state = layer(x)
+        kept = out.clone(), state.hidden.clone(), state.memory.clone()
+        out.zero_()
+        assert torch.equal(state.hidden, kept[1])
+        layer(x, state=state)
+        assert torch.equal(state.hidden, kept[1])
+        assert torch.equal(state.memory, kept[2])
+        assert not any(tensor.is_inference() or tensor.requires_grad for tensor in (out, *state))
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_an_input_that_torch_negates_when_it_is_read(size: int) -> None:
+    layer = Recurrent(Elman(size, size)).double()
+    x = torch.complex(noise(1, 1, size), noise(1, 1, size, seed=1)).conj().imag
+    state = Elman.State(torch.complex(noise(1, size), noise(1, size, seed=2)).conj().imag)
+    assert x.is_neg()
+    copied = layer(x.clone().resolve_neg(), state=Elman.State(state.hidden.clone().resolve_neg()))[0]
+    torch.testing.assert_close(layer(x, state=state)[0], copied, rtol=0, atol=1e-15)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, state=state)[0], copied, rtol=0, atol=1e-15)
+
+
 class FastWeights(Cell):
     """A matrix as memory: C' = f C + v kᵀ, h' = tanh(C' q)."""
 

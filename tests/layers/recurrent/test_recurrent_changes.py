@@ -207,12 +207,18 @@ def test_changes_are_followed(case: str) -> None:
     read, change = FOLLOWED[case]
     layer, x = make(read)
     before = layer(x)[0]
+    with torch.no_grad():
+        layer(x)  # prepares a call without gradients
     assert layer.path == "fused"
     change(layer.cell)
+    with torch.no_grad():
+        inferred = layer(x)[0]
     after = layer(x)[0]
     assert layer.path == "fused"
     assert float((after - before).detach().abs().max()) > 0.1
-    torch.testing.assert_close(after, by_loop(layer, x), rtol=0, atol=1e-12)
+    expected = by_loop(layer, x)
+    torch.testing.assert_close(after, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(inferred, expected.detach(), rtol=0, atol=1e-12)
 
 
 def count(cell: Any, hidden: Tensor) -> Tensor:

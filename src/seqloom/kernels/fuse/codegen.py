@@ -204,7 +204,7 @@ class ScanBuilder:
     def _product(
         self, matrix: str, left: tuple[Value, int], depth: int, out: tuple[Value, int], size: int, rows: Value
     ) -> None:
-        """left · matrix, packed, or unpacked if the argument "dot" is set."""
+        """left · matrix, packed, or unpacked if the kernel is given the matrix itself."""
         packed = self.values[f"packed {matrix}"]
         first, last = self.thread_range(gemm.panel_count(self.emitter.real, size))
         if self.kind == "backward" and size < gemm.lanes(self.emitter.real):
@@ -217,11 +217,11 @@ class ScanBuilder:
         elif self.kind != "forward":
             self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         else:
-            use_dot = self.builder.icmp_signed("!=", self.values["dot"], integer(0))
-            with self.builder.if_else(use_dot) as (then, otherwise):
+            unpacked = self.values[f"matrix {matrix}"]
+            with self.builder.if_else(self.builder.icmp_signed("!=", unpacked, integer(0))) as (then, otherwise):
                 with then:
                     low, high = self.thread_range(size)
-                    plain = self.emitter.advance(self.values[f"matrix {matrix}"], self._mul(low, depth))
+                    plain = self.emitter.advance(unpacked, self._mul(low, depth))
                     target = self.emitter.advance(out[0], low)
                     count = self.builder.sub(high, low)
                     self.emitter.call("dot", *left, plain, depth, target, out[1], rows, count)

@@ -38,7 +38,8 @@ def arguments(plan: Plan, kind: str) -> tuple[str, ...]:
     if kind != "forward":
         names += ["saved", *[f"sequence {index}" for index in states]]
     if not backward:
-        names += ["dot", *[f"matrix {index}" for index, _ in matrix_products(plan, kind)], "matrix input"]
+        names += [f"matrix {index}" for index, _ in matrix_products(plan, kind)]  # unpacked, or 0
+        names += ["matrix input"] if plan.linear else []
         return (*names, *(["sequence 0"] if kind == "forward" else []), *[f"final {index}" for index in states])
     names += ["x_gradient", "x_gradient_time", "x_gradient_row"] if plan.linear else ["projected_gradient"]
     names += ["out_gradient", *[f"final_gradient {index}" for index in states]]

@@ -3,7 +3,6 @@
 import ctypes
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -14,12 +13,13 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch.nn import functional
 
 from seqloom.kernels.fuse import codegen
+from seqloom.kernels.fuse.inference import InferenceCall, Kernel, Matrix
 from seqloom.kernels.fuse.layout import ScratchLayout, arguments, matrix_products
 from seqloom.kernels.fuse.plan import Plan, plan
-from seqloom.kernels.fuse.symbols import Impure, Product, Unfusable
+from seqloom.kernels.fuse.symbols import Impure, Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
 from seqloom.kernels.linalg import gemm
-from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache
+from seqloom.kernels.linalg.packed import LLVM_TYPES, pack, packed_size
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import Loan, allocate
@@ -29,13 +29,6 @@ __all__ = ["FusedScan", "Impure", "Unfusable", "fuse"]
 
 SERIAL_LIMIT = 2_000_000
 """Multiplications below which one thread is faster than several."""
-
-CHUNK_ROWS = {"forward": 128, "training": 128, "backward": 512}
-"""Rows (of all steps of a chunk) whose input is projected, or whose gradients are multiplied, at once: they should fit
-into the cache."""
-
-PACKING_MIN = 4
-"""Rows times steps below which packing a matrix takes longer than it saves."""
 
 
 def fuse(
@@ -63,26 +56,6 @@ def fuse(
     return FusedScan(plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real)), real, step, shapes)
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A compiled scan and its calling convention."""
-
-    kind: str  # forward, training or backward
-    address: int
-    positions: dict[str, int]  # of its arguments in the table
-    layout: ScratchLayout
-    products: list[tuple[int, Product]]  # with a matrix parameter, by their index
-
-    def run(self, table: "_ArgumentTable", partition: Partition) -> None:
-        """Run on the threads of the partition."""
-        if partition.empty:
-            return
-        if partition.members > 1:
-            threads.run_team(self.address, table.write(), partition.members)
-        else:
-            threads.run(self.address, table.write(), partition.parts)
-
-
 class FusedScan:
     """The kernels of one step function for one floating-point type."""
 
@@ -91,12 +64,13 @@ class FusedScan:
         self.real = real
         self._step = step
         self._step_lock = Lock()
-        self._shapes = shapes
+        self.shapes = shapes
         self.names = tuple(plan.traced.parameter_gradient)
         sizes = sum(plan.traced.products[index].size for index in plan.forward_products)
         self._multiplications = sizes * max(plan.traced.state_widths)  # of one row at one step
         self._kernels: dict[str, Kernel] = {}
-        self._packed: dict[str, PackedCache] = {}
+        self._matrices: list[Matrix] = []
+        self._calls: list[InferenceCall] = []  # that no thread uses
 
     @cached_property
     def _key(self) -> str:
@@ -132,28 +106,58 @@ class FusedScan:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:  # (T, B, n) of the first field, zero in the padding; the last state
         """Run the step over time."""
         steps, batch = x.shape[:2]
-        workers = 1 if steps * batch * self._multiplications < SERIAL_LIMIT else threads.count()
-        team = batch < workers and self.plan.shareable and threads.can_team()
-        parts = 1 if team else max(1, min(workers, batch))
-        partition = Partition.create(
-            steps, batch, lengths, reverse=reverse, parts=parts, members=workers if team else 1
-        )
+        partition = self.partition(steps, batch, lengths, reverse=reverse)
         weights = [parameters[name] for name in self.names]
         dtype = x.dtype
-        if [weight.shape for weight in weights] != self._shapes or any(weight.dtype is not dtype for weight in weights):
+        if [weight.shape for weight in weights] != self.shapes or any(weight.dtype is not dtype for weight in weights):
             self._report_parameters(x, weights)
         if x.stride(-1) != 1 or not self.plan.linear:
             x = x.contiguous()
-        state = tuple([tensor.contiguous() for tensor in state])
+        x = x.resolve_neg()
+        state = tuple([tensor.contiguous().resolve_neg() for tensor in state])
         tensors = (x, *state, *weights)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             out, *final = _Scan.apply(self, partition, *tensors)
-        else:
-            out, final, _ = self.forward("forward", partition, x, state, weights)
+            return out, tuple(final)
+        out = _sequence(x, partition, self.plan.traced.state_widths[0])
+        final = _final(partition, state)
+        strides = x.stride()[:2] if self.plan.linear else ()
+        weights = [weight.contiguous() for weight in weights]
+        self.infer(partition, (x.data_ptr(), *strides), state, weights, out, final)
         return out, tuple(final)
 
+    def partition(self, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool) -> Partition:
+        """How the rows are split between threads."""
+        workers = 1 if steps * batch * self._multiplications < SERIAL_LIMIT else threads.count()
+        team = batch < workers and self.plan.shareable and threads.can_team()
+        parts = 1 if team else max(1, min(workers, batch))
+        return Partition.create(steps, batch, lengths, reverse=reverse, parts=parts, members=workers if team else 1)
+
+    def infer(
+        self,
+        partition: Partition,
+        x: tuple[int, ...],  # address; with a linear projection also the strides in time and in the batch
+        initial: Sequence[Tensor],
+        weights: Sequence[Tensor],  # in the order of ``names``
+        out: Tensor,
+        final: Sequence[Tensor],
+    ) -> None:
+        """Run the kernel without gradients. All tensors are contiguous; neither they nor x are checked."""
+        try:
+            call = self._calls.pop()
+        except IndexError:  # the first one, or all are in use by other threads
+            kernel = self.kernel("forward")
+            if not self._matrices:
+                self._matrices = [
+                    Matrix(name, self.names.index(parameter), transposed=transposed)
+                    for name, (parameter, transposed) in self._matrix_parameters(kernel).items()
+                ]
+            call = InferenceCall(kernel, self.names, self._matrices)
+        call.run(partition, x, initial, weights, out, final)
+        self._calls.append(call)
+
     def _report_parameters(self, x: Tensor, weights: list[Tensor]) -> None:
-        for name, weight, shape in zip(self.names, weights, self._shapes, strict=True):
+        for name, weight, shape in zip(self.names, weights, self.shapes, strict=True):
             if weight.shape != shape:
                 raise ValueError(f"{name} has shape {tuple(weight.shape)}, expected {tuple(shape)}")
             if weight.dtype != x.dtype:
@@ -184,23 +188,17 @@ class FusedScan:
         return torch.stack(outputs[:: partition.direction]), *state
 
     def forward(
-        self, kind: str, partition: Partition, x: Tensor, initial: tuple[Tensor, ...], weights: list[Tensor]
+        self, partition: Partition, x: Tensor, initial: tuple[Tensor, ...], weights: list[Tensor]
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # out, final state, and what the gradient needs
         traced = self.plan.traced
         shape = partition.steps, partition.batch
-        # Rows without any step keep their state.
-        final = [
-            tensor.clone() if partition.padded or not partition.steps else torch.empty_like(tensor)
-            for tensor in initial
-        ]
+        final = _final(partition, initial)
         out = _sequence(x, partition, traced.state_widths[0])
-        kept = []
-        if kind == "training":
-            kept = [allocate(x, *shape, size) for size in (*traced.state_widths[1:], self.plan.saved_width)]
-        tensors = {"sequence 0": out, "saved": kept[-1]} if kept else {"sequence 0": out}
+        kept = [allocate(x, *shape, size) for size in (*traced.state_widths[1:], self.plan.saved_width)]
+        tensors = {"sequence 0": out, "saved": kept[-1]}
         tensors |= _enumerated("sequence", kept[:-1], start=1)
         tensors |= _enumerated("initial", initial) | _enumerated("final", final)
-        self._run(kind, partition, x, tensors, weights)
+        self._run("training", partition, x, tensors, weights)
         return out, final, [*initial, out, *kept]
 
     def backward(
@@ -255,7 +253,7 @@ class FusedScan:
         """Call a kernel; the backward one returns the gradients of the parameters."""
         kernel = self.kernel(kind)
         layout = kernel.layout
-        chunk = partition.steps_per_chunk(CHUNK_ROWS[kind])
+        chunk = kernel.chunk(partition)
         size = layout.size(partition.max_rows, chunk)
         barrier_counter = ctypes.c_int64(0)
         table = _ArgumentTable(kernel.positions)
@@ -270,9 +268,9 @@ class FusedScan:
                 table.set(x=x.data_ptr(), x_time=x.stride(0), x_row=x.stride(1))
             else:
                 table.set_addresses({"projected": x})
-            self._pass_matrices(kernel, partition, table, named, loan)
+            self._pass_matrices(kernel, table, named, loan)
             if kind != "backward":
-                kernel.run(table, partition)
+                kernel.run(table.write(), partition)
                 return {}
             if "x_gradient" in tensors:
                 time, row, _ = tensors["x_gradient"].stride()
@@ -281,55 +279,38 @@ class FusedScan:
             sums += [loan.borrow(layout.sums_size, x) for _ in range(partition.parts - 1)]
             addresses = (ctypes.c_int64 * partition.parts)(*[tensor.data_ptr() for tensor in sums])
             table.set(sums=ctypes.addressof(addresses))
-            kernel.run(table, partition)
+            kernel.run(table.write(), partition)
             if partition.empty:
                 sums = [tensor.zero_() for tensor in sums]
             return self._parameter_gradients(sums, layout)
 
-    def _pass_matrices(
-        self,
-        kernel: Kernel,
-        partition: Partition,
-        table: "_ArgumentTable",
-        weights: dict[str, Tensor],
-        loan: Loan,
-    ) -> None:
-        """Pass the matrices, packed into panels, or unpacked where packing takes longer than it saves."""
-        matrices = {str(index): (weights[product.matrix], product.transposed) for index, product in kernel.products}
+    def _matrix_parameters(self, kernel: Kernel) -> dict[str, tuple[str, bool]]:
+        """The matrix parameter of each product of a kernel, and whether it is transposed."""
+        matrices = {str(index): (product.matrix, product.transposed) for index, product in kernel.products}
         if self.plan.linear:
-            matrices["input"] = weights[self.plan.linear], kernel.kind != "backward"
-        unpacked = kernel.kind == "forward" and partition.steps * partition.max_rows < PACKING_MIN
-        if unpacked and all(transposed for _, transposed in matrices.values()):
-            table.set(dot=1)
-            table.set_addresses({f"matrix {name}": weight for name, (weight, _) in matrices.items()})
-            return
-        for name, (weight, transposed) in matrices.items():
-            matrix = weight.t() if transposed else weight
+            matrices["input"] = self.plan.linear, kernel.kind != "backward"
+        return matrices
+
+    def _pass_matrices(self, kernel: Kernel, table: "_ArgumentTable", weights: dict[str, Tensor], loan: Loan) -> None:
+        """Pack the matrices into panels."""
+        for name, (parameter, transposed) in self._matrix_parameters(kernel).items():
+            matrix = weights[parameter].t() if transposed else weights[parameter]
             if kernel.kind == "backward" and matrix.shape[1] < gemm.lanes(self.real):
                 table.set_addresses({f"packed {name}": matrix.t().contiguous()})
                 continue
-            if kernel.kind == "forward" and partition.steps == 1:
-                # Cached: packing takes longer than one step.
-                cached = self._packed.setdefault(name, PackedCache())(weight, transposed=transposed)
-                table.set_addresses({f"packed {name}": cached.values})
-                continue
-            size = matrix.shape[0] * gemm.panel_count(self.real, matrix.shape[1]) * gemm.panel_width(self.real)
-            packed = loan.borrow(size, matrix)
-            pack(matrix, packed, self.real)
+            packed = loan.borrow(packed_size(matrix), matrix)
+            pack(matrix, packed)
             table.set_addresses({f"packed {name}": packed})
 
     def clear_packed(self) -> None:
-        """Free the packed matrices that are cached between calls."""
-        self._packed.clear()
+        """Free the packed matrices and the memory that are kept between calls."""
+        self._matrices, self._calls = [], []
 
 
-def pack(matrix: Tensor, packed: Tensor, real: str) -> None:
-    """Pack a matrix (depth, columns) into panels of columns."""
-    depth, columns = matrix.shape
-    panels = gemm.panel_count(real, columns)
-    gemm.python_function(real, "pack")(
-        matrix.data_ptr(), *matrix.stride(), depth, columns, packed.data_ptr(), 0, panels
-    )
+def _final(partition: Partition, initial: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors for the last state; rows without any step keep theirs."""
+    keep = partition.padded or not partition.steps
+    return [tensor.clone() if keep else torch.empty_like(tensor) for tensor in initial]
 
 
 def _sequence(like: Tensor, partition: Partition, size: int) -> Tensor:
@@ -375,7 +356,7 @@ class _Scan(torch.autograd.Function):
     def forward(ctx: Any, fused: FusedScan, partition: Partition, x: Tensor, *tensors: Tensor) -> Any:
         count = len(fused.plan.traced.state_widths)
         state, weights = tensors[:count], list(tensors[count:])
-        out, final, kept = fused.forward("training", partition, x, state, weights)
+        out, final, kept = fused.forward(partition, x, state, weights)
         ctx.fused, ctx.partition = fused, partition
         ctx.save_for_backward(x, *kept, *weights)
         return out, *final

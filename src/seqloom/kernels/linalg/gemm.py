@@ -208,17 +208,17 @@ def _dot(module: ir.Module, real: str) -> None:
                     for base, total in zip(starts, sums, strict=True)
                 ]
             )
-        totals = tuple(emit.sum_lanes(total) for total in final)
-        with emit.loop_carrying(whole, depth, 1, totals) as (index, sums, advance):
-            x = emit.load_scalar(emit.address(source, index))
+        rest = builder.sub(depth, whole)
+        with emit.loop_carrying(whole, depth, emit.lanes, tuple(final)) as (index, sums, advance):  # at most once
+            x = emit.masked_load(emit.address(source, index), rest)
             final = advance(
                 *[
-                    builder.fadd(total, builder.fmul(x, emit.load_scalar(emit.address(base, index))))
+                    emit.intrinsic("fma", x, emit.masked_load(emit.address(base, index), rest), total)
                     for base, total in zip(starts, sums, strict=True)
                 ]
             )
         for column, total in enumerate(final):
-            builder.store(total, emit.address(target, builder.add(start, integer(column))))
+            builder.store(emit.sum_lanes(total), emit.address(target, builder.add(start, integer(column))))
 
     with emit.loop(0, rows) as row:
         source = emit.advance(left, builder.mul(row, left_stride))

@@ -1,6 +1,7 @@
 """Matrices packed into panels, for products with few rows, where torch reaches only a fifth of the peak speed."""
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -21,6 +22,21 @@ SERIAL_LIMIT = 1 << 20
 """Multiplications below which one thread is faster than several."""
 
 
+def packed_size(matrix: Tensor) -> int:
+    """Elements of a matrix (depth, columns) after packing."""
+    real = LLVM_TYPES[matrix.dtype]
+    return matrix.shape[0] * gemm.panel_count(real, matrix.shape[1]) * gemm.panel_width(real)
+
+
+def pack(matrix: Tensor, packed: Tensor) -> None:
+    """Pack a matrix (depth, columns) into panels of columns."""
+    real, (depth, columns) = LLVM_TYPES[matrix.dtype], matrix.shape
+    panels = gemm.panel_count(real, columns)
+    gemm.python_function(real, "pack")(
+        matrix.data_ptr(), *matrix.stride(), depth, columns, packed.data_ptr(), 0, panels
+    )
+
+
 class PackedMatrix:
     """A matrix (depth, columns), packed into panels of columns."""
 
@@ -30,11 +46,8 @@ class PackedMatrix:
         self.panels = gemm.panel_count(self.real, self.columns)
         self.width = self.panels * gemm.panel_width(self.real)
         # In huge pages, because a product with one row reads all of it.
-        self.values = allocate(matrix, max(self.depth, 1) * self.width)
-        address, strides = self.values.data_ptr(), matrix.stride()
-        gemm.python_function(self.real, "pack")(
-            matrix.data_ptr(), *strides, self.depth, self.columns, address, 0, self.panels
-        )
+        self.values = allocate(matrix, max(packed_size(matrix), 1))
+        pack(matrix, self.values)
 
     def multiply(self, left: Tensor) -> Tensor:  # (rows, depth), each row without gaps → (rows, columns)
         """left · matrix; the rows of the result may be padded."""
@@ -53,15 +66,101 @@ class PackedCache:
     """The packed form of a matrix, renewed when the matrix has changed."""
 
     def __init__(self) -> None:
-        self._entry: tuple[tuple[int, ...], Tensor, PackedMatrix] | None = None
+        self._entry: tuple[tuple[object, ...], Tensor, PackedMatrix] | None = None
 
-    def __call__(self, weight: Tensor, *, transposed: bool) -> PackedMatrix:
-        now, entry = tensor_version(weight), self._entry
+    def __call__(self, weight: Tensor, *, transposed: bool, verify: bool = False) -> PackedMatrix:
+        """The packed matrix. ``verify`` compares its values, too: a change of ``weight.data`` has no new version."""
+        values = fingerprint(weight) if verify else b""
+        now, entry = (*tensor_version(weight), values), self._entry
         if entry is None or entry[0] != now:
             matrix = weight.detach()
             # Keeps the matrix alive, so that nothing else gets its address.
             self._entry = entry = (now, matrix, PackedMatrix(matrix.t() if transposed else matrix))
         return entry[2]
+
+
+# Each of 64 lanes hashes every 64th 32-bit word, as MurmurHash3 does; the last lane hashes the rest.
+_FINGERPRINT = """
+define void @fingerprint(i64 %address, i64 %words, i64 %result) {
+entry:
+  %data = inttoptr i64 %address to ptr
+  %out = inttoptr i64 %result to ptr
+  %whole = and i64 %words, -64
+  br label %next
+next:
+  %index = phi i64 [ 0, %entry ], [ %following, %block ]
+LANES_PHI
+  %more = icmp ult i64 %index, %whole
+  br i1 %more, label %block, label %finish
+block:
+  %following = add i64 %index, 64
+LANES_BODY
+  br label %next
+finish:
+LANES_STORE
+  br label %rest
+rest:
+  %position = phi i64 [ %whole, %finish ], [ %after, %word ]
+  %sum = phi i32 [ 1, %finish ], [ %updated, %word ]
+  %left = icmp ult i64 %position, %words
+  br i1 %left, label %word, label %done
+word:
+  %after = add i64 %position, 1
+  %word_at = getelementptr i32, ptr %data, i64 %position
+  %value = load i32, ptr %word_at, align 4
+  %mixed = xor i32 %sum, %value
+  %high = shl i32 %mixed, 13
+  %low = lshr i32 %mixed, 19
+  %rotated = or i32 %high, %low
+  %updated = mul i32 %rotated, 2654435761
+  br label %rest
+done:
+  %sum_at = getelementptr i32, ptr %out, i64 64
+  store i32 %sum, ptr %sum_at, align 4
+  ret void
+}
+"""
+
+
+def _fingerprint_module() -> str:
+    def splat(value: int) -> str:
+        return f"<{', '.join([f'i32 {value}'] * 16)}>"
+
+    lanes = range(4)
+    start = "\n".join(
+        f"  %sum{lane} = phi <16 x i32> [ {splat(1 + lane)}, %entry ], [ %updated{lane}, %block ]" for lane in lanes
+    )
+    body = "\n".join(
+        f"""  %index{lane} = add i64 %index, {16 * lane}
+  %at{lane} = getelementptr i32, ptr %data, i64 %index{lane}
+  %value{lane} = load <16 x i32>, ptr %at{lane}, align 4
+  %mixed{lane} = xor <16 x i32> %sum{lane}, %value{lane}
+  %high{lane} = shl <16 x i32> %mixed{lane}, {splat(13)}
+  %low{lane} = lshr <16 x i32> %mixed{lane}, {splat(19)}
+  %rotated{lane} = or <16 x i32> %high{lane}, %low{lane}
+  %updated{lane} = mul <16 x i32> %rotated{lane}, {splat(2654435761)}"""
+        for lane in lanes
+    )
+    store = "\n".join(
+        f"""  %out{lane} = getelementptr i32, ptr %out, i64 {16 * lane}
+  store <16 x i32> %sum{lane}, ptr %out{lane}, align 4"""
+        for lane in lanes
+    )
+    return _FINGERPRINT.replace("LANES_PHI", start).replace("LANES_BODY", body).replace("LANES_STORE", store)
+
+
+def fingerprint(tensor: Tensor) -> bytes:
+    """A hash of the values of a contiguous tensor, at the speed at which they are read."""
+    result = (ctypes.c_int32 * 65)()
+    words = tensor.numel() * tensor.element_size() // 4
+    _fingerprint()(tensor.data_ptr(), words, ctypes.addressof(result))
+    return bytes(result)
+
+
+@cache
+def _fingerprint() -> Callable[..., None]:
+    (address,) = jit_cache.load("fingerprint", _fingerprint_module, ("fingerprint",))
+    return jit_cache.c_function(address, *[ctypes.c_int64] * 3)
 
 
 @cache

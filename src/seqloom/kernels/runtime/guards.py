@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor, nn
 
+from seqloom.kernels.runtime.identities import Comparison, Identities, compare_none, compare_size, compare_values
+
 MAX_READS = 2000
 """Objects that a step may reach; beyond, comparing them at every call would cost more than the kernel saves."""
 
@@ -98,9 +100,12 @@ class Guards:
         self._values = tuple(self._current())
         self._lengths = list(map(len, self._sized))
         self._missing = _missing(self._tensors)
+        self._identities = _identities(self._reads)
 
     def matches(self) -> bool:
         """Whether nothing has changed."""
+        if self._identities is not None and self._identities.same():
+            return True
         if list(map(len, self._sized)) != self._lengths or _missing(self._tensors) != self._missing:
             return False
         try:
@@ -112,6 +117,7 @@ class Guards:
         if not all(map(_same, current, self._values)):
             return False
         self._values = current
+        self._identities = _identities(self._reads)
         return True
 
     def changed(self) -> str | None:
@@ -165,6 +171,18 @@ class Guards:
                 elif read.cls not in classes:
                     classes.add(read.cls)
                     yield read
+
+
+def _identities(reads: Iterable[_Read]) -> Identities | None:
+    """What the reads return now, to be compared by compiled code; None if it cannot compare one of them."""
+    comparisons: list[Comparison] = []
+    for read in reads:
+        values = compare_values(read.get, read.target)
+        if values is None:
+            return None
+        comparisons += [*values, *map(compare_size, read.sized)]
+        comparisons += [compare_none(table, key) for table in read.tensors for key in table]
+    return Identities(comparisons)
 
 
 def _missing(tables: Iterable[dict[str, Tensor | None]]) -> list[bool]:

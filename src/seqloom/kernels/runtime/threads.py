@@ -107,9 +107,9 @@ def run(address: int, table: int, parts: int) -> None:
     """Call the kernel at ``address`` for every part, in parallel; returns when all are done."""
     launch = _openmp()
     if parts == 1:
-        _call(address)(table, 0, 0, 1)
+        function(address)(table, 0, 0, 1)
     elif launch is None:
-        list(_pool(os.getpid(), os.cpu_count()).map(lambda part: _call(address)(table, part, 0, 1), range(parts)))
+        list(_pool(os.getpid(), os.cpu_count()).map(lambda part: function(address)(table, part, 0, 1), range(parts)))
     else:
         job = (ctypes.c_int64 * 4)(address, table, parts, 0)
         launch(functions().run_parts, ctypes.addressof(job), parts, 0)
@@ -125,7 +125,8 @@ def run_team(address: int, table: int, members: int) -> None:
 
 
 @cache
-def _call(address: int) -> Function:
+def function(address: int) -> Function:
+    """The kernel at an address."""
     return jit_cache.c_function(address, *[ctypes.c_int64] * 4)
 
 

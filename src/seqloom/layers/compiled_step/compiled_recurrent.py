@@ -1,6 +1,5 @@
 """A recurrent decoder's step as compiled calls: one per recurrent layer, and one program for the rest."""
 
-import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.kernels.fuse.scan import FusedScan
-from seqloom.kernels.linalg.packed import PackedMatrix
 from seqloom.kernels.program.program import Program
 from seqloom.kernels.program.source_attention import attend_to_source, is_readable
 from seqloom.kernels.runtime import threads
@@ -189,45 +187,23 @@ class _CellStep:
             raise TypeError(f"{type(layer.cell).__name__} has no fused kernel")
         self._layer, self._like, self._fused = layer, like, fused
         self._state_type: Any = layer.cell.State
-        self._kernel = fused.kernel("forward")
         parameters = dict(layer.cell.named_parameters())
-        products = [(str(index), product) for index, product in self._kernel.products]
-        matrices = {name: (product.matrix, product.transposed) for name, product in products}
-        matrices["input"] = fused.plan.linear or "", True
-        self._tensors: dict[str, Tensor] = {}
-        self._work = 0  # multiplications per row
-        for name, (parameter, transposed) in matrices.items():
-            weight = parameters[parameter]
-            packed = PackedMatrix(weight.detach().t() if transposed else weight.detach())
-            self._tensors[f"packed {name}"] = packed.values
-            self._work += packed.depth * packed.width
-        self._tensors |= {f"parameter {name}": parameters[name].detach().contiguous() for name in fused.names}
         copied += parameters.values()
-        self._fields = tuple(
-            (self._kernel.positions[f"initial {index}"], self._kernel.positions[f"final {index}"], size)
-            for index, size in enumerate(fused.plan.traced.state_widths)
-        )
-        self._free_calls: list[_KernelCall] = []
+        self._weights = [parameters[name].detach().contiguous() for name in fused.names]
+        self._widths = fused.plan.traced.state_widths
+        matrices = [parameters[product.matrix] for _, product in fused.kernel("forward").products]
+        self._work = sum(matrix.numel() for matrix in (*matrices, parameters[fused.plan.linear or ""]))  # per row
 
     def __call__(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B, D) → (B, H), state
-        batch, kernel = len(x), self._kernel
-        if not isinstance(state, tuple) or len(state) != len(self._fields):
+        batch, size = x.shape
+        if not isinstance(state, tuple) or len(state) != len(self._widths):
             return None
-        if not all(_is_plain(field, (batch, size), x) for field, (_, _, size) in zip(state, self._fields, strict=True)):
+        if not all(_is_plain(field, (batch, width), x) for field, width in zip(state, self._widths, strict=True)):
             return None
-        try:
-            call = self._free_calls.pop()
-        except IndexError:  # all are used by other threads
-            call = _KernelCall()
-        if call.batch != batch:
-            call.prepare(batch, self._partition(batch), kernel, self._tensors, x)
-        table, next_fields = call.table, [torch.empty_like(field) for field in state]
-        for field, next_field, (initial, final, _) in zip(state, next_fields, self._fields, strict=True):
-            table[initial], table[final] = field.data_ptr(), next_field.data_ptr()
-        table[kernel.positions["x"]] = x.data_ptr()
-        table[kernel.positions["sequence 0"]] = next_fields[0].data_ptr()  # for one step the output is the state
-        call.run(kernel.address)
-        self._free_calls.append(call)
+        next_fields = [torch.empty_like(field) for field in state]
+        # For one step the output is the state.
+        place = x.data_ptr(), size, size
+        self._fused.infer(self._partition(batch), place, state, self._weights, next_fields[0], next_fields)
         return next_fields[0], self._state_type(*next_fields)
 
     def is_stale(self) -> bool:
@@ -238,31 +214,3 @@ class _CellStep:
         team = batch < workers and self._fused.plan.shareable and threads.can_team()
         parts = 1 if team else min(workers, batch)
         return Partition.create(1, batch, None, reverse=False, parts=parts, members=workers if team else 1)
-
-
-class _KernelCall:
-    """Arguments and scratch memory of a kernel call, kept for the next step."""
-
-    batch = 0
-
-    def prepare(self, batch: int, partition: Partition, kernel: Any, tensors: dict[str, Tensor], x: Tensor) -> None:
-        """Set the arguments that are the same at every step with this batch size."""
-        size = kernel.layout.size(partition.max_rows, 1)
-        self.batch, self._partition = batch, partition
-        self._memory = torch.empty(partition.parts * size, dtype=x.dtype)
-        self._barrier = ctypes.c_int64(0)
-        self.table = (ctypes.c_int64 * len(kernel.positions))()
-        arguments = partition.arguments | {name: tensor.data_ptr() for name, tensor in tensors.items()}
-        arguments |= {"chunk": 1, "barrier": ctypes.addressof(self._barrier), "scratch": self._memory.data_ptr()}
-        arguments |= {"scratch_bytes": size * x.element_size(), "x_time": x.stride(0), "x_row": x.stride(0)}
-        for name, value in arguments.items():
-            if name in kernel.positions:
-                self.table[kernel.positions[name]] = value
-
-    def run(self, address: int) -> None:
-        self._barrier.value = 0
-        table, partition = ctypes.addressof(self.table), self._partition
-        if partition.members > 1:
-            threads.run_team(address, table, partition.members)
-        else:
-            threads.run(address, table, partition.parts)

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -53,6 +53,8 @@ class Recurrent(Layer):
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
+        if mask is None and not torch.is_grad_enabled() and (result := self._infer(x, state)) is not None:
+            return result
         cell = self.cell
         check_input(x, mask, size=self.input_size, like=first_parameter(cell))
         try:
@@ -65,6 +67,24 @@ class Recurrent(Layer):
             raise LayerError(
                 f"the cell {layer_name(type(cell))} failed on x {tuple(x.shape)}: {describe_error(error)}"
             ) from error
+
+    def _infer(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        """The kernel of the last call again, without gradients; None if the input is unusual or anything has changed.
+
+        A step of generation takes a few microseconds: the full checks would take longer.
+        """
+        if not self._kernels or not self.fused or type(x) is not Tensor or active_transform() is not None:
+            return None
+        made_from, compiled = self._kernels[0]
+        cell = made_from.cell
+        if isinstance(compiled, str) or cell is not self._modules["cell"] or any(compiled.hooks):
+            return None
+        dtype, shape = x.dtype, x.shape
+        if len(shape) != 3 or shape[2] != self.input_size or 0 in shape or not _is_plain(x, shape, dtype):
+            return None
+        if not made_from.matches(cell, dtype):
+            return None
+        return compiled.infer(x, shape, cell.start(shape[0]) if state is None else state, reverse=self.reverse)
 
     def _run(self, cell: Cell, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         state = cell.start(x.shape[0]) if state is None else check_state(state, cell.State, self._shapes, x)
@@ -230,6 +250,46 @@ class _CompiledCell:
             for name, (path, _, attribute) in paths.items()
         }
         self.hooks = tuple(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS))
+        self._widths = kernel.plan.traced.state_widths
+        self._parameters = tuple(self.tables[name] for name in kernel.names)
+        vectors = all(field.dim() == 2 for field in cell.start(1))
+        self._addresses: list[int] = []  # of the parameters that were plain at the last call
+        # The kernel reads x and the state as they are. (The imaginary part of one conjugate number, which torch negates
+        # when it is read, is the only such tensor that is contiguous.)
+        self._is_direct = vectors and kernel.plan.linear is not None and min(kernel.plan.input_size, *self._widths) > 1
+
+    def infer(self, x: Tensor, shape: torch.Size, state: Any, *, reverse: bool) -> tuple[Tensor, Any] | None:
+        """The kernel without gradients for a plain x (B, T, D); None if the state or the weights are not plain."""
+        kernel, widths, dtype = self.kernel, self._widths, x.dtype
+        batch, steps, size = shape
+        if not self._is_direct or not isinstance(state, tuple) or len(state) != len(widths):
+            return None
+        for field, width in zip(state, widths, strict=True):
+            if type(field) is not Tensor or not _is_plain(field, (batch, width), dtype):
+                return None
+        weights = [table[name] for table, name in self._parameters]
+        addresses = [weight.data_ptr() for weight in weights]
+        is_known = addresses == self._addresses
+        for weight, expected in zip(weights, kernel.shapes, strict=True):
+            if weight.shape != expected or not weight.is_contiguous():
+                return None
+            if not is_known and not _is_plain(weight, expected, dtype):
+                return None
+        self._addresses = addresses
+        batch_first = batch == 1 or steps == 1  # which is the same in memory as time first
+        if batch_first and size == widths[0]:
+            out = torch.empty_like(x)
+        else:
+            out = torch.empty((batch, steps, widths[0]) if batch_first else (steps, batch, widths[0]), dtype=dtype)
+        final = [torch.empty_like(field) for field in state]
+        partition = kernel.partition(steps, batch, None, reverse=reverse)
+        kernel.infer(partition, (x.data_ptr(), size, steps * size), state, weights, out, final)
+        return out if batch_first else out.transpose(0, 1), self.state_type._make(final)
+
+
+def _is_plain(tensor: Tensor, shape: Sequence[int], dtype: torch.dtype) -> bool:
+    """Whether a kernel can read the tensor by its address alone."""
+    return tensor.shape == shape and tensor.dtype is dtype and tensor.is_cpu and tensor.is_contiguous()
 
 
 def _is_custom(cell: Cell) -> bool:

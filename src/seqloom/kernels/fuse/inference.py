@@ -1,0 +1,169 @@
+"""Calls of a kernel without gradients: what stays the same from call to call is kept."""
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from seqloom.kernels.fuse.layout import ScratchLayout
+from seqloom.kernels.fuse.symbols import Product
+from seqloom.kernels.linalg.packed import PackedCache, pack, packed_size
+from seqloom.kernels.runtime import threads
+from seqloom.kernels.runtime.buffers import Loan, allocate
+from seqloom.kernels.runtime.partition import Partition
+
+CHUNK_ROWS = {"forward": 128, "training": 128, "backward": 512}
+"""Rows (of all steps of a chunk) whose input is projected, or whose gradients are multiplied, at once: they should fit
+into the cache."""
+
+PACKING_MIN = 4
+"""Rows times steps below which packing a matrix takes longer than it saves."""
+
+PACKING_MIN_STEPS = 128
+"""The same for steps with one row, each of which reads a matrix once, packed or not."""
+
+CACHED_ROWS = 512
+"""Rows times steps up to which packed matrices are kept for the next call: packing takes a tenth of the time."""
+
+KEPT_SCRATCH = 1 << 18
+"""Elements of scratch memory that a call keeps for the next one; more are borrowed each time."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled scan and its calling convention."""
+
+    kind: str  # forward, training or backward
+    address: int
+    positions: dict[str, int]  # of its arguments in the table
+    layout: ScratchLayout
+    products: list[tuple[int, Product]]  # with a matrix parameter, by their index
+
+    def chunk(self, partition: Partition) -> int:
+        """The number of steps of a chunk."""
+        return partition.steps_per_chunk(CHUNK_ROWS[self.kind])
+
+    def run(self, table: int, partition: Partition) -> None:
+        """Run on the threads of the partition, with the argument table at this address."""
+        if partition.empty:
+            return
+        if partition.members > 1:
+            threads.run_team(self.address, table, partition.members)
+        else:
+            threads.run(self.address, table, partition.parts)
+
+
+class Matrix:
+    """A matrix parameter, as one product of a kernel uses it."""
+
+    def __init__(self, name: str, parameter: int, *, transposed: bool) -> None:
+        self.name = name  # of the product
+        self.parameter = parameter  # its index
+        self.transposed = transposed
+        self.cache = PackedCache()
+
+
+class InferenceCall:
+    """The argument table and scratch memory of a forward kernel. Not for two threads at once."""
+
+    def __init__(self, kernel: Kernel, names: Sequence[str], matrices: list[Matrix]) -> None:
+        self._kernel, self._names, self._matrices = kernel, names, matrices
+        positions = kernel.positions
+        self._table = array("q", bytes(8 * len(positions)))
+        self._address = self._table.buffer_info()[0]
+        self._function = threads.function(kernel.address)
+        self._barrier = ctypes.c_int64(0)
+        self._set("barrier", ctypes.addressof(self._barrier))
+        self._x = positions["x"] if "x" in positions else positions["projected"]
+        self._out, self._initial, self._final = (positions[name] for name in ("sequence 0", "initial 0", "final 0"))
+        self._partition: Partition | None = None
+        self._weights: list[int] = []  # addresses
+        self._alive: list[Tensor] = []
+        self._packed: list[Matrix] = []  # matrices that are packed for each call
+        self._scratch_size = 0
+
+    def _set(self, name: str, value: int) -> None:
+        self._table[self._kernel.positions[name]] = value
+
+    def run(
+        self,
+        partition: Partition,
+        x: tuple[int, ...],  # address; with a linear projection also the strides in time and in the batch
+        initial: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        out: Tensor,
+        final: Sequence[Tensor],
+    ) -> None:
+        """Run the kernel. All tensors but x are contiguous; their shapes are not checked."""
+        table = self._table
+        addresses = [weight.data_ptr() for weight in weights]
+        if partition is not self._partition or addresses != self._weights:
+            self._prepare(partition, weights)
+            self._partition, self._weights = partition, addresses
+        position = self._x
+        for number in x:
+            table[position] = number
+            position += 1
+        position = self._initial
+        for tensor in initial:
+            table[position] = tensor.data_ptr()
+            position += 1
+        table[self._out] = out.data_ptr()
+        position = self._final
+        for tensor in final:
+            table[position] = tensor.data_ptr()
+            position += 1
+        self._barrier.value = 0
+        if not self._packed and not self._scratch_size:
+            if partition.parts * partition.members == 1:
+                self._function(self._address, 0, 0, 1)
+            else:
+                self._kernel.run(self._address, partition)
+            return
+        with Loan() as loan:
+            if self._scratch_size:
+                self._set("scratch", loan.borrow(self._scratch_size, out).data_ptr())
+            for matrix in self._packed:
+                packed = self._pack(matrix, weights[matrix.parameter], partition, loan)
+                self._set(f"packed {matrix.name}", packed.data_ptr())
+            self._kernel.run(self._address, partition)
+
+    def _pack(self, matrix: Matrix, weight: Tensor, partition: Partition, loan: Loan) -> Tensor:
+        """The packed matrix, cached or in borrowed memory."""
+        if partition.steps * partition.batch <= CACHED_ROWS or partition.steps == 1:
+            # Comparing all values takes longer than one step, but less than packing them again.
+            return matrix.cache(weight, transposed=matrix.transposed, verify=partition.steps > 1).values
+        values = weight.t() if matrix.transposed else weight
+        packed = loan.borrow(packed_size(values), weight)
+        pack(values, packed)
+        return packed
+
+    def _prepare(self, partition: Partition, weights: Sequence[Tensor]) -> None:
+        """Set what depends only on the shape of the batch and on where the weights are."""
+        kernel, positions = self._kernel, self._kernel.positions
+        chunk = kernel.chunk(partition)
+        size = kernel.layout.size(partition.max_rows, chunk)
+        for name, value in partition.arguments.items():
+            self._set(name, value)
+        self._set("chunk", chunk)
+        self._set("scratch_bytes", size * weights[0].element_size())
+        self._scratch_size = partition.parts * size
+        self._alive = []
+        if self._scratch_size <= KEPT_SCRATCH:
+            scratch = allocate(weights[0], self._scratch_size)
+            self._alive.append(scratch)
+            self._set("scratch", scratch.data_ptr())
+            self._scratch_size = 0
+        for name, weight in zip(self._names, weights, strict=True):
+            if f"parameter {name}" in positions:
+                self._set(f"parameter {name}", weight.data_ptr())
+        self._packed = []
+        few = partition.steps * partition.max_rows < PACKING_MIN
+        one = partition.max_rows == 1 and partition.steps < PACKING_MIN_STEPS
+        for matrix in self._matrices:
+            dot = matrix.transposed and (few or (one and matrix.name != "input"))
+            self._set(f"matrix {matrix.name}", weights[matrix.parameter].data_ptr() if dot else 0)
+            if not dot:
+                self._packed.append(matrix)
