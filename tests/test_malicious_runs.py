@@ -516,7 +516,9 @@ def _training(change: Change) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (_facts(dict.clear), "position: Input should be"),
+        (_facts(dict.clear), "position.epoch is missing"),
+        (_facts(setter("position", [0, 0, 0, 0])), "position.epoch is missing"),
+        (_facts(lambda facts: facts["position"].pop("batch")), "position.batch is missing"),
         (_facts(setter("position.update", "x")), "position.update: Input should be a valid integer"),
         (_facts(setter("position.batch", -1)), "position.batch is negative"),
         (_facts(setter("position.unknown", 1)), "position.unknown: Extra inputs are not permitted"),

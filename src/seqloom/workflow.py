@@ -41,9 +41,9 @@ from seqloom.training.cores import busy_note, default_threads
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.divergence import Diverged
 from seqloom.training.memory import LongestExamples, check_training_memory
-from seqloom.training.progress import Evaluation, Progress
+from seqloom.training.progress import Evaluation, Position, Progress
 from seqloom.training.snapshots import flatten_state
-from seqloom.training.stored_state import check_facts
+from seqloom.training.stored_state import check_facts, read_position
 from seqloom.training_data import (
     FILES_ONLY,
     DataReaders,
@@ -183,8 +183,7 @@ def resume(
         if start is None:
             module = _init_model(config)
         else:
-            check_facts(start)
-            _check_limits(run, config, start, changes)
+            _check_limits(run, config, check_facts(start), changes)
             torch.manual_seed(config.train.seed)
             module = config.task.load_model(start.model, run.path).to(config.train.device)
         before = run.summary()
@@ -207,18 +206,14 @@ def resume(
     return run
 
 
-def _check_limits(run: Run, config: Config, start: Snapshot, changes: Mapping[str, Any]) -> None:
+def _check_limits(run: Run, config: Config, position: Position, changes: Mapping[str, Any]) -> None:
     """Raise a RunError if a run is resumed with a limit that it has already passed."""
-    position, settings = start.facts["position"], config.train
-    done = {
-        "epochs": position["epoch"] + (position["batch"] > 0),
-        "updates": position["update"],
-        "tokens": position["seen"],
-    }
+    settings = config.train
+    done = {"epochs": position.epoch + (position.batch > 0), "updates": position.update, "tokens": position.seen}
     for name, reached in done.items():
         is_limit = name != "epochs" or not (settings.updates or settings.tokens)
         if is_limit and 0 < changes.get(name, 0) < reached:
-            state = "begun" if name == "epochs" and position["batch"] else "done"
+            state = "begun" if name == "epochs" and position.batch else "done"
             raise RunError(
                 f"{run.path}: train.{name} = {changes[name]} is below the {reached:,} {name} that are {state}; "
                 "it counts from the start of the run: give a larger one"
@@ -349,9 +344,10 @@ def _run_training(
         )
         scores = run.summary().get("baseline_scores", {})
         monitor = LearningMonitor(config.task, scores, limit=config.train.limit)
-        done = len(start.facts["position"]["scores"]) if start else 0
+        position = read_position(start.facts) if start else Position()
+        done = len(position.scores)
         doctor = TrainingDoctor(config, module, dev if group.is_main else (), evaluations=done)
-        update = start.facts["position"]["update"] if start else 0
+        update = position.update
         event: Progress | None = None
         try:
             with open_loggers(config.train.loggers if group.is_main else (), run, update=update) as log:

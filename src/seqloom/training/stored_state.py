@@ -14,13 +14,19 @@ from seqloom.training.progress import Position
 MOMENTS = {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 KEYS = ({"momentum_buffer"}, {"step", "exp_avg", "exp_avg_sq"}, MOMENTS)
 """What the optimizers store for each parameter."""
+COUNTERS = ("epoch", "batch", "update", "seen")
+"""What every position has, also that of an older version."""
 _POSITION = TypeAdapter(Position)
 
 
 def read_position(facts: Mapping[str, Any]) -> Position:
     """The position that a checkpoint stores; RunError if it is not one."""
+    stored = facts.get("position")
+    missing = [name for name in COUNTERS if not isinstance(stored, dict) or name not in stored]
+    if missing:
+        raise RunError(f"the last checkpoint cannot be resumed: position.{missing[0]} is missing")
     try:
-        position = _POSITION.validate_python(facts.get("position"))
+        position = _POSITION.validate_python(stored)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(map(str, ("position", *problem["loc"])))
@@ -31,14 +37,15 @@ def read_position(facts: Mapping[str, Any]) -> Position:
     return position
 
 
-def check_facts(snapshot: Snapshot) -> None:
-    """Raise RunError unless the facts of a checkpoint are complete."""
+def check_facts(snapshot: Snapshot) -> Position:
+    """The position of a checkpoint; RunError unless its facts are complete."""
     facts = snapshot.facts
-    read_position(facts)
+    position = read_position(facts)
     for name, kinds in (("rows", int), ("ranks", int), ("seconds", (int, float))):
         value = facts.get(name)
         if not isinstance(value, kinds) or isinstance(value, bool) or not 0 <= value < math.inf:
             raise RunError(f"the last checkpoint cannot be resumed: {name}: expected a number, found {value!r:.40}")
+    return position
 
 
 def check_training(
