@@ -264,8 +264,8 @@ def test_errors_name_file_and_line(tmp_path: Path) -> None:
     assert "no such file" in error_message(file, images=str(tmp_path / "nowhere"))
     lines = tmp_path / "train.jsonl"
     for text, why in (
-        ('{"caption": "x"}', "'image': expected a file name (or a key 'vector'), found NoneType"),
-        ('{"image": 3}', "'image': expected a file name (or a key 'vector'), found int"),
+        ('{"caption": "x"}', "'image': expected a file name (or a key 'values'), found NoneType"),
+        ('{"image": 3}', "'image': expected a file name (or a key 'values'), found int"),
         ('{"image": "red.png", "caption": [1]}', "'caption': expected a string or a list of strings, found [1]"),
         ('{"vector": ["a"], "caption": "x"}', "vector: expected a list of numbers, or a list of such lists"),
         ('{"vector": [], "caption": "x"}', "vector: expected a list of numbers, or a list of such lists"),

@@ -365,8 +365,8 @@ def test_single_string_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "a"}', "expected a file name as 'file' or 'audio' or 'image', or 'strokes', found 'text'"),
-        ('{"file": 3}', "expected a file name as 'file' or 'audio' or 'image', or 'strokes', found 'file'"),
+        ('{"text": "a"}', "expected a file name as 'file' or 'audio' or 'image', or 'values', found 'text'"),
+        ('{"file": 3}', "expected a file name as 'file' or 'audio' or 'image', or 'values', found 'file'"),
         ('{"file": "low.wav", "text": 3}', "'text': expected a string, found int"),
         ('{"strokes": [[1, 2], [3]]}', "expected numbers (T, D), found list"),
         ('{"strokes": []}', "recording: expected frames (T, D), or samples with their rate, found float64 (0,)"),

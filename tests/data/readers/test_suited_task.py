@@ -22,6 +22,7 @@ CONLLU = "".join(
 SENSORS = "id,time,x,y,activity\n" + "".join(
     f"{row // 6},{row % 6},0.{row},1.{row},{'walk' if row < 6 else 'sit'}\n" for row in range(12)
 )
+MOVES = SENSORS.replace("walk", "goes a long way").replace("sit", "sits still now")
 SUMS = "".join(f"what is {first} plus 3\t{first + 3}\n" for first in [1, 2, 3] * 4)
 
 
@@ -33,6 +34,15 @@ SUMS = "".join(f"what is {first} plus 3\t{first + 3}\n" for first in [1, 2, 3] *
         ("a.csv", SALES, "forecast", "a date (column 'month') and numbers"),
         ("a.conll", WORDS, "tag", "a word and its label on each line"),
         ("a.conllu", CONLLU, "tag", "a word and its label on each line"),
+        ("a.ts", "@data\n1,2:up\n", "classify", "sequences of numbers"),
+        (
+            "a.csv",
+            MOVES,
+            "caption",
+            "sequences of numbers with a text",
+        ),
+        ("a.jsonl", 8 * '{"values": [[1, 2]], "text": "up"}\n', "transcribe", "vectors and their text"),
+        ("a.jsonl", 8 * '{"vector": [1, 2], "caption": "up"}\n', "caption", "vectors and their caption"),
         ("a.csv", SENSORS, "classify", "sequences of numbers with a label (columns 'id' and 'activity')"),
         ("a.tsv", "".join(f"{text}\t{text.upper()}\n" for text in TEXTS), "translate", "pairs of texts"),
         ("a.jsonl", "".join(json.dumps({"w": ["a", "b"], "t": ["X", "Y"]}) + "\n" for _ in TEXTS), "tag", "list"),
@@ -49,6 +59,22 @@ def test_what_a_file_holds(tmp_path: Path, *, name: str, content: str, task: str
     assert suited.task == task
     assert found in suited.advice(tmp_path / name)
     assert suited.advice(tmp_path / name).endswith(f"seqloom train --task {task} --data {tmp_path / name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "noun"),
+    [("a.wav", "transcribe", "a recording"), ("a.png", "caption", "an image"), ("a.gif", "caption", "a video")],
+)
+def test_a_single_file_has_to_be_listed_with_its_text(tmp_path: Path, name: str, task: str, noun: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    suited = find_suited_task(tmp_path / name)
+    assert suited is not None
+    assert suited.advice(tmp_path / name) == (
+        f"found {noun}, which the task {task} turns into text: write a table list.tsv with a row {name}<TAB>TEXT for "
+        f"each file, and run seqloom train --task {task} --data list.tsv"
+    )
+    assert suited.misread_by("translate")
+    assert not suited.misread_by("classify")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,10 @@ from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, resolve
+from seqloom.data.readers.texted_sequences import VALUE_KEYS, SequenceFormat, TextedSequenceReader
 from seqloom.data.readers.vectors import not_finite
 
-Format = Literal["auto", "columns", "jsonl"]
+Format = Literal["auto", "columns", "jsonl", "long", "ts", "npz"]
 IMAGE = Role("image_column", "image", column_names.FILE)
 CAPTION = Role("caption_column", "caption", column_names.CAPTION)
 NUMBERED = re.compile(r"#\d+$")
@@ -40,6 +41,7 @@ class CaptionedSignal:
     captions: tuple[str, ...]  # empty: unknown
     lengths: tuple[int, ...]  # approximate number of tokens of each caption
     rate: int = 0  # samples per second of sound
+    channel_names: tuple[str, ...] = ()  # of vectors; empty: unknown
 
     def __len__(self) -> int:
         return sum(self.lengths)
@@ -64,6 +66,8 @@ class CaptionedSignalReader:
     separator: str = ""
     image_column: int | str = ""
     caption_column: int | str = ""
+    group_column: int | str = ""
+    time_column: int | str = ""
     captions: str = ""  # file of captions for data files that only name images
     media: MediaFiles = field(default_factory=MediaFiles)  # its folder may also be an .npz file of vectors
     kind: Kind | None = None  # of the trained model's signals; None: before training
@@ -79,7 +83,7 @@ class CaptionedSignalReader:
 
     def preview(self, source: Source) -> DataPreview:
         """The first examples with their captions and the number of all; only the first file of a list is opened."""
-        if not isinstance(source, Path) or source.is_dir():
+        if not isinstance(source, Path) or source.is_dir() or self._sequence_format(source):
             return preview(lambda: self.read(source), source)
         images = _merge_captions(self._rows(source))
         return DataPreview((*self.load(images[:1], source.parent), *images[1:HEAD]), len(images))
@@ -87,6 +91,8 @@ class CaptionedSignalReader:
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         """The columns of a table in memory, as configuration, and a sentence about those of any table."""
         if isinstance(source, Path):
+            if format_ := self._sequence_format(source):
+                return self._sequences.inspect(source, format_)
             rows = self._pair_reader()
             is_list = source.is_file() and source.suffix.lower() not in media_lists.SUFFIXES and not self.captions
             return {}, rows.inspect(source)[1] if is_list and rows.detect(source) == "columns" else ""
@@ -123,7 +129,9 @@ class CaptionedSignalReader:
 
     def listed_files(self, source: Source) -> list[Path]:
         """The image files that a list names."""
-        if not isinstance(source, Path) or source == STANDARD_INPUT or self._has_vectors:
+        if not isinstance(source, Path) or source == STANDARD_INPUT:
+            return []
+        if self._has_vectors or self._sequence_format(source):
             return []
         references, folder = self._references(source)
         names = [(reference.location, reference.name) for reference in references if reference.vector is None]
@@ -148,14 +156,29 @@ class CaptionedSignalReader:
         if not isinstance(source, Path):
             yield from _python_values(source, self)
             return
+        if format_ := self._sequence_format(source):
+            for location, signal, text, names, name in self._sequences.read(source, format_):
+                reference = SignalReference(location, name, () if text is None else (text,))
+                yield replace(self.example(reference, signal), channel_names=names)
+            return
         images, folder = self._references(source)
         yield from self.load(
             [replace(image, captions=image.captions or captions.get(image.name, ())) for image in images], folder
         )
 
+    @property
+    def _sequences(self) -> TextedSequenceReader:
+        names = ("group_column", "time_column", "separator", "encoding")
+        options = {name: getattr(self, name) for name in names}
+        return TextedSequenceReader(CAPTION, self.caption_column, decoder=self.media.decoder, **options)
+
+    def _sequence_format(self, source: Path) -> SequenceFormat | None:
+        """How a file holds many sequences; None: it lists files, or is one signal."""
+        return self._sequences.detect(source, self.format)
+
     def _pair_reader(self) -> PairReader:
         return PairReader(
-            "auto" if self.format == "auto" else self.format,
+            cast(Any, self.format),
             encoding=self.encoding,
             separator=self.separator,
             source_column=self.image_column,
@@ -174,18 +197,21 @@ class CaptionedSignalReader:
                 yield SignalReference(pair.location, name, () if pair.target is None else (pair.target,))
 
     def _objects(self, path: Path) -> Iterator[SignalReference]:
-        image, caption = str(self.image_column or "image"), str(self.caption_column or "caption")
+        images = (str(self.image_column),) if self.image_column else ("image", *IMAGE.names)
+        captions_ = (str(self.caption_column),) if self.caption_column else CAPTION.names
         for location, value in text_files.jsonl(path, encoding=self.encoding):
+            image, caption = (next((key for key in keys if key in value), keys[0]) for keys in (images, captions_))
             texts = value.get(caption)
             captions = texts if isinstance(texts, list) else [] if texts is None else [texts]
             if not all(isinstance(text, str) for text in captions):
                 raise DataError(
                     location, f"{caption!r}: expected a string or a list of strings, found {captions!r:.60}"
                 )
-            name, vector = value.get(image, ""), value.get("vector")
+            name = value.get(image, "")
+            vector = next((value[key] for key in VALUE_KEYS if value.get(key) is not None), None)
             if not isinstance(name, str) or (not name and vector is None):
                 kind = type(value.get(image)).__name__
-                raise DataError(location, f"{image!r}: expected a file name (or a key 'vector'), found {kind}")
+                raise DataError(location, f"{image!r}: expected a file name (or a key 'values'), found {kind}")
             content = None if vector is None else _vector(location, vector)
             yield SignalReference(location, name, tuple(text.strip() for text in captions), content)
 

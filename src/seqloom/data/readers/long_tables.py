@@ -59,7 +59,8 @@ def layout_of(table: Table, chosen: Chosen) -> Layout:
     targets = chosen.get(LABEL.key)
     table, chosen = with_joined_labels(table, chosen, required=False)
     indices: dict[str, int] = {}
-    for role, fits in ((GROUP, _recurs), (TIME, _is_time), (LABEL, bool)):
+    roles = ((GROUP, _recurs), (TIME, _is_time), (LABEL, bool))
+    for role, fits in sorted(roles, key=lambda pair: chosen.get(pair[0].key) in ("", None)):  # configured ones first
         index = _find(table, role, chosen.get(role.key), fits, used=set(indices.values()))
         if index is not None:
             indices[role.key] = index

@@ -45,6 +45,15 @@ def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "")
         raise DataError(file, f"cannot read the file: {error.strerror or error}") from None
 
 
+def array_names(path: Path) -> set[str]:
+    """The names of the arrays in a .npz file; none if it is damaged, which ``read_arrays`` reports."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name.removesuffix(".npy") for name in archive.namelist()}
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return set()
+
+
 def read_array(
     location: str,
     stream: IO[bytes],

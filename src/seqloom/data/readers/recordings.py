@@ -2,7 +2,7 @@
 
 import os.path
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.preview import DataPreview, preview
-from seqloom.data.readers import audio_files, column_names, feature_files, file_lists, kaldi, tables, text_files
+from seqloom.data.readers import column_names, file_lists, kaldi, tables, text_files
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.media import SUFFIXES, MediaDecoder, Signal
 from seqloom.data.readers.media_lists import file_column
-from seqloom.data.readers.npz import read_arrays, write_arrays
+from seqloom.data.readers.npz import write_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
+from seqloom.data.readers.texted_sequences import VALUE_KEYS, SequenceFormat, TextedSequenceReader
 
-Format = Literal["auto", "columns", "jsonl", "sphinx", "kaldi", "folder", "npz", "file"]
+Format = Literal["auto", "columns", "jsonl", "long", "ts", "npz", "sphinx", "kaldi", "folder", "file"]
 Values = NDArray[np.float32]
 FORMATS: dict[str, Format] = {
     **dict.fromkeys(SUFFIXES, "file"),
-    ".npz": "npz",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".tsv": "columns",
@@ -38,7 +38,6 @@ FILE_KEYS = ("file", "audio", "image", *column_names.FILE)  # JSON keys of a fil
 METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")  # lists in a folder of recordings
 FILE = Role("file_column", "file name", column_names.FILE)
 TEXT = Role("text_column", "text", column_names.TRANSCRIPT)
-VALUE_KEYS = ("strokes", "values")  # JSON keys of the numbers of a sequence
 SPHINX = re.compile(r"\s*(?P<text>.*?)\s*\((?P<name>[^()\s]+)\)\s*")
 SENTENCE = re.compile(r"^<s>\s*|\s*</s>$")
 
@@ -52,6 +51,7 @@ class Recording:
     values: Values  # samples (N,), frames (T, D), or the frames of a video (T, H, W, 3)
     rate: int  # samples per second; 0: frames
     text: str | None  # None: unknown
+    channel_names: tuple[str, ...] = ()  # of frames; empty: unknown
 
     def __len__(self) -> int:
         return len(self.values)
@@ -77,6 +77,8 @@ class RecordingReader:
     separator: str = ""
     file_column: int | str = ""
     text_column: int | str = ""
+    group_column: int | str = ""
+    time_column: int | str = ""
     files: str = ""  # folder, tar archive, or folder in one, that holds the listed files
     decoder: MediaDecoder = field(default_factory=lambda: MediaDecoder(line_height=32))
 
@@ -85,21 +87,31 @@ class RecordingReader:
         if not isinstance(source, Path):
             yield from self._load(list(self._python_values(source)), Path())
             return
-        if self.detect(source) == "npz":
-            yield from self._npz(source)
+        if format_ := self._sequence_format(source):
+            for location, signal, text, names, name in self._sequences.read(source, format_):
+                yield Recording(location, name, signal.values, signal.rate, text, names)
             return
         yield from self._load(*self._references(source))
 
+    @property
+    def _sequences(self) -> TextedSequenceReader:
+        names = ("text_column", "group_column", "time_column", "separator", "encoding", "decoder")
+        return TextedSequenceReader(TEXT, **{name: getattr(self, name) for name in names})
+
+    def _sequence_format(self, source: Path) -> SequenceFormat | None:
+        """How a file holds many recordings; None: it lists files, or is one recording."""
+        return self._sequences.detect(source, self.format)
+
     def preview(self, source: Source, *, limit: int) -> DataPreview:
         """The first recordings and the number of all; no other file of a list is opened."""
-        if not isinstance(source, Path) or self.detect(source) == "npz":
+        if not isinstance(source, Path) or self._sequence_format(source):
             return preview(lambda: self.read(source), source, limit=limit)
         references, folder = self._references(source)
         return DataPreview(tuple(self._load(references[:limit], folder)), len(references))
 
     def listed_files(self, source: Source) -> list[Path]:
         """The audio, feature or image files that a list names."""
-        if not isinstance(source, Path) or source == STANDARD_INPUT or self.detect(source) == "npz":
+        if not isinstance(source, Path) or source == STANDARD_INPUT or self._sequence_format(source):
             return []
         references, folder = self._references(source)
         names = [(reference.location, _file_name(reference)) for reference in references if reference.values is None]
@@ -109,6 +121,8 @@ class RecordingReader:
         """The columns of a list, as configuration, and a sentence about them; both may be empty."""
         if isinstance(source, Path):
             source = _metadata(source) or source
+            if format_ := self._sequence_format(source):
+                return self._sequences.inspect(source, format_)
             if self.detect(source) != "columns" or self._separator(source) == " ":
                 return {}, ""
         elif not tables.is_table(source):
@@ -231,7 +245,7 @@ class RecordingReader:
                 continue
             name = next((value[key] for key in keys if key in value), None)
             if not isinstance(name, str) or not name:
-                expected = f"a file name as {' or '.join(map(repr, keys[:3]))}, or 'strokes'"
+                expected = f"a file name as {' or '.join(map(repr, keys[:3]))}, or 'values'"
                 raise DataError(location, f"expected {expected}, found {', '.join(map(repr, value))[:80] or 'no key'}")
             yield RecordingReference(location, name, text)
 
@@ -260,16 +274,6 @@ class RecordingReader:
         for name in names:
             text = texts.get(file_lists.without_suffix(name, SUFFIXES))
             yield RecordingReference(Location(str(path / name), 1), name, text)
-
-    def _npz(self, path: Path) -> Iterator[Recording]:
-        """The recordings of ``write_npz``, or the frames of a single one."""
-        arrays = read_arrays(path, ("values", "lengths", "texts", "rate"))
-        if "lengths" not in arrays:
-            yield from self._load([RecordingReference(Location(str(path), 1), path.name, None)], path.parent)
-            return
-        for location, text, audio in _npz_recordings(str(path), arrays):
-            values, rate = self.decoder.resampled(audio) if audio.rate else audio
-            yield Recording(location, "", values, rate, text)
 
     def _load(self, references: Sequence[RecordingReference], folder: Path) -> Iterator[Recording]:
         # Successive parts of one file are cut from what is read once.
@@ -351,39 +355,6 @@ def write_npz(
     if rate:
         arrays["rate"] = np.array(rate, dtype=np.int64)
     write_arrays(path, arrays)
-
-
-def _npz_recordings(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Location, str | None, Audio]]:
-    values, lengths, texts = arrays.get("values", np.zeros(0)), arrays["lengths"], arrays.get("texts")
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
-        raise DataError(
-            file, f"lengths {lengths.dtype} {lengths.shape} do not add up to the length of values {values.shape}"
-        )
-    if texts is not None and (texts.dtype.kind != "U" or texts.shape != lengths.shape):
-        raise DataError(file, f"texts: expected {len(lengths)} strings, found {texts.dtype} {texts.shape}")
-    rate = arrays.get("rate", np.array(0))
-    if rate.shape or rate.dtype.kind not in "iu" or bool(rate) != (values.ndim == 1):
-        raise DataError(
-            file, f"expected values (total,) and a rate, or (total, D) without, found {values.shape} and rate {rate}"
-        )
-    try:
-        audio_files.check_rate(int(rate) or audio_files.MIN_RATE)
-    except ContentError as error:
-        raise DataError(file, str(error)) from None
-    start = 0
-    for number, length in enumerate(lengths.tolist()):
-        location, span = Location(file, number + 1), values[start : start + length]
-        text = None if texts is None else str(texts[number]).strip()
-        try:
-            text_files.check_text(location, text or "")
-            audio = Audio(
-                audio_files.check_samples(audio_files.to_samples(span)) if rate else feature_files.check_frames(span),
-                int(rate),
-            )
-        except ContentError as error:
-            raise DataError(location, f"recording: {error}") from None
-        yield location, text, audio
-        start += length
 
 
 def _metadata(folder: Path) -> Path | None:

@@ -10,15 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.readers import audio_files, column_names, conll, long_tables, pixels, tables, text_files, videos
+from seqloom.data.readers.npz import array_names
 from seqloom.data.readers.table_values import is_label, is_numeric, is_prose, recurs
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, Source
+from seqloom.data.readers.texted_sequences import VALUE_KEYS
 from seqloom.data.readers.time_axis import find_time_axis
 
 MIN_ROWS = 6  # below which a file shows too little
 MIN_OCCURRENCES = 3  # of each first word of a line that is a label
 MEDIA_TASKS = ("caption", "classify", "tag", "transcribe")
 """Tasks that open the files that a table names; all others take the names for texts."""
+VECTOR_TASKS = (*MEDIA_TASKS, "forecast")
+"""Tasks that read sequences of vectors."""
+FILE_KINDS = (
+    (audio_files.SUFFIXES, "transcribe", "a recording"),
+    (pixels.SUFFIXES, "caption", "an image"),
+    (videos.SUFFIXES, "caption", "a video"),
+)
+"""Suffixes of files, the task that turns them into text, and what they are."""
 FAILURES = (ValueError, TypeError, LookupError, OSError, ImportError)
 """Exceptions of readers for data of other formats."""
 
@@ -31,9 +41,16 @@ class SuitedTask:
     content: str  # such as "a text and its label in each row"
     others: tuple[str, ...] = ()  # further tasks that can learn from it
     certain: bool = True  # whether all other tasks would take it for something that it is not
+    single: bool = False  # one file, which has to be listed with its text
 
     def advice(self, source: Source) -> str:
         """What was found, and the command for it."""
+        if self.single:
+            name = shlex.quote(Path(str(source)).name)
+            return (
+                f"found {self.content}, which the task {self.task} turns into text: write a table list.tsv with a row "
+                f"{name}<TAB>TEXT for each file, and run seqloom train --task {self.task} --data list.tsv"
+            )
         if isinstance(source, Path):
             command = f"seqloom train --task {self.task} --data {shlex.quote(str(source))}"
         else:
@@ -52,8 +69,12 @@ def find_suited_task(source: Source, *, encoding: str = "utf-8") -> SuitedTask |
             return _suits_table(tables.read_table(source)) if tables.is_table(source) else None
         if source.is_dir():
             return _suits_folder(source)
-        if source == STANDARD_INPUT or not source.is_file() or tables.suffix(source) in (".ts", ".npz"):
+        if source == STANDARD_INPUT or not source.is_file():
             return None
+        if tables.suffix(source) in (".ts", ".npz"):
+            return _suits_sequences(source)
+        if kind := next((kind for kind in FILE_KINDS if _has_suffix(source.name, kind[0])), None):
+            return SuitedTask(kind[1], kind[2], MEDIA_TASKS, single=True)
         if tables.is_binary(source):
             return _suits_table(tables.read_table(source))
         lines = [line for _, line in islice(text_files.lines(source, encoding=encoding), tables.HEAD)]
@@ -97,16 +118,39 @@ def _suits_table(table: Table) -> SuitedTask | None:
     columns = [table.column(index) for index in range(table.width)]
     if max(map(len, columns), default=0) < MIN_ROWS:
         return None
-    return _suits_files(columns) or _suits_lists(columns) or _suits_texts(table, columns) or _suits_numbers(table)
+    return (
+        _suits_files(columns)
+        or _suits_vectors(table)
+        or _suits_lists(columns)
+        or _suits_texts(table, columns)
+        or _suits_numbers(table)
+    )
+
+
+def _suits_sequences(path: Path) -> SuitedTask:
+    """Sequences of numbers, with a text or a label each."""
+    arrays = array_names(path) if tables.suffix(path) == ".npz" else set()
+    if "texts" in arrays:
+        return SuitedTask("transcribe", "recordings or vectors with a text each", VECTOR_TASKS)
+    return SuitedTask("classify", "sequences of numbers", VECTOR_TASKS)
+
+
+def _suits_vectors(table: Table) -> SuitedTask | None:
+    """A list of numbers, or of vectors, in each row."""
+    names = [column_names.normalize(name) for name in table.names]
+    values = [table.column(names.index(key)) for key in VALUE_KEYS if key in names]
+    if not any(column and all(isinstance(value, list) for value in column) for column in values):
+        return None
+    if not set(names).isdisjoint(column_names.CAPTION[:2]):
+        return SuitedTask("caption", "vectors and their caption in each row", VECTOR_TASKS)
+    if not set(names).isdisjoint(column_names.TRANSCRIPT):
+        return SuitedTask("transcribe", "vectors and their text in each row", VECTOR_TASKS)
+    return None
 
 
 def _suits_files(columns: Sequence[Sequence[Any]]) -> SuitedTask | None:
     """File names of recordings, images or videos, each with a text or a label."""
-    for suffixes, task, noun in (
-        (audio_files.SUFFIXES, "transcribe", "a recording"),
-        (pixels.SUFFIXES, "caption", "an image"),
-        (videos.SUFFIXES, "caption", "a video"),
-    ):
+    for suffixes, task, noun in FILE_KINDS:
         named = [column for column in columns if column and all(_has_suffix(value, suffixes) for value in column)]
         others = [column for column in columns if column not in named]
         if named and any(map(is_prose, others)):
@@ -165,6 +209,8 @@ def _suits_numbers(table: Table) -> SuitedTask | None:
     if long_tables.is_long(layout) and {"group_column", "label_column"} <= layout.columns.indices.keys():
         roles = (layout.columns.name(key) for key in ("group_column", "label_column"))
         where = "columns {!r} and {!r}".format(*roles)
+        if is_prose(table.column(layout.columns.indices["label_column"])):
+            return SuitedTask("caption", f"sequences of numbers with a text ({where})", VECTOR_TASKS)
         return SuitedTask(
             "classify", f"sequences of numbers with a label ({where})", ("tag", "forecast"), certain=False
         )

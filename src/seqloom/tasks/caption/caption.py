@@ -128,7 +128,16 @@ class Caption(CaptionSettings):
         return self._reader().listed_files(source)
 
     def _reader(self) -> CaptionedSignalReader:
-        names = ("format", "encoding", "separator", "image_column", "caption_column", "captions")
+        names = (
+            "format",
+            "encoding",
+            "separator",
+            "image_column",
+            "caption_column",
+            "group_column",
+            "time_column",
+            "captions",
+        )
         signal = None if self.learned is None else self.learned.signal
         decoder = media_decoder(signal, audio=self.audio, image_size=self.image_size, resize=self.resize)
         return CaptionedSignalReader(
@@ -410,4 +419,5 @@ def _bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, ord
 
 
 def _signal(example: CaptionedSignal) -> LocatedSignal:
-    return LocatedSignal(example.location, Signal(example.content, example.rate), example.name)
+    signal = Signal(example.content, example.rate)
+    return LocatedSignal(example.location, signal, example.name, example.channel_names)

@@ -81,7 +81,9 @@ class CaptionSettings(Task):
 
     name: Literal["caption"] = "caption"
     format: Format = Field(
-        "auto", description="File format: columns (TSV, CSV) or jsonl; auto: by suffix and first line."
+        "auto",
+        description="File format: columns (TSV, CSV) or jsonl; of vectors also long (one row per time step), ts, npz; "
+        "auto: by suffix and first line.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     separator: str = Field("", description="Column separator (empty: a comma in .csv files, otherwise a tab).")
@@ -92,6 +94,12 @@ class CaptionSettings(Task):
     )
     caption_column: int | str = Field(
         "", description='Column with the captions: index or name (empty: 1, in JSON "caption").'
+    )
+    group_column: int | str = Field(
+        "", description="long format: column that names the sequence of each row (empty: by name)."
+    )
+    time_column: int | str = Field(
+        "", description="long format: column with the time, which is not part of the vectors (empty: by name)."
     )
     captions: str = Field(
         "", description="Captions file, if train and dev only list images (empty: they contain the captions)."

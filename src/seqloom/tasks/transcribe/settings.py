@@ -64,9 +64,9 @@ class TranscribeSettings(Task):
     name: Literal["transcribe"] = "transcribe"
     format: Format = Field(
         "auto",
-        description="File format: columns (TSV, CSV: file name and text), jsonl, sphinx (TEXT (file)), kaldi "
-        "(wav.scp and text), folder (a .txt file next to each recording), npz, file (one recording); auto: by suffix "
-        "and first line.",
+        description="File format: columns (TSV, CSV: file name and text), jsonl, long (one row per time step), ts, "
+        "npz, sphinx (TEXT (file)), kaldi (wav.scp and text), folder (a .txt file next to each recording), file (one "
+        "recording); auto: by suffix and first line.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     separator: str = Field("", description="Column separator (empty: as the first lines show).")
@@ -77,6 +77,12 @@ class TranscribeSettings(Task):
     )
     text_column: int | str = Field(
         "", description="Column with the texts: name or index (empty: by name, or else the second)."
+    )
+    group_column: int | str = Field(
+        "", description="long format: column that names the sequence of each row (empty: by name)."
+    )
+    time_column: int | str = Field(
+        "", description="long format: column with the time, which is not part of the vectors (empty: by name)."
     )
     folder: str = Field(
         "", description="Folder or tar archive of the recordings (empty: the folder of the file that lists them)."

@@ -128,7 +128,7 @@ class Transcribe(TranscribeSettings):
         return self._reader().listed_files(source)
 
     def _reader(self) -> RecordingReader:
-        names = ("format", "encoding", "separator", "file_column", "text_column")
+        names = ("format", "encoding", "separator", "file_column", "text_column", "group_column", "time_column")
         return RecordingReader(
             **{name: getattr(self, name) for name in names},
             files=self.folder,
@@ -229,10 +229,14 @@ class Transcribe(TranscribeSettings):
 
     def collate(self, examples: Sequence[Recording]) -> Batch:
         learned, spectrum = self.fitted, self._spectrum
+        statistics, rows = learned.statistics, []
         for example in examples:
-            learned.statistics.check(_signal(example), window=spectrum.window if spectrum else 1)
-        is_video = learned.statistics.kind == "video"  # which is scaled here, other signals in the encoder
-        inputs = pad([learned.statistics.scale(example.values) if is_video else example.values for example in examples])
+            signal = _signal(example)
+            values = statistics.in_order(signal)
+            ordered = signal._replace(signal=Signal(values, example.rate))
+            statistics.check(ordered, window=spectrum.window if spectrum else 1)
+            rows.append(statistics.scale(values) if statistics.kind == "video" else values)  # others: by the encoder
+        inputs = pad(rows)
         if any(example.text is None for example in examples):
             return Batch(inputs, None, 0, examples=tuple(examples))
         targets = [self._target(example) for example in examples]
@@ -563,4 +567,5 @@ class Transcribe(TranscribeSettings):
 
 
 def _signal(example: Recording) -> LocatedSignal:
-    return LocatedSignal(example.location, Signal(example.values, example.rate), example.name)
+    signal = Signal(example.values, example.rate)
+    return LocatedSignal(example.location, signal, example.name, example.channel_names)
