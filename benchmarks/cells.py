@@ -1,8 +1,12 @@
-"""Speed of every cell, per multiplication of its matrices, relative to the LSTM: ``python -m benchmarks.cells``."""
+"""Speed of every cell, per multiplication of its matrices, relative to the LSTM: ``python -m benchmarks.cells``.
+
+Beside it stands a linear layer of torch with as many multiplications, over all steps at once: what the products alone
+cost, with the same reading and writing of inputs and gradients.
+"""
 
 import math
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +35,7 @@ def weights(cell: Cell) -> int:
     return sum(parameter.numel() for parameter in cell.parameters() if parameter.dim() == 2)
 
 
-def call(layer: Recurrent, x: Tensor, *, training: bool) -> Call:
+def call(layer: Any, x: Tensor, *, training: bool) -> Call:
     """One pass over a batch, with gradients if ``training``."""
     weight = torch.randn(*x.shape[:2], layer.output_size)
 
@@ -45,14 +49,28 @@ def call(layer: Recurrent, x: Tensor, *, training: bool) -> Call:
     return train if training else infer
 
 
+class Products(torch.nn.Module):
+    """A linear layer with the multiplications of a cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.output_size = -(-weights(cell) // cell.input_size)
+        self.linear = torch.nn.Linear(cell.input_size, self.output_size, bias=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        return (self.linear(x),)
+
+
 def measure(shape: Shape, *, repetitions: int) -> dict[str, dict[str, float]]:
     """CPU milliseconds by cell and mode; the shortest of all repetitions, which alternate between the cells."""
     sizes = shape.input_size, shape.hidden_size
     layers = {name: Recurrent(make(*sizes)) for name, make in cell_classes().items()}
     x = torch.randn(shape.batch, shape.time, shape.input_size, requires_grad=True)
-    calls = {
-        (name, mode): call(layer, x, training=mode == "training") for name, layer in layers.items() for mode in MODES
+    timed = {
+        **{(name, mode): layer for name, layer in layers.items() for mode in MODES},
+        **{(f"{name} products", mode): Products(layer.cell) for name, layer in layers.items() for mode in MODES},
     }
+    calls = {(name, mode): call(module, x, training=mode == "training") for (name, mode), module in timed.items()}
     shortest = dict.fromkeys(calls, math.inf)
     for repetition in range(repetitions + 1):
         for key, run in calls.items():
@@ -61,7 +79,11 @@ def measure(shape: Shape, *, repetitions: int) -> dict[str, dict[str, float]]:
             if repetition:  # the first call compiles
                 shortest[key] = min(shortest[key], 1000 * (time.process_time() - start))
     return {
-        name: {"weights": weights(layer.cell), **{mode: shortest[name, mode] for mode in MODES}}
+        name: {
+            "weights": weights(layer.cell),
+            **{mode: shortest[name, mode] for mode in MODES},
+            **{f"{mode}, products": shortest[f"{name} products", mode] for mode in MODES},
+        }
         for name, layer in layers.items()
     }
 
@@ -75,9 +97,13 @@ def main(shape: Shape = Shape(), *, repetitions: int = 30) -> None:  # noqa: B00
     for name, values in measured.items():
         share = values["weights"] / reference["weights"]
         speeds = [f"{share * reference[mode] / values[mode]:.2f}" for mode in MODES]
-        rows.append((name, f"{share:.2f}", *[f"{values[mode]:.1f}" for mode in MODES], *speeds))
+        alone = [f"{values[mode] / values[f'{mode}, products']:.2f}" for mode in MODES]
+        rows.append((name, f"{share:.2f}", *[f"{values[mode]:.1f}" for mode in MODES], *alone, *speeds))
     terminal.print_lines(f"{shape}, float32, 1 thread. Speed: multiplications per second relative to {REFERENCE}.")
-    header = ("cell", "multiplications", "training (ms)", "inference (ms)", "training speed", "inference speed")
+    terminal.print_lines("/ products: time relative to that of a linear layer of torch with as many multiplications.")
+    times = [f"{mode} (ms)" for mode in MODES]
+    ratios = [f"{mode} / products" for mode in MODES]
+    header = ("cell", "multiplications", *times, *ratios, "training speed", "inference speed")
     terminal.table(header, rows)
 
 
