@@ -15,6 +15,7 @@ The answers are those of ``seqloom predict --json``. ``generate`` of a language 
 generate``. This file is complete in itself: copy it next to your model.
 """
 
+import io
 import json
 import math
 import re
@@ -111,6 +112,10 @@ class Model:
         if batch:
             yield from self._predict(batch)
 
+    def check(self, item: Any) -> None:
+        """Raise ModelError if the model cannot read an input."""
+        self._read([item])
+
     def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
         feed, words = self._read(items)
         outputs = self.run(feed)
@@ -129,6 +134,15 @@ class Model:
         """The outputs of the graph by name, for its inputs by name."""
         names = [port.name for port in self.session.get_outputs()]
         return dict(zip(names, self.session.run(names, feed), strict=True))
+
+
+class GeneratedToken(NamedTuple):
+    """A token that was sampled from a language model."""
+
+    text: str  # what it adds to the text; empty within a character of several bytes
+    token: str  # empty: the rest of a text that ended within such a character
+    log_probability: float = 0.0  # by the model, before temperature and truncation
+    alternatives: tuple[tuple[str, float], ...] = ()  # the most probable tokens
 
 
 class LanguageModel(Model):
@@ -183,7 +197,30 @@ class LanguageModel(Model):
         seed: int = 1,
     ) -> Iterator[str]:
         """Sample a continuation of the prompt, and yield it as it grows: the text of ``seqloom generate``."""
-        choose = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+        options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+        yield from (token.text for token in self.generate_tokens(prompt, length=length, seed=seed, **options))
+
+    def generate_tokens(
+        self,
+        prompt: str,
+        *,
+        length: int,
+        alternatives: int = 0,  # most probable tokens to return with each
+        **options: Any,  # as of ``generate``
+    ) -> Iterator[GeneratedToken]:
+        """The same with the log-probability of each token."""
+        defaults: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 1}
+        choose = Sampler(**(defaults | options))
+        return self._sample(prompt, length, alternatives, choose)
+
+    def _sample(self, prompt: str, length: int, alternatives: int, choose: "Sampler") -> Iterator[GeneratedToken]:
+        readable = self.tokenizer.readable
+
+        def described(text: str, token: int, scores: Array) -> GeneratedToken:
+            best = np.argsort(-scores, kind="stable")[:alternatives].tolist()
+            pairs = tuple((readable(index), float(scores[index])) for index in best)
+            return GeneratedToken(text, readable(token), float(scores[token]), pairs)
+
         *lines, line = (self.tokenizer.encode(text) for text in prompt.split("\n"))
         *context, last = [self._end, *(token for text in lines for token in (*text, self._end)), *line]
         state = self.start(1)
@@ -191,18 +228,21 @@ class LanguageModel(Model):
             _, state = self.step(np.array([context]), state)
         printed = self.tokenizer.decode(line)
         for _ in range(length):
-            scores, state = self.step(np.array([[last]]), state)
-            scores[:, :, PADDING] = -np.inf
-            last = choose(scores[0, -1])
+            table, state = self.step(np.array([[last]]), state)
+            scores = table[0, -1]
+            allowed = scores.copy()
+            allowed[PADDING] = -np.inf
+            last = choose(allowed)
             if last == self._end:
-                yield self.tokenizer.decode(line)[len(printed) :] + "\n"
+                yield described(self.tokenizer.decode(line)[len(printed) :] + "\n", last, scores)
                 line, printed = [], ""
                 continue
             line.append(last)
             text = self.tokenizer.decode(line).rstrip("\ufffd")  # an incomplete multi-byte character
-            yield text[len(printed) :]
+            yield described(text[len(printed) :], last, scores)
             printed += text[len(printed) :]
-        yield self.tokenizer.decode(line)[len(printed) :]
+        if rest := self.tokenizer.decode(line)[len(printed) :]:
+            yield GeneratedToken(rest, "")
 
 
 class Generator(Model):
@@ -469,8 +509,7 @@ class PrefixBeam:
     """CTC prefix beam search: the probability of a prefix is summed over its paths (Hannun et al. 2014)."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        defaults: dict[str, Any] = {"size": 64, "per_node": 0, "merge": "sum", "token_threshold": 0.0}
-        self.settings = defaults | {"threshold": 0.0, "nbest": 1, "lag": 0} | settings
+        self.settings = SEARCHES["prefix_beam"] | settings
         if self.settings["lag"]:
             raise ModelError("the option lag of prefix_beam is for streams, which this runtime does not have")
 
@@ -620,20 +659,66 @@ def _log_sum(values: Array) -> Array:
     return total
 
 
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {
+        "size": 5,
+        "nbest": 1,
+        "length_penalty": "length",
+        "alpha": 1.0,
+        "min_length": 0,
+        "threshold": 0.0,
+        "no_repeat_ngram": 0,
+        "per_node": 0,
+        "patience": 0.0,
+        "groups": 1,
+        "coverage_penalty": 0.0,
+    },
+    "best_path": {},
+    "prefix_beam": {
+        "size": 64,
+        "per_node": 0,
+        "merge": "sum",
+        "token_threshold": 0.0,
+        "threshold": 0.0,
+        "nbest": 1,
+        "lag": 0,
+    },
+}
+"""The settings of each search, and their defaults."""
+
+
+def parse_search(text: str) -> dict[str, Any]:
+    """The settings of a search such as "beam size=5 nbest=3"; ModelError if there is no such search or setting."""
+    name, *options = text.split()
+    if name not in SEARCHES:
+        raise ModelError(f"unknown search {name!r}; there are: {', '.join(SEARCHES)}")
+    settings: dict[str, Any] = {"name": name}
+    for option in options:
+        key, _, value = option.partition("=")
+        default = SEARCHES[name].get(key)
+        if default is None:
+            raise ModelError(f"the search {name} has no setting {key!r}; it has: {', '.join(SEARCHES[name]) or 'none'}")
+        try:
+            settings[key] = type(default)(value)
+        except ValueError:
+            raise ModelError(f"search: {key}: expected a number, found {value!r}") from None
+        if (isinstance(default, int | float) and not settings[key] >= 0) or (
+            key in ("size", "nbest") and not settings[key]
+        ):
+            raise ModelError(f"search: {key} is {value}, which is too small")
+    allowed = {"length_penalty": ("length", "gnmt", "none"), "merge": ("sum", "max")}
+    for key, values in allowed.items():
+        if key in settings and settings[key] not in values:
+            raise ModelError(f"search: {key}: expected one of {', '.join(values)}, found {settings[key]!r}")
+    return settings
+
+
 class Beam:
     """Beam search: the most probable partial hypotheses of each input are extended in parallel."""
 
     def __init__(self, settings: dict[str, Any], end: int, suppress: Sequence[int]) -> None:
-        defaults: dict[str, Any] = {
-            "size": 5,
-            "nbest": 1,
-            "length_penalty": "length",
-            "alpha": 1.0,
-            "min_length": 0,
-            "threshold": 0.0,
-        }
-        defaults |= {"no_repeat_ngram": 0, "per_node": 0, "patience": 0.0, "groups": 1, "coverage_penalty": 0.0}
-        self.settings = defaults | settings
+        self.settings = SEARCHES["beam"] | settings
         is_beam = self.settings.get("name", "beam") == "beam"
         if not is_beam or self.settings["groups"] > 1 or self.settings["coverage_penalty"]:
             raise ModelError("expected the search greedy, or beam without groups and coverage_penalty")
@@ -963,8 +1048,9 @@ def _load(item: Any) -> Any:
         raise ModelError(
             f"{path}: reading images needs Pillow (pip install pillow), or give arrays of pixels"
         ) from None
+    data = path.read_bytes()
     try:
-        with Image.open(path) as image:
+        with Image.open(io.BytesIO(data)) as image:
             if getattr(image, "n_frames", 1) > 1:
                 frames = []
                 for number in range(image.n_frames):  # type: ignore[attr-defined]
@@ -972,7 +1058,7 @@ def _load(item: Any) -> Any:
                     frames.append(_rgb(image))
                 return np.stack(frames)
             return _rgb(ImageOps.exif_transpose(image))
-    except (SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ModelError(f"{path}: cannot read the image ({error})") from None
 
 
@@ -1076,7 +1162,10 @@ def read_sound(path: "str | Path") -> Sound:
             raise ModelError(
                 f"{path}: is not a WAV file; other formats need soundfile (pip install soundfile)"
             ) from None
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+        try:
+            samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+        except RuntimeError as error:
+            raise ModelError(f"{path}: cannot read the sound ({error})") from None
         return Sound(samples.mean(axis=1), rate)
     offset, code, channels, rate, bits = 12, 0, 0, 0, 0
     while offset + 8 <= len(data):
@@ -1508,5 +1597,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def command() -> int:
+    """The command seqloom-runtime."""
+    return main(sys.argv[1:])
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command())

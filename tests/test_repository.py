@@ -43,6 +43,9 @@ def test_yaml_is_valid(path: Path) -> None:
 def test_versions_agree() -> None:
     changes = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert changes[0] == load(ROOT / "CITATION.cff")["version"] == seqloom.__version__
+    runtime = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())["project"]
+    assert runtime["version"] == seqloom.__version__
+    assert set(runtime["dependencies"]) <= {*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["export"]}
 
 
 def test_the_citation_has_what_its_format_requires() -> None:

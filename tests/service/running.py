@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 
 from seqloom.model import Model, load
 from seqloom.service.app import build_app
-from seqloom.service.served_models import ModelStore, ServedModel
+from seqloom.service.served_models import ModelStore
+from seqloom.service.served_runs import ServedRun
 from seqloom.service.server import listen, make_server
 from seqloom.service.settings import ServiceSettings
 
@@ -84,7 +85,7 @@ def serving(
 ) -> Iterator[Client]:
     """Serve runs at a free port; ``wrap`` changes the models."""
     settings = replace(settings or ServiceSettings(), port=0)
-    store = ModelStore([ServedModel(path.name, path, lambda path: wrap(load(path)), settings) for path in runs])
+    store = ModelStore([ServedRun(path.name, path, lambda path: wrap(load(path)), settings) for path in runs])
     with running(build_app(store, settings), settings) as port:
         yield Client(port, store)
 

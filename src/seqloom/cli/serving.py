@@ -21,7 +21,10 @@ Threads = Annotated[int, typer.Option(min=1, help="Threads of a computation.")]
 
 def serve(
     run: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of training runs.", autocompletion=complete_run)
+        list[Path],
+        typer.Argument(
+            metavar="RUN", help="Folders of training runs, or exported .onnx files.", autocompletion=complete_run
+        ),
     ],
     *,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
@@ -50,7 +53,7 @@ def serve(
     """Serve models over HTTP. Speaks JSON, the OpenAI API for text and speech, and the Open Inference Protocol."""
     with errors():
         try:
-            from seqloom.service.serve import serve_runs
+            from seqloom.service.serve import serve as run_service
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(f"{error.name} is not installed; run pip install 'seqloom[serve]'") from None
         from seqloom.service.settings import MEGABYTE, ServiceSettings
@@ -67,7 +70,7 @@ def serve(
             max_body=max_body * MEGABYTE,
             reload_seconds=2.0 if reload else 0.0,
         )
-        code = serve_runs(
+        code = run_service(
             run,
             settings,
             threads=threads,

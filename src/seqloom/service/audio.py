@@ -14,7 +14,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from seqloom.data.readers.audio_files import to_samples
-from seqloom.data.readers.audio_streams import StreamingResampler
 from seqloom.data.timed_text import FORMATS
 from seqloom.service.requests import find_model, read_form
 from seqloom.service.served_models import ModelStore, ServedModel
@@ -46,26 +45,20 @@ async def transcriptions(request: Request) -> Response:
     if unused := {name for name in ("prompt", "temperature") if fields.get(name) not in (None, "", "0", "0.0")}:
         raise HTTPException(422, f"{', '.join(sorted(unused))}: not supported by these models")
     model = find_model(request, fields.get("model", ""))
-    task = model.model.task
+    loaded = model.current
     if kind not in ("json", "text"):
-        task.require_timings()
+        loaded.require_timings()
     (upload,) = uploads
     (example,) = await run_in_threadpool(model.read_file, upload.content, upload.name)
-    loaded = model.current
-
-    def transcribe(examples: Any) -> list[Any]:
-        (answers,) = loaded.model.predict_batches(examples, batch_size=len(examples))
-        return answers
-
-    (answer,) = await model.worker.call(transcribe, [example])
+    (answer,) = await model.worker.predict(loaded.predict, [example])
     if kind == "json":
-        return JSONResponse({"text": answer.text})
+        return JSONResponse({"text": answer["text"]})
     if kind == "text":
-        return PlainTextResponse(answer.text + "\n")
-    timed = task.timed_text(answer, name=upload.name, duration=task.input_length(example))
+        return PlainTextResponse(answer["text"] + "\n")
+    timed = loaded.timed_text(answer, example, name=upload.name)
     if kind == "verbose_json":
         words = [{"word": word.text, "start": word.start, "end": word.end} for word in timed.words]
-        verbose = {"task": "transcribe", "duration": timed.duration, "text": answer.text, "words": words}
+        verbose = {"task": "transcribe", "duration": timed.duration, "text": answer["text"], "words": words}
         return JSONResponse(json_value(verbose))
     return PlainTextResponse(FORMATS[kind](timed))
 
@@ -107,20 +100,23 @@ async def live(socket: WebSocket) -> None:
         state.streams -= 1
 
 
-def _open_session(model: ServedModel, query: Mapping[str, str]) -> tuple[Any, int]:
+def _open_session(model: ServedModel[Any], query: Mapping[str, str]) -> tuple[Any, int]:
     """A live transcription as the query asks for it, and the sample rate of the client."""
     rate, lag = int(query.get("rate", "0")), float(query.get("lag", "2"))
     if rate and not RATES[0] <= rate <= RATES[1]:
         raise ValueError(f"rate: expected {RATES[0]} to {RATES[1]} Hz, got {rate}")
     if not 0 <= lag <= MAX_LAG:
         raise ValueError(f"lag: expected 0 to {MAX_LAG} seconds, got {lag:g}")
-    session = model.model.open_stream(lag=lag)
+    session = model.current.open_stream(lag)
     if not session.rate:
         raise ValueError(f"the model {model.name} reads frames of features, not sound")
     return session, rate or session.rate
 
 
-async def _transcribe_live(socket: WebSocket, model: ServedModel, session: Any, rate: int) -> None:
+async def _transcribe_live(socket: WebSocket, model: ServedModel[Any], session: Any, rate: int) -> None:
+    from seqloom.data.readers.audio_streams import StreamingResampler  # imports torch, as live transcription does
+
+    loaded = model.current
     resampler = None if rate == session.rate else StreamingResampler(rate, session.rate)
     sent, rest = "", b""
     limit = socket.app.state.settings.idle_timeout
@@ -146,7 +142,7 @@ async def _transcribe_live(socket: WebSocket, model: ServedModel, session: Any, 
     if resampler is not None and len(samples := resampler.finish()):
         await model.worker.call(session.feed, samples, admitted=True)
     answer = await model.worker.call(session.finish, admitted=True)
-    values = json_value(model.model.task.to_json(answer))
+    values = loaded.to_json(answer)
     await socket.send_text(json.dumps({**values, "final": True}, ensure_ascii=False))
     await socket.close()
 

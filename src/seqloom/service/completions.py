@@ -5,17 +5,18 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from seqloom.decoding.tokens.sample import Sample
-from seqloom.models.generation import GeneratedToken
 from seqloom.service.requests import RequestBody, find_model, read_json
 from seqloom.service.served_models import ServedModel
+
+if TYPE_CHECKING:
+    from seqloom.models.generation import GeneratedToken
 
 TURN = 0.02  # seconds of the thread that a completion takes before others have a turn
 MAX_CHOICES = 16
@@ -50,11 +51,11 @@ class Choice:
     with_logprobs: bool
     text: str = ""
     finish_reason: str | None = None
-    tokens: list[GeneratedToken] = field(default_factory=list)
+    tokens: "list[GeneratedToken]" = field(default_factory=list)
     offset: int = 0  # of the first token in the text of the choice
     returned: int = 0  # characters of the text that were returned
 
-    def extend(self, tokens: list[GeneratedToken], *, is_over: bool) -> str:
+    def extend(self, tokens: "list[GeneratedToken]", *, is_over: bool) -> str:
         """Append tokens up to the first stop text, which is not part of the choice; returns the new text.
 
         Text that may be the beginning of a stop text is kept back until that is decided.
@@ -79,7 +80,7 @@ class Choice:
         lengths = [length for stop in self.stops for length in range(1, len(stop)) if self.text.endswith(stop[:length])]
         return max(lengths, default=0)
 
-    def as_json(self, text: str, tokens: list[GeneratedToken], *, start: int) -> dict[str, Any]:
+    def as_json(self, text: str, tokens: "list[GeneratedToken]", *, start: int) -> dict[str, Any]:
         """A part of the choice, or the whole."""
         return {
             "text": text,
@@ -89,7 +90,7 @@ class Choice:
         }
 
 
-def _logprobs(tokens: list[GeneratedToken], start: int) -> dict[str, Any]:
+def _logprobs(tokens: "list[GeneratedToken]", start: int) -> dict[str, Any]:
     offsets, position = [], start
     for token in tokens:
         offsets.append(position)
@@ -128,7 +129,9 @@ async def completions(request: Request) -> Response:
 class Completion:
     """All continuations of a request."""
 
-    def __init__(self, model: ServedModel, body: CompletionRequest, prompts: list[str], stops: tuple[str, ...]) -> None:
+    def __init__(
+        self, model: ServedModel[Any], body: CompletionRequest, prompts: list[str], stops: tuple[str, ...]
+    ) -> None:
         self.model, self.loaded, self.body, self.prompts, self.stops = model, model.current, body, prompts, stops
         self.seed = secrets.randbelow(2**31) if body.seed is None else body.seed
         self.identity, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
@@ -139,19 +142,20 @@ class Completion:
         self._start("", 0)
         self.model.worker.admit(1)
 
-    def _start(self, prompt: str, number: int) -> Iterator[GeneratedToken]:
-        sample = Sample(
+    def _start(self, prompt: str, number: int) -> "Iterator[GeneratedToken]":
+        tokens: Iterator[GeneratedToken] = self.loaded.generate_tokens(
+            prompt,
+            length=self.body.max_tokens,
+            alternatives=self.body.logprobs or 0,
             temperature=self.body.temperature,
             top_k=self.body.top_k,
             top_p=self.body.top_p,
             min_p=self.body.min_p,
             seed=self.seed + number,
         )
-        return self.loaded.model.generate_tokens(
-            prompt, length=self.body.max_tokens, sample=sample, alternatives=self.body.logprobs or 0
-        )
+        return tokens
 
-    async def _parts(self) -> AsyncIterator[tuple[Choice, str, list[GeneratedToken]]]:
+    async def _parts(self) -> "AsyncIterator[tuple[Choice, str, list[GeneratedToken]]]":
         """The choices one after the other, in parts: new text and new tokens."""
         for number, prompt in enumerate(prompt for prompt in self.prompts for _ in range(self.body.n)):
             choice = Choice(number, self.stops, self.body.logprobs is not None)
@@ -196,13 +200,11 @@ class Completion:
         }
 
     def _usage(self) -> dict[str, int]:
-        model = self.loaded.model
-        examples = [example for prompt in self.prompts if prompt for example in model.read([prompt])]
-        prompt = sum(len(model.task.input_tokens(example)) - 1 for example in examples)  # without the start
+        prompt = sum(self.loaded.count_tokens(prompt) for prompt in self.prompts if prompt)
         return {"prompt_tokens": prompt, "completion_tokens": self.used, "total_tokens": prompt + self.used}
 
 
-def _take_turn(tokens: Iterator[GeneratedToken]) -> tuple[list[GeneratedToken], bool]:
+def _take_turn(tokens: "Iterator[GeneratedToken]") -> "tuple[list[GeneratedToken], bool]":
     """The tokens of the next moment, and whether there are no more; runs in the thread of the model."""
     end = time.perf_counter() + TURN
     turn = []

@@ -44,7 +44,7 @@ class InferRequest(RequestBody):
 
 async def model_metadata(request: Request) -> JSONResponse:
     model = find_model(request, request.path_params["model"])
-    reads_text = model.model.task.reads_text
+    reads_text = model.current.reads_text
     return JSONResponse(
         {
             "name": model.name,

@@ -1,5 +1,6 @@
 """``/v1/models``, ``/v1/predict`` and ``/v1/explain``: any model, any input."""
 
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -10,7 +11,6 @@ from starlette.responses import JSONResponse
 
 from seqloom.service.requests import RequestBody, find_model, is_form, read_form, read_json, read_uploads
 from seqloom.service.served_models import ModelStore, ServedModel
-from seqloom.terminal import json_value
 
 Input = str | list[Any] | dict[str, list[Any]]
 """A text, a sequence of numbers or rows, or a table by columns."""
@@ -96,7 +96,7 @@ async def predict(request: Request) -> JSONResponse:
     return JSONResponse({"model": model.name, "version": loaded.version, "predictions": predictions})
 
 
-async def _read_inputs(request: Request, model: ServedModel, inputs: list[Input]) -> list[Any]:
+async def _read_inputs(request: Request, model: ServedModel[Any], inputs: list[Input]) -> list[Any]:
     limit = request.app.state.settings.max_inputs
     if len(inputs) > limit:
         raise HTTPException(413, f"a request is limited to {limit} inputs, found {len(inputs)}")
@@ -109,10 +109,6 @@ async def explain(request: Request) -> JSONResponse:
     (example,) = await _read_inputs(request, model, [body.input])
     loaded = model.current
 
-    def compute() -> dict[str, Any]:
-        explanation = loaded.model.explain(example, method=body.method, target=body.target, word=body.word)
-        values: dict[str, Any] = json_value(explanation.to_dict())
-        return values
-
+    compute = partial(loaded.explain, example, method=body.method, target=body.target, word=body.word)
     explanation = await model.worker.call(compute)
     return JSONResponse({"model": model.name, "version": loaded.version, "explanation": explanation})

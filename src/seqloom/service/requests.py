@@ -37,7 +37,7 @@ class Upload:
     content: bytes
 
 
-def find_model(request: Request, name: str) -> ServedModel:
+def find_model(request: Request, name: str) -> ServedModel[Any]:
     """The model that a request names; the only one if it names none."""
     store: ModelStore = request.app.state.store
     model = store.find(name)
@@ -86,7 +86,7 @@ async def read_form(request: Request, *, fields: frozenset[str]) -> tuple[list[U
     return uploads, texts
 
 
-async def read_uploads(model: ServedModel, uploads: list[Upload]) -> list[Any]:
+async def read_uploads(model: ServedModel[Any], uploads: list[Upload]) -> list[Any]:
     """The examples of uploaded files, decoded in another thread."""
     examples = []
     for upload in uploads:

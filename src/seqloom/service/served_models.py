@@ -1,31 +1,31 @@
-"""The models of a service: loaded runs, each with a thread that computes, and replaced when a run has a new best."""
+"""The models of a service: each has a name, a thread that computes, and is replaced when there is a newer one."""
 
 import asyncio
-import hashlib
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from seqloom import files
 from seqloom.data.readers.media import SUFFIXES as MEDIA
 from seqloom.data.readers.text_files import DataError
-from seqloom.decoding.searches import parse_search
-from seqloom.model import Model
+from seqloom.data.timed_text import Timed, TimedText
 from seqloom.service.settings import ServiceSettings
 from seqloom.service.worker import Worker
-from seqloom.terminal import json_value
+
+if TYPE_CHECKING:
+    from seqloom.models.generation import GeneratedToken
 
 logger = logging.getLogger("seqloom.service")
 
-Load = Callable[[Path], Model]
 MAX_SEARCH_SIZE = 100  # of what a client may ask of a search: beam size, n-best, samples
 KEPT_SEARCHES = 16
 
@@ -35,42 +35,111 @@ class InputError(ValueError):
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    """A model at one checkpoint."""
+class LoadedModel(ABC):
+    """A model in one version."""
 
-    model: Model
-    version: str  # of the weights: the beginning of the SHA-256 of their manifest
+    version: str  # of the weights: the beginning of a SHA-256
     loaded: datetime
 
-    def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
-        """The predictions as JSON shows them; runs in the thread of the worker."""
-        (answers,) = self.model.predict_batches(examples, batch_size=len(examples)) if examples else ([],)
-        return [json_value(self.model.task.to_json(answer)) for answer in answers]
-
-
-class ServedModel:
-    """A run that is served under a name."""
-
-    def __init__(self, name: str, path: Path, load: Load, settings: ServiceSettings) -> None:
-        self.name, self.path, self.settings = name, path, settings
-        self._load = load
-        self.current = self._load_current()
-        self.worker = Worker(max_batch=settings.max_batch, max_wait=settings.max_wait, max_queue=settings.max_queue)
-        self._searches: dict[str, LoadedModel] = {}
+    @property
+    @abstractmethod
+    def task_name(self) -> str:
+        """The name of the task."""
 
     @property
-    def model(self) -> Model:
-        return self.current.model
+    @abstractmethod
+    def reads_text(self) -> bool:
+        """Whether an input is a text."""
 
-    def _load_current(self) -> LoadedModel:
-        return LoadedModel(self._load(self.path), _version(self.path), datetime.now(UTC))
+    @abstractmethod
+    def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
+        """The predictions as JSON shows them; runs in the thread of the worker."""
+
+    @abstractmethod
+    def explain(self, example: Any, *, method: str, target: str, word: str) -> dict[str, Any]:
+        """A prediction and what led to it; runs in the thread of the worker."""
+
+    @abstractmethod
+    def generate_tokens(
+        self, prompt: str, *, length: int, alternatives: int, seed: int, **options: float
+    ) -> "Iterator[GeneratedToken]":
+        """Sample a continuation; options are those of sampling. TypeError unless it is a language model."""
+
+    @abstractmethod
+    def count_tokens(self, text: str) -> int:
+        """The number of tokens of a prompt."""
+
+    @abstractmethod
+    def require_timings(self) -> None:
+        """Raise ValueError unless transcripts have times in seconds."""
+
+    @abstractmethod
+    def duration(self, example: Any) -> float:
+        """The seconds of a recording."""
+
+    @abstractmethod
+    def open_stream(self, lag: float) -> Any:
+        """Start a live transcription; TypeError if the model cannot."""
+
+    @abstractmethod
+    def to_json(self, answer: Any) -> dict[str, Any]:
+        """An answer of a live transcription as JSON shows it."""
+
+    def timed_text(self, prediction: Mapping[str, Any], example: Any, *, name: str) -> TimedText:
+        """A transcript with times, for subtitles."""
+        words, tokens = (
+            [Timed(text, *span) for text, span in zip(prediction[names], prediction[times], strict=True)]
+            for names, times in (("words", "word_times"), ("tokens", "times"))
+        )
+        return TimedText(name=name, duration=self.duration(example), words=words, tokens=tokens)
+
+
+Loaded = TypeVar("Loaded", bound=LoadedModel)
+
+
+class ServedModel(ABC, Generic[Loaded]):
+    """A model that is served under a name."""
+
+    def __init__(self, name: str, path: Path, settings: ServiceSettings) -> None:
+        self.name, self.path, self.settings = name, path, settings
+        self.current = self.load()
+        self.worker = Worker(max_batch=settings.max_batch, max_wait=settings.max_wait, max_queue=settings.max_queue)
+        self._searches: dict[str, Loaded] = {}
+
+    @abstractmethod
+    def load(self) -> Loaded:
+        """The newest version."""
+
+    @abstractmethod
+    def newest_version(self) -> str:
+        """What ``version`` would be if the model were loaded now."""
+
+    @abstractmethod
+    def searching(self, search: str) -> Loaded:
+        """The model with another search; InputError if there is no such search, or ValueError, or TypeError."""
+
+    @abstractmethod
+    def read_numbers(self, array: "np.ndarray[Any, Any]") -> list[Any]:
+        """The examples of an array."""
+
+    @abstractmethod
+    def read_table(self, table: dict[str, Sequence[Any]]) -> list[Any]:
+        """The examples of a table by columns; InputError if the model reads no tables."""
+
+    @abstractmethod
+    def read_text(self, text: str) -> list[Any]:
+        """The examples of a text."""
+
+    @abstractmethod
+    def read_path(self, path: Path) -> list[Any]:
+        """The examples of a file of sound, images, video or features."""
 
     async def reload_if_changed(self) -> bool:
-        """Load the best checkpoint if it is a new one; one that cannot be loaded leaves the model as it is."""
-        if _version(self.path) == self.current.version:
+        """Load the newest version if there is one; one that cannot be loaded leaves the model as it is."""
+        if self.newest_version() == self.current.version:
             return False
         try:
-            self.current = await asyncio.get_running_loop().run_in_executor(None, self._load_current)
+            self.current = await asyncio.get_running_loop().run_in_executor(None, self.load)
         except (ValueError, OSError) as error:
             logger.warning("%s: the new checkpoint cannot be loaded, the one before stays: %s", self.name, error)
             return False
@@ -78,25 +147,18 @@ class ServedModel:
         logger.info("%s: loaded version %s", self.name, self.current.version)
         return True
 
-    def with_search(self, search: str) -> LoadedModel:
+    def with_search(self, search: str) -> Loaded:
         """The model with another search, such as "beam size=5 nbest=3"; InputError if there is no such search."""
         if not search:
             return self.current
         if search not in self._searches:
             if len(self._searches) == KEPT_SEARCHES:
                 self._searches.pop(next(iter(self._searches)))
-            self._searches[search] = replace(self.current, model=self._searching(search))
+            try:
+                self._searches[search] = self.searching(search)
+            except (ValueError, TypeError) as error:
+                raise InputError(str(error)) from None
         return self._searches[search]
-
-    def _searching(self, search: str) -> Model:
-        try:
-            parsed = parse_search(search)
-            for name, value in parsed.model_dump().items():
-                if isinstance(value, int) and value > MAX_SEARCH_SIZE and name in ("size", "nbest", "count"):
-                    raise InputError(f"search: {name} is limited to {MAX_SEARCH_SIZE}, got {value}")
-            return self.model.with_search(parsed)
-        except (ValueError, TypeError) as error:
-            raise InputError(str(error)) from None
 
     async def predict(self, examples: Sequence[Any], *, search: str = "") -> list[dict[str, Any]]:
         """The predictions for examples as JSON shows them."""
@@ -106,13 +168,13 @@ class ServedModel:
         """The examples of inputs in JSON: texts, lists of numbers, or tables as dicts of columns."""
         examples: list[Any] = []
         for number, value in enumerate(inputs):
-            source = self._source(value, f"inputs[{number}]")
-            examples += self._read(partial(self.model.read, source), f"inputs[{number}]")
+            name = f"inputs[{number}]"
+            examples += self._one(self._reading(value, name), name)
         return examples
 
     def read_file(self, content: bytes, name: str) -> list[Any]:
         """The examples of an uploaded file of sound, images, video or features."""
-        if self.model.task.reads_text:
+        if self.current.reads_text:
             raise InputError(f"the model {self.name} reads texts, not files: send them as JSON")
         suffix = PurePath(name).suffix.lower()
         if suffix not in MEDIA:
@@ -120,36 +182,36 @@ class ServedModel:
         with tempfile.TemporaryDirectory(prefix="seqloom-") as folder:  # private to this user
             path = Path(folder) / _plain_name(name)
             files.write(path, content)
-            return self._read(partial(self.model.read, path), path.name, folder=f"{folder}/")
+            return self._one(partial(self.read_path, path), path.name, folder=f"{folder}/")
 
-    def _read(self, read: Callable[[], Any], name: str, *, folder: str = "") -> list[Any]:
+    def _one(self, read: Callable[[], list[Any]], name: str, *, folder: str = "") -> list[Any]:
         try:
-            examples = list(read())
-        except DataError as error:
-            message = error.message.replace(folder, "") if folder else error.message
-            raise InputError(f"{name}: {message}") from None
+            examples = read()
+        except InputError:
+            raise
         except (ValueError, TypeError) as error:
-            raise InputError(f"{name}: {error}") from None
+            message = error.message if isinstance(error, DataError) else str(error)
+            raise InputError(f"{name}: {message.replace(folder, '') if folder else message}") from None
         if len(examples) != 1:
             raise InputError(f"{name}: expected one sequence, found {len(examples)}")
         return examples
 
-    def _source(self, value: Any, name: str) -> Any:
-        """An input in JSON as a source that names no file of this machine."""
-        task, limit = self.model.task, self.settings.max_length
+    def _reading(self, value: Any, name: str) -> Callable[[], list[Any]]:
+        """What reads an input in JSON, which names no file of this machine."""
+        reads_text, limit = self.current.reads_text, self.settings.max_length
         if isinstance(value, str):
-            if not task.reads_text:  # it would be the name of a file
+            if not reads_text:  # it would be the name of a file
                 raise InputError(f"{name}: the model {self.name} reads {self.kind}, found a text")
             if len(value) > limit:
                 raise InputError(f"{name}: limited to {limit:,} characters, found {len(value):,}")
-            return [value]
+            return partial(self.read_text, value)
         if isinstance(value, Mapping):
-            if task.data_files or task.reads_text:  # a column may hold names of files
+            if reads_text or not self.reads_tables:
                 raise InputError(f"{name}: expected {self.kind}, found an object")
             if sum(map(len, value.values())) > limit:
                 raise InputError(f"{name}: limited to {limit:,} values")
-            return dict(value)
-        if task.reads_text:
+            return partial(self.read_table, dict(value))
+        if reads_text:
             raise InputError(f"{name}: expected a text, found {type(value).__name__}")
         try:
             array = np.asarray(value, dtype=np.float64)
@@ -157,34 +219,44 @@ class ServedModel:
             raise InputError(f"{name}: expected rows of equally many numbers") from None
         if array.size > limit:
             raise InputError(f"{name}: limited to {limit:,} numbers, found {array.size:,}")
-        return array if task.sequential else [array]
+        return partial(self.read_numbers, array)
+
+    @property
+    @abstractmethod
+    def reads_tables(self) -> bool:
+        """Whether an input may be a table by columns, which must not hold names of files."""
 
     @property
     def kind(self) -> str:
         """What the model reads, in words."""
-        return "files or lists of numbers" if not self.model.task.reads_text else "texts"
+        return "texts" if self.current.reads_text else "files or lists of numbers"
 
     def describe(self) -> dict[str, Any]:
         """What ``GET /v1/models`` says about the model."""
-        task = self.model.task
         return {
             "id": self.name,
             "object": "model",
             "created": int(self.current.loaded.timestamp()),
             "owned_by": "seqloom",
-            "task": task.name,
+            "task": self.current.task_name,
             "version": self.current.version,
             "reads": self.kind,
         }
 
 
+def check_search_size(name: str, value: Any) -> None:
+    """Raise InputError for a search that would take too long."""
+    if isinstance(value, int) and value > MAX_SEARCH_SIZE and name in ("size", "nbest", "count"):
+        raise InputError(f"search: {name} is limited to {MAX_SEARCH_SIZE}, got {value}")
+
+
 class ModelStore:
     """All models of a service by name."""
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
+    def __init__(self, models: Sequence[ServedModel[Any]]) -> None:
         self.models = {model.name: model for model in models}
 
-    def find(self, name: str) -> ServedModel | None:
+    def find(self, name: str) -> ServedModel[Any] | None:
         """A model by its name; the only one if the name is empty."""
         if not name and len(self.models) == 1:
             return next(iter(self.models.values()))
@@ -201,11 +273,8 @@ class ModelStore:
                     await model.reload_if_changed()
 
 
-def model_names(paths: Sequence[Path]) -> list[str]:
-    """A name for each run: that of its folder; with the folder above it where names are equal."""
-    from seqloom.run import Run
-
-    names = [Run.open(path).name for path in paths]
+def unique_names(paths: Sequence[Path], names: Sequence[str]) -> list[str]:
+    """A name for each run or file: its own; with the folder above it where names are equal."""
     repeated = {name for name in names if names.count(name) > 1}
     pairs = zip(paths, names, strict=True)
     full = [f"{path.resolve().parent.name}-{name}" if name in repeated else name for path, name in pairs]
@@ -218,14 +287,3 @@ def model_names(paths: Sequence[Path]) -> list[str]:
 def _plain_name(name: str) -> str:
     """The name of an uploaded file without folders and characters that mean something to a system."""
     return re.sub(r"[^\w.-]", "_", PurePath(name.replace("\\", "/")).name)[-100:].lstrip(".")
-
-
-def _version(path: Path) -> str:
-    """The beginning of the SHA-256 of the manifest of the checkpoint that is served."""
-    for name in ("best", "last"):
-        manifest = path / name / "manifest.json"
-        try:
-            return hashlib.sha256(manifest.read_bytes()).hexdigest()[:12]
-        except OSError:
-            continue
-    return ""

@@ -21,7 +21,7 @@ from seqloom.insight.gates import LabelledTrace
 from seqloom.model import load
 from seqloom.service.predictions import Input
 from seqloom.service.requests import RequestBody, is_form, read_form, read_json, read_uploads
-from seqloom.service.served_models import ServedModel
+from seqloom.service.served_runs import ServedRun
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.run_pages import find_run
 from seqloom.terminal import json_value
@@ -55,10 +55,10 @@ class OpenModels:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
-        self._models: OrderedDict[str, tuple[ServedModel, asyncio.Task[None]]] = OrderedDict()
+        self._models: OrderedDict[str, tuple[ServedRun, asyncio.Task[None]]] = OrderedDict()
         self._loading = asyncio.Lock()
 
-    async def open(self, identity: str, path: Path) -> ServedModel:
+    async def open(self, identity: str, path: Path) -> ServedRun:
         """The model of a run, at its best checkpoint."""
         async with self._loading:
             if identity in self._models:
@@ -66,7 +66,7 @@ class OpenModels:
                 model = self._models[identity][0]
                 await model.reload_if_changed()
                 return model
-            model = await run_in_threadpool(ServedModel, identity, path, load, self.settings)
+            model = await run_in_threadpool(ServedRun, identity, path, load, self.settings)
             self._models[identity] = model, asyncio.create_task(model.worker.run())
             if len(self._models) > KEPT_MODELS:
                 _, (_, task) = self._models.popitem(last=False)
@@ -81,7 +81,7 @@ class OpenModels:
                 await task
 
 
-async def open_model(request: Request, identity: str) -> ServedModel:
+async def open_model(request: Request, identity: str) -> ServedRun:
     """The model that a request names."""
     models: OpenModels = request.app.state.models
     return await models.open(identity, find_run(request, identity))

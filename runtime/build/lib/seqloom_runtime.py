@@ -1,0 +1,1606 @@
+"""Run models that ``seqloom export`` has written, with NumPy and onnxruntime only: without Seqloom, without PyTorch.
+
+    import seqloom_runtime
+
+    model = seqloom_runtime.load("tagger.onnx")
+    model.predict(["the clouds are in the sky"])
+
+or, for the lines of standard input, each answered as a line of JSON::
+
+    python seqloom_runtime.py tagger.onnx < sentences.txt
+
+Models of sound, images and videos read the names of files.
+
+The answers are those of ``seqloom predict --json``. ``generate`` of a language model gives the text of ``seqloom
+generate``. This file is complete in itself: copy it next to your model.
+"""
+
+import io
+import json
+import math
+import re
+import struct
+import sys
+import unicodedata
+from bisect import insort_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from hashlib import sha256
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnxruntime
+
+FORMAT = 1  # of the description in a file; a larger one needs a newer runtime
+CHECKSUM_ENTRY = 76  # bytes at the end of a file: the entry sha256 of its metadata
+PADDING, UNKNOWN = 0, 1
+BLANK = 0  # of CTC
+RESERVED = ("<pad>", "<s>", "</s>")  # unknown if they occur in a text
+BATCH = 32  # inputs that are computed at once
+Array = np.ndarray[Any, Any]
+
+
+class ModelError(ValueError):
+    """A file that is damaged or not a model, or an input that the model cannot read."""
+
+
+# Models
+
+
+def load(path: "str | Path", *, threads: int = 1) -> "Model":
+    """Open an exported model; ModelError if the file is damaged."""
+    path = Path(path)
+    session = _open(path, threads)
+    metadata = session.get_modelmeta().custom_metadata_map
+    if "seqloom" not in metadata:
+        raise ModelError(f"{path}: is a part of a model; load the model itself")
+    description = json.loads(metadata["seqloom"])
+    if description["format"] > FORMAT:
+        raise ModelError(f"{path}: is of format {description['format']}; this runtime reads formats up to {FORMAT}")
+    if description["output"]["kind"] in ("tokens", "transcript"):
+        parts = {name: path.with_suffix(f".{name}.onnx") for name in ("encoder", "step")}
+        sessions = {name: _open(part, threads) for name, part in parts.items() if part.exists()}
+        generator = Transcriber if description["output"]["kind"] == "transcript" else Translator
+        return generator(session, description, metadata, sessions)
+    kind = LanguageModel if description["task"] == "language_model" else Model
+    return kind(session, description, metadata)
+
+
+def _open(path: Path, threads: int) -> Any:
+    data = path.read_bytes()
+    if not _is_intact(data):
+        raise ModelError(f"{path}: is damaged, or was not written by seqloom export (its checksum is wrong)")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def _is_intact(data: bytes) -> bool:
+    entry = data[-CHECKSUM_ENTRY:]
+    return (
+        entry.startswith(b"\x72\x4a\x0a\x06sha256\x12\x40")
+        and entry[12:] == sha256(data[:-CHECKSUM_ENTRY]).hexdigest().encode()
+    )
+
+
+class Model:
+    """An exported model: ``predict`` answers for texts, words, vectors, series, sound, images or videos."""
+
+    def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
+        self.session, self.description, self.metadata = session, description, metadata
+        self.task: str = description["task"]
+        self._read = INPUTS[description["input"]["kind"]](description["input"])
+        self._answer: Callable[..., list[dict[str, Any]]] | None = ANSWERS.get(description["output"]["kind"])
+
+    def predict(self, inputs: Iterable[Any]) -> list[dict[str, Any]]:
+        """An answer for each input: a text, a list of words, an array or the name of a file."""
+        if isinstance(inputs, str):
+            raise ModelError("expected a list of inputs, found one text: predict([text])")
+        return list(self.stream(inputs))
+
+    def stream(self, inputs: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        """The answers one by one; inputs are read as they are needed."""
+        batch: list[Any] = []
+        for item in inputs:
+            batch.append(item)
+            if len(batch) == BATCH:
+                yield from self._predict(batch)
+                batch = []
+        if batch:
+            yield from self._predict(batch)
+
+    def check(self, item: Any) -> None:
+        """Raise ModelError if the model cannot read an input."""
+        self._read([item])
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        feed, words = self._read(items)
+        outputs = self.run(feed)
+        assert self._answer is not None  # noqa: S101  only language models have none
+        return self._answer(self.description["output"], outputs, self._lengths(feed), words)
+
+    def _lengths(self, feed: dict[str, Array]) -> list[int]:
+        """The number of elements of each input that get an answer."""
+        if "samples" not in feed:
+            return feed["lengths"].tolist() if "lengths" in feed else []
+        window, hop = self.description["input"]["window"], self.description["input"]["hop"]
+        frames: list[int] = ((feed["lengths"] - window) // hop + 1).tolist()
+        return frames
+
+    def run(self, feed: dict[str, Array]) -> dict[str, Array]:
+        """The outputs of the graph by name, for its inputs by name."""
+        names = [port.name for port in self.session.get_outputs()]
+        return dict(zip(names, self.session.run(names, feed), strict=True))
+
+
+class GeneratedToken(NamedTuple):
+    """A token that was sampled from a language model."""
+
+    text: str  # what it adds to the text; empty within a character of several bytes
+    token: str  # empty: the rest of a text that ended within such a character
+    log_probability: float = 0.0  # by the model, before temperature and truncation
+    alternatives: tuple[tuple[str, float], ...] = ()  # the most probable tokens
+
+
+class LanguageModel(Model):
+    """A language model: ``predict`` scores texts, ``generate`` continues one."""
+
+    def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
+        super().__init__(session, description, metadata)
+        self.tokenizer = Tokenizer(description["input"]["tokenizer"])
+        self._end: int = description["output"]["end"]
+        self._states = description["output"]["states"]
+
+    def start(self, batch: int) -> dict[str, Array]:
+        """The state before the first token."""
+        return {
+            field["input"]: np.zeros((batch, *(size or 0 for size in field["shape"])), field["dtype"])
+            for field in self._states
+        }
+
+    def step(
+        self,
+        tokens: Array,  # (B, T)
+        state: dict[str, Array],
+        lengths: Array | None = None,  # (B,); None: all are T long
+    ) -> tuple[Array, dict[str, Array]]:  # log-probabilities (B, T, V), state
+        """The log-probabilities of the token after each one, and the state after the last."""
+        lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
+        outputs = self.run({"tokens": tokens.astype(np.int64), "lengths": lengths.astype(np.int64), **state})
+        return outputs["log_probabilities"], {field["input"]: outputs[field["output"]] for field in self._states}
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        texts = [[self._end, *self.tokenizer.encode(_text(item)), self._end] for item in items]
+        tokens, lengths = _pad([text[:-1] for text in texts])
+        scores, _ = self.step(tokens, self.start(len(texts)), lengths)
+        answers = []
+        for row, text in enumerate(texts):
+            targets = np.array(text[1:])
+            values = scores[row, np.arange(len(targets)), targets].tolist()
+            total = math.fsum(values)
+            perplexity = math.exp(min(-total / max(len(values), 1), 700))
+            answers.append({"log_probability": total, "perplexity": perplexity, "log_probabilities": values})
+        return answers
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 300,  # tokens
+        temperature: float = 1.0,  # 0: always the most probable token
+        top_k: int = 0,  # sample from the k most probable tokens; 0: all
+        top_p: float = 1.0,  # sample from the most probable tokens with this total probability
+        min_p: float = 0.0,  # minimum probability relative to the most probable token
+        seed: int = 1,
+    ) -> Iterator[str]:
+        """Sample a continuation of the prompt, and yield it as it grows: the text of ``seqloom generate``."""
+        options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+        yield from (token.text for token in self.generate_tokens(prompt, length=length, seed=seed, **options))
+
+    def generate_tokens(
+        self,
+        prompt: str,
+        *,
+        length: int,
+        alternatives: int = 0,  # most probable tokens to return with each
+        **options: Any,  # as of ``generate``
+    ) -> Iterator[GeneratedToken]:
+        """The same with the log-probability of each token."""
+        defaults: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 1}
+        choose = Sampler(**(defaults | options))
+        return self._sample(prompt, length, alternatives, choose)
+
+    def _sample(self, prompt: str, length: int, alternatives: int, choose: "Sampler") -> Iterator[GeneratedToken]:
+        readable = self.tokenizer.readable
+
+        def described(text: str, token: int, scores: Array) -> GeneratedToken:
+            best = np.argsort(-scores, kind="stable")[:alternatives].tolist()
+            pairs = tuple((readable(index), float(scores[index])) for index in best)
+            return GeneratedToken(text, readable(token), float(scores[token]), pairs)
+
+        *lines, line = (self.tokenizer.encode(text) for text in prompt.split("\n"))
+        *context, last = [self._end, *(token for text in lines for token in (*text, self._end)), *line]
+        state = self.start(1)
+        if context:
+            _, state = self.step(np.array([context]), state)
+        printed = self.tokenizer.decode(line)
+        for _ in range(length):
+            table, state = self.step(np.array([[last]]), state)
+            scores = table[0, -1]
+            allowed = scores.copy()
+            allowed[PADDING] = -np.inf
+            last = choose(allowed)
+            if last == self._end:
+                yield described(self.tokenizer.decode(line)[len(printed) :] + "\n", last, scores)
+                line, printed = [], ""
+                continue
+            line.append(last)
+            text = self.tokenizer.decode(line).rstrip("\ufffd")  # an incomplete multi-byte character
+            yield described(text[len(printed) :], last, scores)
+            printed += text[len(printed) :]
+        if rest := self.tokenizer.decode(line)[len(printed) :]:
+            yield GeneratedToken(rest, "")
+
+
+class Generator(Model):
+    """A model with a decoder that generates tokens one by one."""
+
+    def __init__(
+        self,
+        session: Any,
+        description: dict[str, Any],
+        metadata: dict[str, str],
+        parts: dict[str, Any],  # sessions of the encoder and of one step, for searches outside the graph
+    ) -> None:
+        super().__init__(session, description, metadata)
+        self.tokenizer = Tokenizer(description["output"]["tokenizer"])
+        self.search: dict[str, Any] = description["output"]["search"]
+        """The settings of the search; {"name": "greedy"} and {"name": "best_path"} need no further files."""
+        self._parts = parts
+
+    def _greedy_in_graph(self, feed: dict[str, Array]) -> list[list["Hypothesis"]]:
+        outputs, end = self.run(feed), self.description["output"]["end"]
+        rows = zip(outputs["output"], outputs["log_probabilities"], outputs["limits"].tolist(), strict=True)
+        return [[_greedy(tokens, values, limit, end)] for tokens, values, limit in rows]
+
+    def _encode(self, feed: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The state before the first token, and the other outputs of the encoder: limits, and frames of CTC."""
+        if len(self._parts) < 2:
+            raise ModelError(
+                f"the search {self.search['name']} needs the files .encoder.onnx and .step.onnx beside the model: "
+                "export it with --runtime, or choose another search: model.search = "
+                + ('{"name": "best_path"}' if self.description["output"].get("ctc") else '{"name": "greedy"}')
+            )
+        encoder = self._parts["encoder"]
+        names = [port.name for port in encoder.get_outputs()]
+        values = dict(zip(names, encoder.run(names, feed), strict=True))
+        return {field["input"]: values.pop(field["output"]) for field in self._fields}, values
+
+    @property
+    def _fields(self) -> list[dict[str, Any]]:
+        fields: list[dict[str, Any]] = self.description["output"]["states"]
+        return fields
+
+    def _step(self, tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+        names = ["log_probabilities", *(field["output"] for field in self._fields)]
+        inputs = {field["input"]: state[field["input"]] for field in self._fields}
+        scores, *values = self._parts["step"].run(names, {"tokens": tokens, **inputs})
+        return scores, {field["input"]: value for field, value in zip(self._fields, values, strict=True)}
+
+    def _search(self, step: "Step", state: dict[str, Array], limits: Array) -> list[list["Hypothesis"]]:
+        output = self.description["output"]
+        if self.search["name"] == "greedy":
+            return greedy(step, state, limits, end=output["end"], suppress=output["suppress"])
+        return Beam(self.search, output["end"], output["suppress"])(step, state, limits)
+
+
+class Translator(Generator):
+    """An encoder-decoder: ``predict`` searches for the most probable outputs, as its configuration says."""
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        feed, _ = self._read(items)
+        if self.search["name"] == "greedy":
+            nbest = self._greedy_in_graph(feed)
+        else:
+            state, others = self._encode(feed)
+            nbest = self._search(self._step, state, others["limits"])
+        return [self._answer_of(hypotheses) for hypotheses in nbest]
+
+    def _answer_of(self, hypotheses: list["Hypothesis"]) -> dict[str, Any]:
+        if not hypotheses:
+            raise ModelError("the search found no output that its settings allow: relax min_length or no_repeat_ngram")
+        nbest = [
+            {
+                "text": self.tokenizer.decode(hypothesis.tokens),
+                "score": hypothesis.score,
+                "log_probability": hypothesis.log_probability,
+                "tokens": [self.tokenizer.readable(token) for token in hypothesis.tokens],
+                "log_probabilities": hypothesis.log_probabilities,
+            }
+            for hypothesis in hypotheses
+        ]
+        return {name: nbest[0][name] for name in ("text", "score", "tokens", "log_probabilities")} | {"nbest": nbest}
+
+
+class Transcriber(Generator):
+    """A model from sound, pen strokes, lines of text or videos to text: by CTC, by a decoder, or by both."""
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        feed, _ = self._read(items)
+        output, name = self.description["output"], self.search["name"]
+        if name in ("best_path", "prefix_beam"):
+            if not output["ctc"]:
+                raise ModelError(f"the search {name} needs a model with CTC; this one has a decoder only")
+            find = best_path if name == "best_path" else PrefixBeam(self.search)
+            return [self._answer_of(find(table)) for table in _frame_tables(self.run(feed))]
+        if name == "greedy" and not output["ctc"]:
+            return [self._answer_of(_transcripts(hypotheses, None)) for hypotheses in self._greedy_in_graph(feed)]
+        if "states" not in output:
+            raise ModelError(
+                f"the search {name} needs a decoder; this model has CTC only: use best_path or prefix_beam"
+            )
+        state, others = self._encode(feed)
+        if not output["ctc"]:
+            nbest = self._search(self._step, state, others["limits"])
+            return [self._answer_of(_transcripts(hypotheses, None)) for hypotheses in nbest]
+        scorer = CTCPrefixScorer(others["frame_log_probabilities"], others["frame_counts"], output["end"])
+        weight = output["ctc_weight"]
+
+        def step(tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+            scores, following = self._step(tokens, state)
+            by_frames, prefixes = scorer.step(tokens, state)
+            return (1 - weight) * scores.astype(np.float64) + weight * by_frames, {**following, **prefixes}
+
+        nbest = self._search(step, {**state, **scorer.start()}, others["limits"])
+        tables = _frame_tables(others)
+        return [self._answer_of(_transcripts(*pair)) for pair in zip(nbest, tables, strict=True)]
+
+    def _answer_of(self, transcripts: list["Transcript"]) -> dict[str, Any]:
+        names = ("tokens", "times", "words", "word_times", "nbest")
+        if not transcripts:
+            impossible = {"score": -math.inf, "acoustic": -math.inf, "language": 0.0}
+            return {"text": "", **impossible, **{name: [] for name in names}}
+        nbest = []
+        for transcript in transcripts:
+            candidate = {
+                "text": self._text(transcript.tokens).strip(),
+                "score": transcript.score,
+                "acoustic": transcript.acoustic,
+                "language": 0.0,
+            }
+            if transcript.log_probabilities is not None:
+                candidate["tokens"] = [self.tokenizer.readable(token) for token in transcript.tokens]
+                candidate["log_probabilities"] = transcript.log_probabilities
+            nbest.append(candidate)
+        tokens, frames = transcripts[0].tokens, transcripts[0].frames
+        groups = self._word_groups(tokens)
+        spans = [(frames[first][0], frames[last][1]) for first, last in groups] if frames else []
+        return {name: nbest[0][name] for name in ("text", "score", "acoustic", "language")} | {
+            "tokens": [self.tokenizer.readable(token) for token in tokens],
+            "times": self._times(frames),
+            "words": self._words(tokens),
+            "word_times": self._times(spans),
+            "nbest": nbest,
+        }
+
+    def _text(self, tokens: list[int]) -> str:
+        if self.tokenizer.unit == "characters":
+            return self.tokenizer.decode(tokens)
+        return " ".join(filter(None, self._words(tokens)))
+
+    def _words(self, tokens: list[int]) -> list[str]:
+        return [self.tokenizer.decode(tokens[first : last + 1]).strip() for first, last in self._word_groups(tokens)]
+
+    def _word_groups(self, tokens: list[int]) -> list[tuple[int, int]]:
+        """The first and the last token of each word."""
+        groups: list[tuple[int, int]] = []
+        unit, after_space = self.tokenizer.unit, True
+        for index, token in enumerate(self.tokenizer.tokens[token] for token in tokens):
+            if unit == "characters" and token.isspace():
+                after_space = True
+                continue
+            if after_space or unit == "words" or (unit == "subwords" and token.startswith(("Ġ", "▁"))):
+                groups.append((index, index))
+            else:
+                groups[-1] = (groups[-1][0], index)
+            after_space = False
+        return groups
+
+    def _times(self, spans: Sequence[tuple[int, int]]) -> list[list[float]]:
+        duration = self.description["output"]["frame_duration"]
+        return [[round(first * duration, 6), round((last + 1) * duration, 6)] for first, last in spans]
+
+
+# Searches
+
+Step = Callable[[Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
+"""The last tokens (B,) and the state of the decoder → log-probabilities (B, V) of the next ones, and the next state."""
+
+
+class Hypothesis(NamedTuple):
+    """A sequence that a search returns."""
+
+    tokens: list[int]  # without the end token
+    score: float  # what hypotheses are ranked by; those that ended come first
+    log_probability: float
+    log_probabilities: list[float]  # of each token, and of the end token if it ended
+    ended: bool
+
+
+def _greedy(tokens: Array, values: Array, limit: int, end: int) -> Hypothesis:
+    """The output of the graph, which is filled with the end token."""
+    ends = np.flatnonzero(tokens[:limit] == end)
+    ended = len(ends) > 0
+    length = int(ends[0]) if ended else limit
+    scores = values[: length + ended].astype(np.float64).tolist()
+    return Hypothesis(tokens[:length].tolist(), math.fsum(scores), math.fsum(scores), scores, ended)
+
+
+def greedy(
+    step: Step,
+    state: dict[str, Array],
+    limits: Array,  # (B,), maximum tokens of each row, the end token included
+    *,
+    end: int,
+    suppress: Sequence[int],
+) -> list[list[Hypothesis]]:
+    """The most probable token at each step."""
+    last, done = np.full(len(limits), end), limits == 0
+    tokens, values = np.full((len(limits), limits.max(initial=0)), end), np.zeros((len(limits), limits.max(initial=0)))
+    for place in range(tokens.shape[1]):
+        if done.all():
+            break
+        scores, state = step(last, state)
+        scores = scores.astype(np.float64)
+        scores[:, list(suppress)] = -np.inf
+        last = np.where(done, end, scores.argmax(axis=1))
+        tokens[:, place], values[:, place] = last, np.where(done, 0, scores.max(axis=1))
+        done = done | (last == end) | (place + 1 == limits)
+    return [[_greedy(*row, end)] for row in zip(tokens, values, limits.tolist(), strict=True)]
+
+
+class Transcript(NamedTuple):
+    """A hypothesis of a search over frames, or one of a decoder with its frames."""
+
+    tokens: list[int]
+    score: float
+    acoustic: float
+    frames: list[tuple[int, int]]  # first and last frame of each token; empty: unknown
+    log_probabilities: list[float] | None = None  # of a decoder
+
+
+def _frame_tables(outputs: dict[str, Array]) -> list[Array]:  # (T, V) each
+    """The log-probabilities of the real frames of each row."""
+    pairs = zip(outputs["frame_log_probabilities"], outputs["frame_counts"].tolist(), strict=True)
+    return [table[:count] for table, count in pairs]
+
+
+def _transcripts(hypotheses: list[Hypothesis], table: Array | None) -> list[Transcript]:
+    """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
+    transcripts = []
+    for tokens, score, log_probability, values, _ in hypotheses:
+        frames = (None if table is None else align(table, tokens)) or []
+        transcripts.append(Transcript(tokens, score, log_probability, frames, values))
+    return transcripts
+
+
+def best_path(table: Array) -> list[Transcript]:  # (T, V)
+    """The most probable token of each frame; repeats are merged and blanks removed."""
+    tokens: list[int] = []
+    frames: list[tuple[int, int]] = []
+    total, last = 0.0, BLANK
+    best = table.argmax(axis=1)
+    for frame, token in enumerate(best.tolist()):
+        if token != BLANK and token == last:
+            frames[-1] = (frames[-1][0], frame)
+        elif token != BLANK:
+            tokens.append(token)
+            frames.append((frame, frame))
+        last = token
+    for value in table[np.arange(len(best)), best].tolist():
+        total += value
+    return [Transcript(tokens, total, total, frames)] if total > -math.inf else []
+
+
+class PrefixBeam:
+    """CTC prefix beam search: the probability of a prefix is summed over its paths (Hannun et al. 2014)."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = SEARCHES["prefix_beam"] | settings
+        if self.settings["lag"]:
+            raise ModelError("the option lag of prefix_beam is for streams, which this runtime does not have")
+
+    def __call__(self, table: Array) -> list[Transcript]:  # (T, V)
+        """The n-best transcripts of a recording."""
+        size, per_node, threshold = (self.settings[name] for name in ("size", "per_node", "threshold"))
+        merge = np.logaddexp if self.settings["merge"] == "sum" else np.maximum
+        prefixes: list[tuple[int, ...]] = [()]
+        blanks, repeats = np.zeros(1), np.full(1, -np.inf)  # log p of the paths that end in a blank, in the last token
+        for frame in self._frames(table):
+            totals = merge(blanks, repeats)
+            last = np.array([prefix[-1] if prefix else BLANK for prefix in prefixes])
+            extended = totals[:, None] + frame  # (K, V), by a new token
+            extended[:, BLANK] = -np.inf
+            rows = np.flatnonzero(last != BLANK)
+            extended[rows, last[rows]] = blanks[rows] + frame[last[rows]]
+            places = {prefix: place for place, prefix in enumerate(prefixes)}
+            stay = repeats + np.where(last == BLANK, -np.inf, frame[last])
+            for place, prefix in enumerate(prefixes):  # a prefix that is reached from its parent, too
+                parent = places.get(prefix[:-1]) if prefix else None
+                if parent is not None:
+                    stay[place] = merge(stay[place], extended[parent, prefix[-1]])
+                    extended[parent, prefix[-1]] = -np.inf
+            silent = totals + frame[BLANK]
+            if per_node and per_node < extended.shape[1]:
+                beaten = np.argsort(-extended, axis=1, kind="stable")[:, per_node:]
+                np.put_along_axis(extended, beaten, -np.inf, axis=1)
+            scores = np.concatenate([merge(silent, stay), extended.ravel()])
+            order = np.argsort(-scores, kind="stable")[:size]
+            lowest = max(scores[order[0]] - threshold if threshold else -math.inf, -1e300)
+            kept = order[scores[order] >= lowest].tolist()
+            count, width = len(prefixes), extended.shape[1]
+            new = [divmod(index - count, width) for index in kept if index >= count]
+            staying = [index for index in kept if index < count]
+            blanks = np.concatenate([silent[staying], np.full(len(new), -np.inf)])
+            repeats = np.concatenate([stay[staying], [extended[pair] for pair in new]])
+            prefixes = [prefixes[index] for index in staying] + [(*prefixes[index], token) for index, token in new]
+        totals = merge(blanks, repeats)
+        best = [index for index in np.argsort(-totals, kind="stable").tolist() if totals[index] > -math.inf]
+        return [
+            Transcript(list(prefixes[index]), float(totals[index]), float(totals[index]), align(table, prefixes[index]))
+            for index in best[: self.settings["nbest"]]
+        ]
+
+    def _frames(self, table: Array) -> Iterator[Array]:
+        floor = self.settings["token_threshold"]
+        for row in table.astype(np.float64):
+            keep = row >= (math.log(floor) if floor else -math.inf)
+            keep[[BLANK, row.argmax()]] = True
+            yield np.where(keep, row, -np.inf)
+
+
+def align(table: Array, tokens: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last frame of each token on the most probable path; empty if there are too few frames."""
+    target = np.array(tokens, dtype=np.int64)
+    needed = len(target) + int((target[1:] == target[:-1]).sum())
+    if not len(target) or needed > len(table):
+        return []
+    emitted = np.maximum(np.nan_to_num(table.astype(np.float64), nan=-1e30), -1e30)
+    skip = np.where(np.concatenate([[True], target[1:] == target[:-1]]), -np.inf, 0.0)
+    blanks, on_tokens = np.full(len(target) + 1, -np.inf), np.full(len(target), -np.inf)  # before and after each token
+    blanks[0] = 0.0
+    steps = np.zeros((len(table), 2, len(target) + 1), np.int8)
+    for time, row in enumerate(emitted):
+        before = np.concatenate([[-np.inf], on_tokens])
+        steps[time, 0] = before > blanks
+        stay, step, jump = on_tokens, blanks[:-1], before[:-1] + skip
+        best = np.maximum(stay, step)
+        steps[time, 1, 1:] = np.where(jump > best, 2, step > stay)
+        blanks, on_tokens = np.maximum(blanks, before) + row[BLANK], np.maximum(best, jump) + row[target]
+    place, on_token = len(target), on_tokens[-1] >= blanks[-1]
+    spans = [[0, -1] for _ in tokens]
+    for time in range(len(table) - 1, -1, -1):
+        step = steps[time, int(on_token), place]
+        if on_token:
+            spans[place - 1][0] = time
+            spans[place - 1][1] = max(spans[place - 1][1], time)
+            place -= step > 0
+        if step == 1:
+            on_token = not on_token
+    return [(first, last) for first, last in spans]
+
+
+class CTCPrefixScorer:
+    """log p(token | prefix, frames) by CTC (Watanabe et al. 2017), for a search with a decoder."""
+
+    def __init__(self, tables: Array, counts: Array, end: int) -> None:
+        self.tables, self.counts, self.end = tables.astype(np.float64), counts, end  # (B, T, V), (B,)
+
+    def start(self) -> dict[str, Array]:
+        """The empty prefix of each row: paths that end in its last token, and in a blank, over the first t frames."""
+        batch, time, _ = self.tables.shape
+        silent = np.concatenate([np.zeros((batch, 1)), self.tables[:, :, BLANK].cumsum(axis=1)], axis=1)
+        return {
+            "ctc_rows": np.arange(batch),
+            "ctc_last": np.full(batch, -1),
+            "ctc_tokens": np.full((batch, time + 1), -np.inf),
+            "ctc_blanks": silent,
+            "ctc_totals": np.zeros(batch),
+            "ctc_started": np.zeros(batch, np.bool_),
+        }
+
+    def step(self, tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+        """The scores of the next tokens after these ones, and the state."""
+        rows = state["ctc_rows"]
+        if state["ctc_started"].all():
+            state = self._extend(tokens, state)
+        tables, counts, last = self.tables[rows], self.counts[rows], state["ctc_last"]
+        time, index = tables.shape[1], np.arange(len(rows))
+        real = np.arange(time) < counts[:, None]
+        arriving = np.where(real, np.logaddexp(state["ctc_blanks"], state["ctc_tokens"])[:, :time], -np.inf)
+        scores = _log_sum(arriving[:, :, None] + tables)
+        repeated = np.where(real, state["ctc_blanks"][:, :time], -np.inf) + tables[index, :, np.maximum(last, 0)]
+        scores[index, np.maximum(last, 0)] = np.where(last >= 0, _log_sum(repeated), scores[index, 0])
+        scores[:, BLANK] = -np.inf
+        ends = np.logaddexp(state["ctc_blanks"], state["ctc_tokens"])[index, counts]
+        scores[:, self.end] = ends
+        totals = state["ctc_totals"]
+        impossible = totals == -np.inf
+        scores = np.minimum(scores - np.where(impossible, 0, totals)[:, None], 0)
+        scores[impossible] = -np.inf
+        return scores, {name: value for name, value in state.items() if name.startswith("ctc_")} | {
+            "ctc_started": np.ones(len(rows), np.bool_)
+        }
+
+    def _extend(self, tokens: Array, state: dict[str, Array]) -> dict[str, Array]:
+        rows = state["ctc_rows"]
+        blanks, on_tokens = state["ctc_blanks"], state["ctc_tokens"]
+        arriving = np.where((tokens == state["ctc_last"])[:, None], blanks, np.logaddexp(blanks, on_tokens))
+        new_tokens, new_blanks = np.full_like(on_tokens, -np.inf), np.full_like(blanks, -np.inf)
+        totals = np.full(len(tokens), -np.inf)
+        for time in range(self.tables.shape[1]):
+            real = time < self.counts[rows]
+            emitted, silent = self.tables[rows, time, tokens], self.tables[rows, time, BLANK]
+            totals = np.where(real, np.logaddexp(totals, arriving[:, time] + emitted), totals)
+            new_tokens[:, time + 1] = np.logaddexp(new_tokens[:, time], arriving[:, time]) + emitted
+            new_blanks[:, time + 1] = np.logaddexp(new_blanks[:, time], new_tokens[:, time]) + silent
+        return state | {"ctc_last": tokens, "ctc_tokens": new_tokens, "ctc_blanks": new_blanks, "ctc_totals": totals}
+
+
+def _log_sum(values: Array) -> Array:
+    """The logarithm of the sum of exponentials over axis 1."""
+    largest = values.max(axis=1, initial=-np.inf)
+    shift = np.where(largest > -np.inf, largest, 0)
+    with np.errstate(divide="ignore"):
+        total: Array = np.log(np.exp(values - np.expand_dims(shift, 1)).sum(axis=1)) + shift
+    return total
+
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {
+        "size": 5,
+        "nbest": 1,
+        "length_penalty": "length",
+        "alpha": 1.0,
+        "min_length": 0,
+        "threshold": 0.0,
+        "no_repeat_ngram": 0,
+        "per_node": 0,
+        "patience": 0.0,
+        "groups": 1,
+        "coverage_penalty": 0.0,
+    },
+    "best_path": {},
+    "prefix_beam": {
+        "size": 64,
+        "per_node": 0,
+        "merge": "sum",
+        "token_threshold": 0.0,
+        "threshold": 0.0,
+        "nbest": 1,
+        "lag": 0,
+    },
+}
+"""The settings of each search, and their defaults."""
+
+
+def parse_search(text: str) -> dict[str, Any]:
+    """The settings of a search such as "beam size=5 nbest=3"; ModelError if there is no such search or setting."""
+    name, *options = text.split()
+    if name not in SEARCHES:
+        raise ModelError(f"unknown search {name!r}; there are: {', '.join(SEARCHES)}")
+    settings: dict[str, Any] = {"name": name}
+    for option in options:
+        key, _, value = option.partition("=")
+        default = SEARCHES[name].get(key)
+        if default is None:
+            raise ModelError(f"the search {name} has no setting {key!r}; it has: {', '.join(SEARCHES[name]) or 'none'}")
+        try:
+            settings[key] = type(default)(value)
+        except ValueError:
+            raise ModelError(f"search: {key}: expected a number, found {value!r}") from None
+        if (isinstance(default, int | float) and not settings[key] >= 0) or (
+            key in ("size", "nbest") and not settings[key]
+        ):
+            raise ModelError(f"search: {key} is {value}, which is too small")
+    allowed = {"length_penalty": ("length", "gnmt", "none"), "merge": ("sum", "max")}
+    for key, values in allowed.items():
+        if key in settings and settings[key] not in values:
+            raise ModelError(f"search: {key}: expected one of {', '.join(values)}, found {settings[key]!r}")
+    return settings
+
+
+class Beam:
+    """Beam search: the most probable partial hypotheses of each input are extended in parallel."""
+
+    def __init__(self, settings: dict[str, Any], end: int, suppress: Sequence[int]) -> None:
+        self.settings = SEARCHES["beam"] | settings
+        is_beam = self.settings.get("name", "beam") == "beam"
+        if not is_beam or self.settings["groups"] > 1 or self.settings["coverage_penalty"]:
+            raise ModelError("expected the search greedy, or beam without groups and coverage_penalty")
+        self.end, self.suppress = end, list(suppress)
+
+    def __call__(
+        self,
+        step: Step,
+        state: dict[str, Array],
+        limits: Array,  # (B,), maximum tokens of each row, the end token included
+    ) -> list[list[Hypothesis]]:
+        """The n-best hypotheses of each row."""
+        size = self.settings["size"]
+        finished: list[list[Hypothesis]] = [[] for _ in limits]
+        ended_counts = [0] * len(limits)
+        # Live hypotheses: the row of the batch, tokens, log-probabilities, and their sum.
+        live: list[tuple[int, list[int], list[float], float]] = [(row, [], [], 0.0) for row in range(len(limits))]
+        last = np.full(len(live), self.end, dtype=np.int64)
+        while live:
+            scores, state = step(last, state)
+            values = scores.astype(np.float64)
+            values[:, self.suppress] = -np.inf
+            candidates: dict[int, list[tuple[float, int, int]]] = {}  # of each row: total, hypothesis, token
+            for index, (row, tokens, _, total) in enumerate(live):
+                self._forbid(values[index], tokens)
+                best = np.argsort(-values[index], kind="stable")[: min(self.settings["per_node"] or size, size)]
+                options = [(total + float(values[index, token]), index, int(token)) for token in best]
+                candidates.setdefault(row, []).extend(option for option in options if option[0] > -math.inf)
+            following: list[tuple[int, int]] = []  # hypothesis, token
+            for row, options in candidates.items():
+                kept = sorted(options, key=lambda option: -option[0])[:size]
+                if self.settings["threshold"] and kept:
+                    kept = [option for option in kept if option[0] >= kept[0][0] - self.settings["threshold"]]
+                going: list[tuple[float, int, int]] = []
+                length = len(live[options[0][1]][1]) + 1 if options else 0
+                for total, index, token in kept:
+                    _, tokens, previous, _ = live[index]
+                    is_end = token == self.end
+                    if not is_end and length < limits[row]:
+                        going.append((total, index, token))
+                        continue
+                    ended_counts[row] += is_end
+                    cutoff = self._cutoff(finished[row])
+                    score = total / self._divisor(length)
+                    if (is_end or cutoff == -math.inf) and score > cutoff:
+                        whole = tokens if is_end else [*tokens, token]
+                        scored = [*previous, float(values[index, token])]
+                        self._add(finished[row], Hypothesis(whole, score, total, scored, is_end))
+                if going and not self._is_final(finished[row], ended_counts[row], going[0][0], int(limits[row])):
+                    following += [(index, token) for _, index, token in going]
+            chosen = np.array([index for index, _ in following], dtype=np.int64)
+            last = np.array([token for _, token in following], dtype=np.int64)
+            state = {name: value[chosen] for name, value in state.items()}
+            live = [
+                (
+                    live[index][0],
+                    [*live[index][1], token],
+                    [*live[index][2], float(values[index, token])],
+                    live[index][3] + float(values[index, token]),
+                )
+                for index, token in following
+            ]
+        return finished
+
+    def _forbid(self, values: Array, tokens: list[int]) -> None:
+        """Exclude the end before the minimum length, and tokens that would repeat an n-gram."""
+        if len(tokens) < self.settings["min_length"]:
+            values[self.end] = -np.inf
+        order = self.settings["no_repeat_ngram"]
+        if order and len(tokens) >= order:
+            context = tokens[len(tokens) - order + 1 :]
+            for place in range(len(tokens) - order + 1):
+                if tokens[place : place + order - 1] == context:
+                    values[tokens[place + order - 1]] = -np.inf
+
+    def _divisor(self, length: int) -> float:
+        kind, alpha = self.settings["length_penalty"], self.settings["alpha"]
+        return 1.0 if kind == "none" else float((length if kind == "length" else (5 + length) / 6) ** alpha)
+
+    def _cutoff(self, entries: list[Hypothesis]) -> float:
+        """The score that a hypothesis has to exceed to enter the n-best."""
+        is_full = len(entries) == self.settings["nbest"] and entries[-1].ended
+        return entries[-1].score if is_full else -math.inf
+
+    def _add(self, entries: list[Hypothesis], hypothesis: Hypothesis) -> None:
+        if any(hypothesis.tokens == other.tokens and hypothesis.ended == other.ended for other in entries):
+            return
+        insort_right(entries, hypothesis, key=lambda entry: (not entry.ended, -entry.score))
+        del entries[self.settings["nbest"] :]
+
+    def _is_final(self, entries: list[Hypothesis], ended: int, best: float, limit: int) -> bool:
+        """Whether no live hypothesis can reach the n-best, even if all its next tokens are certain."""
+        patience = self.settings["patience"]
+        if patience and ended >= patience * self.settings["size"]:
+            return True
+        return self._cutoff(entries) >= best / self._divisor(limit)
+
+
+class Sampler:
+    """Draws a token: temperature first, then top-k, top-p and min-p."""
+
+    def __init__(self, *, temperature: float, top_k: int, top_p: float, min_p: float, seed: int) -> None:
+        if temperature < 0 or top_k < 0 or not 0 < top_p <= 1 or not 0 <= min_p <= 1:
+            raise ModelError(
+                f"expected temperature ≥ 0, top_k ≥ 0, 0 < top_p ≤ 1 and 0 ≤ min_p ≤ 1, found {temperature}, {top_k}, "
+                f"{top_p}, {min_p}"
+            )
+        self.temperature, self.top_k, self.top_p, self.min_p = temperature, top_k, top_p, min_p
+        self._random = np.random.RandomState(seed)
+
+    def __call__(self, scores: Array) -> int:  # log-probabilities (V,)
+        if not np.isfinite(scores.max()):
+            raise ModelError("cannot sample: no token has a positive probability, or a log-probability is NaN")
+        if self.temperature == 0:
+            return int(scores.argmax())
+        weights = scores - scores.max()
+        weights = np.exp(weights if self.temperature == 1 else weights / np.float32(self.temperature))
+        tokens = np.arange(len(weights))
+        if self.top_k or self.top_p < 1:
+            tokens = np.argsort(-weights, kind="stable")
+            mass = self.top_p * weights.sum()
+            tokens = tokens[: self.top_k] if self.top_k else tokens
+            ordered = weights[tokens].astype(np.float64)
+            keep = (ordered >= self.min_p) & (np.cumsum(ordered) - ordered < mass)
+            keep[0] = True
+            weights = ordered * keep
+        elif self.min_p:
+            weights = np.where(weights < self.min_p, 0, weights)
+        cumulative = np.cumsum(weights, dtype=np.float64)
+        target = cumulative[-1] * (self._uniform() * (1 - 1e-12))
+        return int(tokens[np.searchsorted(cumulative, target, side="right")])
+
+    def _uniform(self) -> float:
+        """A number from 0 to 1: that of torch's generator for the same seed."""
+        high, low = np.frombuffer(self._random.bytes(8), "<u4").tolist()
+        return float(((high << 32 | low) & ((1 << 53) - 1)) * 2.0**-53)
+
+
+# Inputs: a function of the description that returns a reader, from inputs to the arrays of a batch and their words
+
+Feed = tuple[dict[str, Array], list[list[str]]]
+Read = Callable[[list[Any]], Feed]
+
+
+def _text(item: Any) -> str:
+    if not isinstance(item, str):
+        raise ModelError(f"expected a text, found {type(item).__name__}")
+    return item
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:  # (B, T), (B,)
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    tokens = np.zeros((len(rows), max(1, lengths.max(initial=1))), dtype=np.int64)
+    for row, values in zip(tokens, rows, strict=True):
+        row[: len(values)] = values
+    return tokens, lengths
+
+
+def _read_texts(description: dict[str, Any]) -> Read:
+    tokenizer = Tokenizer(description["tokenizer"])
+
+    def read(items: list[Any]) -> Feed:
+        tokens, lengths = _pad([tokenizer.encode(_text(item)) for item in items])
+        return {"tokens": tokens, "lengths": lengths}, []
+
+    return read
+
+
+def _read_sources(description: dict[str, Any]) -> Read:
+    tokenizer = Tokenizer(description["tokenizer"])
+
+    def read(items: list[Any]) -> Feed:
+        rows = [tokenizer.encode(_text(item)) for item in items]
+        tokens, lengths = _pad([[*(row[::-1] if description["reverse"] else row), description["end"]] for row in rows])
+        return {"tokens": tokens, "lengths": lengths}, []
+
+    return read
+
+
+def _read_words(description: dict[str, Any]) -> Read:
+    words = {word: index for index, word in enumerate(description["vocabulary"])}
+    spelling, longest = description["characters"], description["max_characters"]
+    letters = {token: index for index, token in enumerate(spelling or ()) if len(token) == 1}
+
+    def spell(word: str) -> list[int]:
+        ids = [letters.get(letter, UNKNOWN) for letter in word]
+        if len(ids) > longest:  # the start and the end of a long word
+            ids = ids[: longest // 2] + ids[len(ids) - (longest - longest // 2) :]
+        return ids + [PADDING] * (longest - len(ids))
+
+    def read(items: list[Any]) -> Feed:
+        sentences = [item.split() if isinstance(item, str) else [_text(word) for word in item] for item in items]
+        forms = [[word.lower() if description["lowercase"] else word for word in sentence] for sentence in sentences]
+        tokens, lengths = _pad([[words.get(form, UNKNOWN) for form in sentence] for sentence in forms])
+        feed = {"words": tokens, "lengths": lengths}
+        if spelling is not None:
+            feed["characters"] = np.zeros((*tokens.shape, longest), dtype=np.int64)
+            for row, sentence in zip(feed["characters"], sentences, strict=True):
+                row[: len(sentence)] = [spell(word) for word in sentence] or np.zeros((0, longest))
+        return feed, sentences
+
+    return read
+
+
+def _vectors(item: Any, size: int, *, single: bool = False) -> Array:
+    values = np.asarray(item, dtype=np.float64)
+    if values.ndim == 1 and (single or size == 1):  # one vector, or a sequence of numbers
+        values = values[None] if single else values[:, None]
+    if values.ndim != 2 or values.shape[1] != size:
+        raise ModelError(f"expected an array (time, {size}), found one of shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise ModelError("an input contains NaN or infinity")
+    return values
+
+
+def _read_vectors(description: dict[str, Any]) -> Read:
+    size, height, single = description["size"], description.get("line_height", 0), description.get("single", False)
+
+    def values(item: Any) -> Array:
+        item = _load(item)
+        is_line = height and isinstance(item, np.ndarray) and item.dtype == np.uint8 and item.ndim > 1
+        return line_columns(item, height).astype(np.float64) if is_line else _vectors(item, size, single=single)
+
+    def read(items: list[Any]) -> Feed:
+        rows = [values(item) for item in items]
+        _, lengths = _pad([range(len(row)) for row in rows])
+        padded = np.zeros((len(rows), max(1, lengths.max()), size))
+        for place, row in zip(padded, rows, strict=True):
+            place[: len(row)] = row
+        return {"values": padded, "lengths": lengths}, []
+
+    return read
+
+
+def _read_sound(description: dict[str, Any]) -> Read:
+    rate, window = description["rate"], description["window"]
+
+    def read(items: list[Any]) -> Feed:
+        rows = [_samples(item, rate) for item in items]
+        for row in rows:
+            if len(row) < window:
+                raise ModelError(f"the sound has {len(row)} samples, but a window needs {window}")
+        samples = np.zeros((len(rows), max(map(len, rows))), np.float32)
+        for padded, row in zip(samples, rows, strict=True):
+            padded[: len(row)] = row
+        return {"samples": samples, "lengths": np.array([len(row) for row in rows])}, []
+
+    return read
+
+
+def _read_images(description: dict[str, Any]) -> Read:
+    def read(items: list[Any]) -> Feed:
+        images = [square(_load(item), description["size"], description["resize"]) for item in items]
+        return {"pixels": np.stack(images)}, []
+
+    return read
+
+
+def _read_videos(description: dict[str, Any]) -> Read:
+    def read(items: list[Any]) -> Feed:
+        videos = []
+        for item in items:
+            frames = _load(item)
+            if not isinstance(frames, np.ndarray) or frames.dtype != np.uint8 or frames.ndim < 3 or not len(frames):
+                raise ModelError("expected a video: an array (time, height, width, 3) of uint8, or a file")
+            videos.append(np.stack([square(frame, description["size"], description["resize"]) for frame in frames]))
+        lengths = np.array([len(video) for video in videos])
+        padded = np.zeros((len(videos), lengths.max(), *videos[0].shape[1:]), np.uint8)
+        for place, video in zip(padded, videos, strict=True):
+            place[: len(video)] = video
+        return {"frames": padded, "lengths": lengths}, []
+
+    return read
+
+
+def _read_series(description: dict[str, Any]) -> Read:
+    """The end of each series, from which the following values are forecast."""
+    columns, history = len(description["columns"]), description["history"]
+    read_vectors = _read_vectors({"size": columns})
+
+    def read(items: list[Any]) -> Feed:
+        rows = [_vectors(item, columns) for item in items]
+        if not all(map(len, rows)):
+            raise ModelError("a series has no rows")
+        starts = [max(0, len(row) - history) if history else 0 for row in rows]
+        feed, _ = read_vectors([row[start:] for row, start in zip(rows, starts, strict=True)])
+        if description["previous"]:
+            feed["previous"] = np.stack([row[max(start - 1, 0)] for row, start in zip(rows, starts, strict=True)])
+        return feed, []
+
+    return read
+
+
+INPUTS: dict[str, Callable[[dict[str, Any]], Read]] = {
+    "text": _read_texts,
+    "source": _read_sources,
+    "words": _read_words,
+    "vectors": _read_vectors,
+    "series": _read_series,
+    "sound": _read_sound,
+    "image": _read_images,
+    "video": _read_videos,
+}
+
+
+# Files, sound and images
+
+
+class Sound(NamedTuple):
+    """Samples of one channel, usually between -1 and 1, and how many there are in a second."""
+
+    samples: Array
+    rate: int
+
+
+def _load(item: Any) -> Any:
+    """The content of a file that is given by its name: an array, an image or an animation; other inputs as they are."""
+    if not isinstance(item, str | Path):
+        return item
+    path = Path(item)
+    if path.suffix.lower() == ".npy":
+        with path.open("rb") as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    try:
+        from PIL import Image, ImageOps
+    except ModuleNotFoundError:
+        raise ModelError(
+            f"{path}: reading images needs Pillow (pip install pillow), or give arrays of pixels"
+        ) from None
+    data = path.read_bytes()
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if getattr(image, "n_frames", 1) > 1:
+                frames = []
+                for number in range(image.n_frames):  # type: ignore[attr-defined]
+                    image.seek(number)
+                    frames.append(_rgb(image))
+                return np.stack(frames)
+            return _rgb(ImageOps.exif_transpose(image))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ModelError(f"{path}: cannot read the image ({error})") from None
+
+
+def _rgb(image: Any) -> Array:
+    """The pixels of an image of Pillow, on white if it is transparent."""
+    if image.mode.startswith("I"):  # 16 bits
+        grey = (np.asarray(image, dtype=np.int64).clip(0, 65535) // 257).astype(np.uint8)
+        return np.repeat(grey[:, :, None], 3, axis=2)
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        from PIL import Image
+
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    return np.array(image.convert("RGB"))
+
+
+def _pixels(values: Any) -> Array:  # (H, W, 3)
+    array = np.asarray(values)
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or array.shape[2:] not in ((), (3,)) or not array.size:
+        raise ModelError(f"expected an image (height, width, 3) of uint8, found {array.dtype} {array.shape}")
+    return np.repeat(array[:, :, None], 3, axis=2) if array.ndim == 2 else array
+
+
+def square(values: Any, size: int, fit: str) -> Array:  # (size, size, 3)
+    """An image as a square: its centre, or the whole of it with grey margins."""
+    pixels = _pixels(values)
+    height, width = pixels.shape[:2]
+    if fit == "crop":
+        side = min(height, width)
+        top, left = (height - side) / 2, (width - side) / 2
+        return resize(pixels, (size, size), (top, top + side), (left, left + side))
+    side = max(height, width)
+    inner = max(round(height * size / side), 1), max(round(width * size / side), 1)
+    canvas = np.full((size, size, 3), 128, np.uint8)
+    top, left = ((size - length) // 2 for length in inner)
+    canvas[top : top + inner[0], left : left + inner[1]] = resize(pixels, inner, (0, height), (0, width))
+    return canvas
+
+
+def line_columns(values: Any, height: int) -> Array:  # (width, height), 0 black to 1 white
+    """The columns of the image of a text line, scaled to ``height``."""
+    red, green, blue = np.moveaxis(_pixels(values).astype(np.int64), 2, 0)
+    grey = (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
+    width = max(round(grey.shape[1] * height / grey.shape[0]), 1)
+    scaled = resize(grey.astype(np.uint8)[:, :, None], (height, width), (0, grey.shape[0]), (0, grey.shape[1]))
+    return np.ascontiguousarray(scaled[:, :, 0].T.astype(np.float32)) * np.float32(1 / 255)
+
+
+def resize(
+    pixels: Array,  # (H, W, C) of uint8
+    shape: tuple[int, int],  # new height and width
+    rows: tuple[float, float],  # first and last row, which may be between two
+    columns: tuple[float, float],
+) -> Array:
+    """Bilinear interpolation with averaging of many pixels, with the rounding of Pillow."""
+    if shape[1] != pixels.shape[1] or columns != (0, pixels.shape[1]):
+        pixels = _resample_axis(pixels.transpose(1, 0, 2), shape[1], columns).transpose(1, 0, 2)
+    if shape[0] != pixels.shape[0] or rows != (0, pixels.shape[0]):
+        pixels = _resample_axis(pixels, shape[0], rows)
+    return pixels
+
+
+def _resample_axis(pixels: Array, size: int, box: tuple[float, float]) -> Array:
+    length, scale = len(pixels), (box[1] - box[0]) / size
+    support = max(scale, 1.0)
+    output = np.empty((size, *pixels.shape[1:]), np.uint8)
+    for place in range(size):
+        centre = box[0] + (place + 0.5) * scale
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), length)
+        weights = np.maximum(1 - np.abs((np.arange(first, last) - centre + 0.5) / support), 0)
+        fixed = np.floor(weights / weights.sum() * (1 << 22) + 0.5).astype(np.int64)
+        total = np.tensordot(fixed, pixels[first:last].astype(np.int64), axes=1) + (1 << 21)
+        output[place] = np.clip(total >> 22, 0, 255)
+    return output
+
+
+def _samples(item: Any, rate: int) -> Array:  # (N,)
+    """Sound at the rate of the model: a file, ``Sound(samples, rate)``, or samples at that rate."""
+    if isinstance(item, str | Path):
+        item = read_sound(item)
+    given = rate
+    if isinstance(item, tuple):
+        item, given = item
+    array = np.asarray(item)
+    if array.ndim != 1 or array.dtype.kind not in "fi":
+        raise ModelError(f"expected samples (N,), found {array.dtype} {array.shape}")
+    if array.dtype.kind == "i" and hasattr(item, "dtype"):
+        array = array * (1 / (1 << 8 * array.dtype.itemsize - 1))
+    samples = array.astype(np.float32)
+    if not len(samples) or not np.isfinite(samples).all():
+        raise ModelError("expected finite samples, found none" if not len(samples) else "a sample is NaN or infinite")
+    return resample(samples, int(given), rate)
+
+
+def read_sound(path: "str | Path") -> Sound:
+    """The sound of a WAV file; other formats need the package soundfile. Channels are averaged."""
+    data = Path(path).read_bytes()
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        try:
+            import soundfile
+        except ModuleNotFoundError:
+            raise ModelError(
+                f"{path}: is not a WAV file; other formats need soundfile (pip install soundfile)"
+            ) from None
+        try:
+            samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+        except RuntimeError as error:
+            raise ModelError(f"{path}: cannot read the sound ({error})") from None
+        return Sound(samples.mean(axis=1), rate)
+    offset, code, channels, rate, bits = 12, 0, 0, 0, 0
+    while offset + 8 <= len(data):
+        kind, size = data[offset : offset + 4], int.from_bytes(data[offset + 4 : offset + 8], "little")
+        body = data[offset + 8 : offset + 8 + size]
+        if kind == b"fmt " and len(body) >= 16:
+            code, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
+            code = struct.unpack_from("<H", body, 24)[0] if code == 0xFFFE and len(body) >= 26 else code
+        if kind == b"data":
+            return Sound(_decode_wav(path, body, code, channels, bits), rate)
+        offset += 8 + size + size % 2
+    raise ModelError(f"{path}: the WAV file has no samples")
+
+
+def _decode_wav(path: Any, body: bytes, code: int, channels: int, bits: int) -> Array:
+    if (code, bits) not in ((1, 8), (1, 16), (1, 24), (1, 32), (3, 32), (3, 64)) or not channels:
+        raise ModelError(f"{path}: expected a WAV file of PCM or float samples, found format {code} of {bits} bits")
+    body = body[: len(body) // (channels * bits // 8) * (channels * bits // 8)]
+    if code == 3:
+        values = np.frombuffer(body, f"<f{bits // 8}").astype(np.float32)
+    elif bits == 24:
+        triples = np.frombuffer(body, np.uint8).reshape(-1, 3).astype(np.int32)
+        values = ((triples[:, 0] << 8 | triples[:, 1] << 16 | triples[:, 2] << 24) / 2**31).astype(np.float32)
+    else:
+        raw = np.frombuffer(body, "u1" if bits == 8 else f"<i{bits // 8}")
+        values = ((raw - 128.0 if bits == 8 else raw) / 2.0 ** (bits - 1)).astype(np.float32)
+    mono: Array = values.reshape(-1, channels).mean(axis=1)
+    return mono
+
+
+ZERO_CROSSINGS, BETA = 10, 5.0  # of the sinc on each side, and of its Kaiser window
+
+
+def resample(samples: Array, rate: int, new_rate: int) -> Array:
+    """Sound at another rate, by a windowed sinc."""
+    divisor = math.gcd(rate, new_rate)
+    up, down = new_rate // divisor, rate // divisor
+    if up == down:
+        return samples
+    widest = max(up, down)
+    reach = ZERO_CROSSINGS * widest // up + 1  # samples on each side of an output
+    points = min(widest, 1 << 12)
+    total = _sinc(np.arange(-ZERO_CROSSINGS * points, ZERO_CROSSINGS * points + 1) / points).sum() * widest / points
+    padded = np.pad(samples, (reach, reach + 1))
+    output = np.empty(-(-len(samples) * up // down), np.float32)
+    for start in range(0, len(output), 1 << 14):
+        places = np.arange(start, min(start + (1 << 14), len(output)))
+        distances = (places * down % up)[:, None] - np.arange(-reach, reach + 1) * up
+        weights = (up * _sinc(distances / widest) / total).astype(np.float32)
+        windows = padded[(places * down // up)[:, None] + np.arange(2 * reach + 1)]
+        output[places] = (windows * weights).sum(axis=1)
+    return output
+
+
+def _sinc(distance: Array) -> Array:
+    inside = np.clip(1 - (distance / ZERO_CROSSINGS) ** 2, 0, None)
+    window = np.i0(BETA * np.sqrt(inside)) / np.i0(BETA)
+    return np.where(np.abs(distance) <= ZERO_CROSSINGS, np.sinc(distance) * window, 0)
+
+
+# Answers: from the outputs of the graph to what ``seqloom predict --json`` prints
+
+
+def _classes(output: dict[str, Any], outputs: dict[str, Array], _lengths: list[int], _words: Any) -> list[Any]:
+    answers = []
+    for row in outputs["probabilities"]:
+        probabilities = dict(zip(output["labels"], row.tolist(), strict=True))
+        best = int(row.argmax())
+        answers.append(
+            {"label": output["labels"][best], "probability": float(row[best]), "probabilities": probabilities}
+        )
+    return answers
+
+
+def _numbers(output: dict[str, Any], outputs: dict[str, Array], _lengths: list[int], _words: Any) -> list[Any]:
+    rounded = _round(outputs["numbers"], output["deviations"])
+    return [{"values": dict(zip(output["names"], row.tolist(), strict=True))} for row in rounded]
+
+
+def _step_numbers(
+    output: dict[str, Any], outputs: dict[str, Array], lengths: list[int], words: list[list[str]]
+) -> list[Any]:
+    rounded = _round(outputs["numbers"], output["deviations"])
+    return [
+        {
+            "words": sentence,
+            "values": dict(zip(output["names"], row[:length].T.tolist(), strict=True)),
+        }
+        for row, length, sentence in zip(rounded, lengths, words or [[]] * len(lengths), strict=True)
+    ]
+
+
+def _tags(output: dict[str, Any], outputs: dict[str, Array], lengths: list[int], words: list[list[str]]) -> list[Any]:
+    names = output["labels"]
+    rows = zip(outputs["labels"], outputs["probabilities"], lengths, words or [[]] * len(lengths), strict=True)
+    answers: list[dict[str, Any]] = [
+        {
+            "words": sentence,
+            "labels": [names[label] for label in labels[:length].tolist()],
+            "probabilities": probabilities[:length].tolist(),
+        }
+        for labels, probabilities, length, sentence in rows
+    ]
+    if step := output.get("step_seconds"):
+        for answer in answers:
+            answer["segments"] = _segments(answer["labels"], step)
+    return answers
+
+
+def _segments(labels: list[str], step: float) -> list[list[Any]]:
+    """Start and end in seconds, and label, of frames with equal labels."""
+    segments, start = [], 0
+    for label, group in groupby(labels):
+        end = start + len(list(group))
+        segments.append([round(start * step, 6), round(end * step, 6), label])
+        start = end
+    return segments
+
+
+def _forecast(output: dict[str, Any], outputs: dict[str, Array], lengths: list[int], _words: Any) -> list[Any]:
+    values, levels = outputs["forecast"], output["levels"]
+    quantiles = np.moveaxis(outputs["quantiles"], -1, 0) if levels else None  # (levels, B, T or 1, horizon, columns)
+    if output["deviations"] is not None:
+        values = _round(values, output["deviations"])
+        quantiles = None if quantiles is None else _round(quantiles, output["deviations"])
+    answers = []
+    for row, length in enumerate(lengths):
+        last = length - 1 if output["every_step"] else 0
+        answers.append(
+            {
+                "columns": output["columns"],
+                "values": values[row, last].tolist(),
+                "steps": values[row, :length].tolist() if output["every_step"] else [],
+                "quantiles": {}
+                if quantiles is None
+                else {f"{level:g}": quantiles[place, row, last].tolist() for place, level in enumerate(levels)},
+            }
+        )
+    return answers
+
+
+def _round(values: Array, deviations: Sequence[float]) -> Array:
+    """Values without the digits that single precision does not determine, given the deviation of each column."""
+    decimals = np.maximum(5 - np.floor(np.log10(deviations)), 0).astype(int).tolist()
+    return np.stack([values[..., column].round(count) for column, count in enumerate(decimals)], axis=-1)
+
+
+ANSWERS: dict[str, Callable[..., list[dict[str, Any]]]] = {
+    "classes": _classes,
+    "numbers": _numbers,
+    "step_numbers": _step_numbers,
+    "tags": _tags,
+    "forecast": _forecast,
+}
+
+
+# Text
+
+
+class Tokenizer:
+    """Text → ids → text: characters, words or subwords."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.unit, self.split, self.lowercase = (description[name] for name in ("unit", "split", "lowercase"))
+        self.tokens: list[str] = description["vocabulary"]["tokens"]
+        self._first_text_id = 2 + len(description["specials"])
+        ids = {token: index for index, token in enumerate(self.tokens)}
+        self._subwords: BytePairs | Unigram | None = None
+        if self.unit == "subwords":
+            model = json.loads(description["tokenizer"])["model"]
+            self._subwords = BytePairs(model) if model["type"] == "BPE" else Unigram(model)
+            self._ids = ids
+        else:
+            self._ids = {token: index for token, index in ids.items() if token not in RESERVED}
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the tokens of a text."""
+        if self.lowercase:
+            text = text.lower()
+        if self._subwords is not None:
+            pieces = self._subwords.encode(text)
+        elif self.unit == "words":
+            pieces = split_words(text) if self.split == "punctuation" else text.split()
+        else:
+            pieces = list(text)
+        return [self._ids.get(piece, UNKNOWN) for piece in pieces]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids, without padding and special tokens."""
+        kept = [index for index in ids if index == UNKNOWN or index >= self._first_text_id]
+        tokens = [self.tokens[index] for index in kept]
+        if self._subwords is not None:
+            return self._subwords.decode(tokens)
+        if self.unit == "words":
+            return join_words(tokens) if self.split == "punctuation" else " ".join(tokens)
+        return "".join("\ufffd" if index == UNKNOWN else token for index, token in zip(kept, tokens, strict=True))
+
+    def readable(self, index: int) -> str:
+        """A token as it appears in a text; subwords store spaces and bytes as other characters."""
+        token = self.tokens[index]
+        if self._subwords is None or index < self._first_text_id:
+            return token
+        return token.replace("▁", " ") if "▁" in token else self.decode([index]) or token
+
+
+CJK = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+IDEOGRAPH = re.compile(f"[{CJK}、。！？，；：（）「」『』【】]")
+NO_BLANK_BEFORE = frozenset(",.!?;:)]}%…»”’،؛؟、。！？，；：）」』】〉》‥")
+NO_BLANK_AFTER = frozenset("([{«“‘¿¡$£€¥#@（「『【〈《„")
+NO_BLANK_AROUND = frozenset("/\\")
+CLOSING = {'"': '"', "“": "„"}
+OPENING = frozenset(CLOSING.values())
+LAST_MARK = 0x1F000
+
+
+@cache
+def _word_pattern() -> "re.Pattern[str]":
+    """Addresses, abbreviations, numbers, endings, words with hyphens and apostrophes, and single marks."""
+    marks = "".join(chr(code) for code in range(LAST_MARK) if unicodedata.category(chr(code)).startswith("M"))
+    letter = f"(?:[^\\W\\d_{CJK}]|[{marks}])"
+    word = f"(?:{letter}|[\\d_])"
+    return re.compile(
+        "|".join(
+            (
+                r"https?://\S*[^\s.,;:!?'\")\]}>]",
+                r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+                r"[@#]\w+",
+                r"<[a-zA-Z_]+>",
+                f"[{CJK}][{marks}]*",
+                rf"(?:{letter}\.){{2,}}",
+                r"\d+(?:[.,:]\d+)+(?!\w)",
+                r"['’](?:s|re|ve|ll|d|m|t|em)(?!\w)",
+                rf"{word}+(?:['’·-]{word}+)*(?:-$)?",
+                r"\.{2,}|-{2,}|`{2}|'{2}",
+                rf"[^\w\s][{marks}\u200d]*",
+            )
+        )
+    )
+
+
+def split_words(text: str) -> list[str]:
+    """The words and the punctuation marks of a text."""
+    return [token for word in text.split() for token in _split(word)]
+
+
+@lru_cache(1 << 16)
+def _split(word: str) -> tuple[str, ...]:
+    return (word,) if word.isascii() and word.isalnum() else tuple(_word_pattern().findall(word))
+
+
+def join_words(tokens: Iterable[str]) -> str:
+    """A text with blanks where they are usual between these words and punctuation marks."""
+    text, glue = "", True
+    opened: set[str] = set()  # quotation marks that wait for the second of a pair
+    for token in tokens:
+        closing = CLOSING.get(token, "") in opened
+        near = token[:1] in NO_BLANK_BEFORE or token[:1] in NO_BLANK_AROUND or closing
+        wide = all(IDEOGRAPH.search(letter) for letter in (token[:1], text[-1:]))
+        text += token if glue or near or wide or not text else f" {token}"
+        opens = not closing and token in OPENING
+        if closing:
+            opened.discard(CLOSING[token])
+        elif opens:
+            opened.add(token)
+        glue = token[-1:] in NO_BLANK_AROUND or opens or (token in NO_BLANK_AFTER and not closing)
+    return text
+
+
+SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
+SPACE = re.compile(f"[{''.join(sorted(SPACES))}]+")
+ENDINGS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
+
+
+@cache
+def _byte_letters() -> dict[int, str]:
+    """The letter that stands for each byte: itself if it is printable, otherwise one from 256 on."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = (byte for byte in range(256) if byte not in printable)
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + index) for index, byte in enumerate(others)}
+
+
+class BytePairs:
+    """Byte-level byte pair encoding (Sennrich et al. 2016)."""
+
+    def __init__(self, model: dict[str, Any]) -> None:
+        merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
+        self._ranks = {pair: rank for rank, pair in enumerate(merges)}
+        self._pieces = model["vocab"].keys()
+        self._merged = lru_cache(1 << 14)(self._merge)
+
+    def encode(self, text: str) -> list[str]:
+        letters = _byte_letters()
+        parts = ("".join(letters[byte] for byte in part.encode()) for part in _byte_level_parts(text))
+        return [piece for part in parts for piece in self._merged(part)]
+
+    def _merge(self, part: str) -> tuple[str, ...]:
+        pieces = list(part)
+        while len(pieces) > 1:
+            ranks = [self._ranks.get(pair, math.inf) for pair in pairwise(pieces)]
+            rank = min(ranks)
+            if rank == math.inf:
+                break
+            index = ranks.index(rank)
+            pieces[index : index + 2] = [pieces[index] + pieces[index + 1]]
+        return tuple(pieces)
+
+    def decode(self, pieces: Iterable[str]) -> str:
+        values = {letter: byte for byte, letter in _byte_letters().items()}
+        known = (piece for piece in pieces if piece in self._pieces)
+        return bytes(values[letter] for piece in known for letter in piece).decode(errors="replace")
+
+
+def _byte_level_parts(text: str) -> Iterator[str]:
+    """The parts that are encoded one by one: endings, letters, digits, others with a blank before them, and blanks."""
+    start = 0
+    while start < len(text):
+        ending = next((ending for ending in ENDINGS if text.startswith(ending, start)), "")
+        if ending:
+            yield ending
+            start += len(ending)
+            continue
+        first = start + (text[start] == " " and start + 1 < len(text) and text[start + 1] not in SPACES)
+        kind = _kind(text[first])
+        stop = first
+        while stop < len(text) and _kind(text[stop]) == kind:
+            stop += 1
+        if kind == "space" and stop < len(text) and stop - start > 1:
+            stop -= 1  # the last blank belongs to what follows
+        yield text[start:stop]
+        start = stop
+
+
+def _kind(letter: str) -> str:
+    if letter in SPACES:
+        return "space"
+    category = unicodedata.category(letter)[0]
+    return category if category in "LN" else "other"
+
+
+class Unigram:
+    """The most probable subwords (Kudo 2018); ▁ stands for a space."""
+
+    def __init__(self, model: dict[str, Any]) -> None:
+        self._scores: dict[str, float] = dict(map(tuple, model["vocab"]))
+        self._unknown: str = model["vocab"][model["unk_id"]][0]
+        self._unknown_score = min(self._scores.values()) - 10
+        self._longest = max(map(len, self._scores))
+
+    def encode(self, text: str) -> list[str]:
+        text = SPACE.sub(" ", unicodedata.normalize("NFKC", text)).strip(" ")
+        words = [word for word in re.split("(?=▁)", "▁" * (not text.startswith("▁")) + text.replace(" ", "▁")) if word]
+        return [piece for word in words for piece in self._best(word)] if text else []
+
+    def _best(self, word: str) -> list[str]:
+        """The pieces of a word with the largest sum of scores; neighbouring unknown letters are one piece."""
+        best: list[tuple[float, int]] = [(0.0, 0)] + [(-math.inf, 0)] * len(word)  # score, start of the last piece
+        for start in range(len(word)):
+            score = best[start][0]
+            has_single = False
+            for stop in range(start + 1, min(len(word), start + self._longest) + 1):
+                piece = self._scores.get(word[start:stop])
+                if piece is not None:
+                    has_single = has_single or stop == start + 1
+                    if score + piece > best[stop][0]:
+                        best[stop] = score + piece, start
+            if not has_single and score + self._unknown_score > best[start + 1][0]:
+                best[start + 1] = score + self._unknown_score, start
+        pieces: list[str] = []
+        stop = len(word)
+        while stop:
+            start = best[stop][1]
+            known = word[start:stop] in self._scores
+            if not known and pieces and pieces[-1] == "":
+                pass
+            else:
+                pieces.append(word[start:stop] if known else "")
+            stop = start
+        return [piece or self._unknown for piece in reversed(pieces)]
+
+    def decode(self, pieces: Iterable[str]) -> str:
+        return "".join(pieces).replace("▁", " ").removeprefix(" ")
+
+
+def _shorten(value: Any) -> Any:
+    """Numbers without the digits that single precision does not determine."""
+    if isinstance(value, dict):
+        return {name: _shorten(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shorten(part) for part in value]
+    if not isinstance(value, float) or not math.isfinite(value) or not value:
+        return value
+    single = np.float32(value)
+    if float(single) == value:
+        return float(str(single))
+    return round(value, max(8 - math.floor(math.log10(abs(value))), 6))
+
+
+def _reads_numbers(model: Model) -> bool:
+    return model.description["input"]["kind"] in ("vectors", "series")
+
+
+def _parse(line: str) -> Any:
+    """An array as JSON, or the name of a file."""
+    return json.loads(line) if line.lstrip().startswith("[") or not Path(line).exists() else line
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer the lines of standard input."""
+    if len(arguments) != 1 or arguments[0] in ("-h", "--help"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        model = load(arguments[0])
+        lines = (line.rstrip("\r\n") for line in sys.stdin)
+        for answer in model.stream(map(_parse, lines) if _reads_numbers(model) else lines):
+            print(json.dumps(_shorten(answer), ensure_ascii=False))
+    except json.JSONDecodeError as error:
+        print(f"seqloom_runtime: expected an array (time, size) as JSON on each line: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"seqloom_runtime: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    except ModelError as error:
+        print(f"seqloom_runtime: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def command() -> int:
+    """The command seqloom-runtime."""
+    return main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(command())
