@@ -244,6 +244,7 @@ PREPARE: dict[str, Callable[[], None]] = {
     "jsb": music,
     "an4": speech,
     "an4_joint": speech,
+    "an4_phones": speech,
     "yesno": yes_and_no,
     "fsdd": digit_strings,
     "fsdd_digits": spoken_digits,
