@@ -30,7 +30,7 @@ def recordings() -> tuple[torch.Tensor, torch.Tensor]:
         {"top_db": 30.0, "fmin": 100.0, "fmax": 3000.0, "deltas": 1},
     ],
 )
-@pytest.mark.parametrize("kind", ["none", "global", "utterance", "streaming"])
+@pytest.mark.parametrize("kind", ["none", "global", "utterance", "level", "streaming"])
 def test_spectrum_and_normalisation(options: dict[str, Any], kind: Any) -> None:
     spectrum = Spectrum(RATE, n_mels=10, **options)
     size = spectrum.output_size

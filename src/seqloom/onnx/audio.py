@@ -72,18 +72,22 @@ def _slope(x: Value, count: Value) -> Value:  # (B, 4 + T, D) → (B, T, D)
 
 
 def emit_normalize(normalize: Normalize, x: Value, rows: Rows) -> Value:
-    """Each feature with mean 0 and deviation 1: of the training data, of the recording, or of the frames so far."""
+    """Features with mean 0 and deviation 1: of the training data, of the recording, or of the frames so far."""
     if normalize.kind == "none":
         return rows.clear_padding(x)
     graph = x.graph
     difference = rows.clear_padding(x - array(normalize.mean))
     if normalize.kind == "global":
         return difference / array(normalize.deviation.clamp(min=MIN_DEVIATION))
-    if normalize.kind == "utterance":
+    if normalize.kind in ("utterance", "level"):
         count = graph.call("Max", rows.lengths, graph.constant(1, np.int64)).cast(FLOAT).unsqueeze(1, 2)
-        centred = rows.clear_padding(difference - difference.sum(1, keep=True) / count)
-        variance = (centred * centred).sum(1, keep=True) / count
-        return centred / (variance + MIN_DEVIATION**2).apply("Sqrt")
+
+        def mean(values: Value) -> Value:
+            total = values.sum(1, keep=True) / count
+            return total.sum(2, keep=True) / float(normalize.input_size) if normalize.kind == "level" else total
+
+        centred = rows.clear_padding(difference - mean(difference))
+        return centred / (mean(centred * centred) + MIN_DEVIATION**2).apply("Sqrt")
     exact = difference.cast(DOUBLE)  # torch sums up in double precision, too
     count = rows.mask.unsqueeze(2).cast(DOUBLE)
     count, total, squares = (graph.call("CumSum", part, np.array(1)) for part in (count, exact, exact * exact))

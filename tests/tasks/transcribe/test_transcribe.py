@@ -176,6 +176,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "audio": {"n_mels": 6, "sample_rate": 1000, "deltas": 2},
     },
     "CTC of a joint model": {"model": "joint"},
+    "convolutions over bands and their differences": {
+        "spectral_encoder": {"layers": 2, "channels": 3},
+        "audio": {"n_mels": 6, "sample_rate": 1000, "deltas": 1},
+    },
 }
 
 
