@@ -25,6 +25,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "translate": "Translate",
         "transcribe": "Transcribe",
         "caption": "Caption",
+        "handwriting": "Handwriting",
         "embed": "Embed",
     },
     "How to": {

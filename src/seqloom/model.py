@@ -27,6 +27,7 @@ from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import LengthScore, evaluate, predict_all, score_by_length
 from seqloom.formats import describe_type, shorten
 from seqloom.insight.attribution import check_method, default_method
+from seqloom.insight.drawing import Drawing
 from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.insight.plotting import named_plots
 from seqloom.metrics.backtest import Backtest
@@ -460,6 +461,28 @@ class Model:
         return self.task.generate(
             self.module, prompt, length=length, sample=sample or Sample(), alternatives=alternatives
         )
+
+    def draw(
+        self,
+        text: str = "",
+        *,
+        count: int = 1,
+        bias: float = 0.0,  # 0: as varied as the training data; larger: tidier
+        length: int = 0,  # maximum number of points; 0: by the training data
+        seed: int = 1,
+        prime: Any = None,  # a file or example whose style the drawings continue
+    ) -> list[Drawing]:
+        """Drawings, or the text in handwriting; for models of pen strokes."""
+        if count < 1 or length < 0 or not 0 <= bias < float("inf"):
+            raise ValueError(f"expected count ≥ 1, length ≥ 0 and bias ≥ 0, found {count}, {length} and {bias}")
+        example = None
+        if prime is not None:
+            source = resolve(prime) if isinstance(prime, str) else as_source(prime)
+            example = next(iter(self.task.read(source)), None)
+        strokes = self.task.generate_strokes(
+            self.module, text, count=count, bias=bias, length=length, seed=seed, prime=example
+        )
+        return [Drawing(each, text) for each in strokes]
 
     def open_stream(self, *, lag: float = 0.0) -> StreamingSession[Any]:
         """Transcribe a recording while it is made: ``feed`` returns the final text so far, ``finish`` the prediction.

@@ -10,6 +10,7 @@ from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedC
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.attention.local import LocalAttention
 from seqloom.layers.attention.projected import ProjectedAttention
+from seqloom.layers.attention.sliding_window import SlidingWindow
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer, Memory
@@ -52,6 +53,7 @@ def layers() -> dict[str, Layer]:
     )
     for name, make in cells().items():
         cases[f"bahdanau-{name}"] = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+    cases["sliding-window"] = SlidingWindow(LSTM(INPUT + SOURCE, HIDDEN), SOURCE, components=2)
     for kind in FixedContext.KINDS:
         cases[f"fixed-{kind}"] = Stack([FixedContext(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
     decoder = Stack(

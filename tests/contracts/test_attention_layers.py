@@ -116,7 +116,8 @@ def test_a_missing_or_mismatched_memory_is_refused(name: str) -> None:
     if name != "bridged-copy":
         with pytest.raises(
             TypeError,
-            match=r"state is NoneType, expected (BahdanauAttention|LuongAttention|FixedContext)\.State: call start",
+            match=r"state is NoneType, expected (BahdanauAttention|LuongAttention|FixedContext|SlidingWindow)\.State: "
+            "call start",
         ):
             layer(noise(2, 3, INPUT))
         with pytest.raises(ValueError, match=rf"memory.values has shape \(3, 4, 4\), expected \(2, length, {SOURCE}\)"):

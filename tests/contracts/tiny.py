@@ -351,6 +351,25 @@ def _embed(**fields: Any) -> Case:
     return Case("embed", "t.txt", _text(1, 18), ANALOGIES, common | fields, questions)
 
 
+def _drawings(seed: int, count: int) -> str:
+    """Zigzags: the text says how many teeth each has."""
+    draw = random.Random(seed)  # noqa: S311
+    lines = []
+    for _ in range(count):
+        text = "".join(draw.choices("ab", k=draw.randint(1, 3)))
+        points = [[draw.gauss(1, 0.1), draw.gauss(2 if up else -2, 0.2), 0] for _ in text for up in (1, 0)]
+        points[-1][2] = 1
+        lines.append(json.dumps({"strokes": points, "text": text}) + "\n")
+    return "".join(lines)
+
+
+def _handwriting(**fields: Any) -> Case:
+    common = {"condition": "text", "components": 2, "window_components": 2, "decoder": RECURRENCE}
+    points = np.array([[1, 2, 0], [1, -2, 1]], dtype=np.float32)
+    questions = [(points, "a"), (points[:1], "b"), (np.concatenate([points, points]), "x")]
+    return Case("handwriting", "t.jsonl", _drawings(1, 18), _drawings(2, 11), common | fields, questions)
+
+
 CASES: dict[str, Case] = {
     "embed": _embed(),
     "embed, cbow": _embed(model="cbow", negative=0, phrases={"threshold": 0.5, "discount": 0}),
@@ -523,6 +542,9 @@ CASES: dict[str, Case] = {
     "transcribe, mfcc": _transcribe_sound(
         audio={"features": "mfcc", "n_mels": 8, "n_mfcc": 5, "deltas": 1, "fmin": 50.0}, normalize="utterance"
     ),
+    "handwriting": _handwriting(),
+    "handwriting, no text": _handwriting(condition="none"),
+    "handwriting, two layers": _handwriting(decoder={**RECURRENCE, "layers": 2}),
     "forecast": _forecast(),
     "forecast, every_step": _forecast(output="every_step"),
     "forecast, channel independent": _forecast(channel_independent=True),

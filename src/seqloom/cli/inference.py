@@ -441,9 +441,14 @@ def doctor(
 
 def generate(
     run: RunFolder,
-    prompt: Annotated[str, typer.Argument(help="Beginning of the text.")] = "",
+    prompt: Annotated[str, typer.Argument(help="Beginning of a text; handwriting: the text to write.")] = "",
     *,
-    length: Annotated[int, typer.Option(min=1, help="Number of tokens to generate.")] = 300,
+    length: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Maximum number of tokens or points (0: 300 tokens; points as the training data have)."
+        ),
+    ] = 0,
     temperature: Annotated[
         float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token).")
     ] = 1.0,
@@ -454,16 +459,38 @@ def generate(
     min_p: Annotated[
         float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability (0: all).")
     ] = 0.0,
+    bias: Annotated[
+        float,
+        typer.Option(min=0, help="handwriting: 0 is as varied as the training data; larger values are tidier."),
+    ] = 0.0,
+    count: Annotated[int, typer.Option(min=1, help="handwriting: number of drawings.")] = 1,
+    prime: Annotated[
+        str, typer.Option(help="handwriting: file whose first drawing is continued, in its style (empty: none).")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option(help="handwriting: picture to write, .svg, .png or .pdf; default: generated.svg.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     layer: Layer = "",
 ) -> None:
-    """Generate text with a language model. Prints each token as soon as it is sampled."""
+    """Generate text or handwriting. A language model continues a text; a model of pen strokes draws a picture."""
     from seqloom.decoding.tokens.sample import Sample
+    from seqloom.insight.drawing import save_drawings
 
     with errors():
         sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
         model = _load(run, layer)
-        for number, piece in enumerate(model.generate(prompt, length=length, sample=sample)):
+        if model.task.draws:
+            if sample != Sample(seed=seed):
+                raise ValueError("--temperature, --top-k, --top-p and --min-p are for texts: handwriting has --bias")
+            drawings = model.draw(prompt, count=count, bias=bias, length=length, seed=seed, prime=prime or None)
+            path = output or Path("generated.svg")
+            save_drawings(drawings, path)
+            print(path)
+            return
+        if bias or prime or output is not None or count > 1:
+            raise ValueError("--bias, --count, --prime and --output are for models of pen strokes, not for texts")
+        for number, piece in enumerate(model.generate(prompt, length=length or 300, sample=sample)):
             text = piece if number else prompt + piece
             print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
         print()

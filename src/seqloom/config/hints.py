@@ -104,10 +104,11 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "translate": "seq2seq s2s nmt mt translation translator machine_translation encoder_decoder transliterate g2p",
     "tag": "ner pos tagging tagger sequence_labeling sequence_labelling token_classification pos_tagging chunking crf "
     "hmm",
-    "transcribe": "asr ctc stt ocr htr speech speech_recognition speech_to_text handwriting transcription",
+    "transcribe": "asr ctc stt ocr htr speech speech_recognition speech_to_text handwriting_recognition transcription",
     "embed": "word2vec w2v embedding embeddings skipgram cbow fasttext word_vectors",
     "classify": "classification classifier sentiment text_classification sentiment_analysis sequence_classification",
     "caption": "captioning image_captioning captions",
+    "handwriting": "strokes sketch sketch_rnn drawing handwriting_synthesis",
     "forecast": "forecasting time_series timeseries prediction regression",
 }
 

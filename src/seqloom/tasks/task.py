@@ -21,6 +21,8 @@ from typing import (
     get_args,
 )
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from torch import Tensor, nn
 
@@ -600,6 +602,25 @@ class Task(ConfigSection, ABC):
     ) -> Iterator[GeneratedToken]:
         """Continue the prompt token by token."""
         self._refuse("generate", "generate text")
+
+    def generate_strokes(
+        self,
+        model: nn.Module,  # noqa: ARG002
+        text: str,  # noqa: ARG002  to write; empty: none
+        *,
+        count: int,  # noqa: ARG002  drawings
+        bias: float,  # noqa: ARG002  0: as varied as the training data; larger: tidier
+        length: int,  # noqa: ARG002  maximum number of points; 0: by the training data
+        seed: int,  # noqa: ARG002
+        prime: Any = None,  # noqa: ARG002  example that the drawings continue
+    ) -> list[NDArray[np.float32]]:
+        """Drawings as movements of a pen, (T, 3) each."""
+        self._refuse("generate_strokes", "draw")
+
+    @property
+    def draws(self) -> bool:
+        """Whether the task generates pen strokes instead of text."""
+        return type(self).generate_strokes is not Task.generate_strokes
 
     def align(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
         """Place the given text of each recording in time: the answers that ``predict`` would give for this text."""

@@ -13,6 +13,7 @@ from seqloom import files
 from seqloom.data.builtin import analogies as relations
 from seqloom.data.builtin import digit_lines
 from seqloom.data.builtin import moving_shapes as clips
+from seqloom.data.builtin import pen_strokes as pens
 from seqloom.data.builtin import shapes as scenes
 from seqloom.data.builtin import tones as sounds
 from seqloom.data.builtin.dates import generate_pairs
@@ -135,6 +136,7 @@ IMAGES = {"train": 1500, "dev": 150, "test": 300}  # of shapes
 CLIPS = {"train": 1400, "dev": 140, "test": 280}  # of moving_shapes
 TONES = {"train": 800, "dev": 100, "test": 200}
 LINES = {"train": 3000, "dev": 200, "test": 500}  # of handwriting
+WORDS = {"train": 2000, "dev": 100, "test": 200}  # of pen_strokes
 
 
 def copy(folder: Path, *, delay: int = 20, seed: int = 1) -> Files:
@@ -261,6 +263,11 @@ def handwriting(folder: Path, *, seed: int = 1) -> Files:
     return write(folder, "tsv", **splits)
 
 
+def pen_strokes(folder: Path, *, seed: int = 1) -> Files:
+    """Pen strokes for handwriting: words of one or two syllables in many hands; words are held out."""
+    return write(folder, "jsonl", **{name: pens.generate(size, name, seed=seed) for name, size in WORDS.items()})
+
+
 def analogies(folder: Path, *, seed: int = 1) -> Files:
     """Text for word vectors: sentences in which king is to queen as man to woman; questions are held out."""
     return write(folder, "txt", **{name: relations.generate(name, seed=seed) for name in Files._fields})
@@ -282,6 +289,7 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
         moving_shapes,
         tones,
         handwriting,
+        pen_strokes,
         analogies,
     )
 }

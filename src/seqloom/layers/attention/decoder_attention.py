@@ -148,7 +148,7 @@ class BahdanauAttention(Layer):
         check_attention_state(state[1], len(x), name="BahdanauAttention")
         cell_state = check_state(state[0], self.cell.State, self._shapes, x)
         rows = ActiveRows(mask, (x.shape[0], x.shape[1]), all_rows=self.attention.stateful)
-        project = _StepInput(self.cell, x, rows)
+        project = StepInput(self.cell, x, rows)
         cell_state, source, first_step = rows.sort((cell_state, state[1].source, state[1].step))
         attend = Attend(self.attention, source, grouped=rows.order is None)
         outputs, weights, finished = [], [], []
@@ -168,7 +168,7 @@ class BahdanauAttention(Layer):
         return rows, outputs, weights, rows.unsort([cell_state, *reversed(finished)])
 
 
-class _StepInput:
+class StepInput:
     """Computes ``cell.project([x; context])`` of each step; the part of x and the noise are computed once for all."""
 
     def __init__(

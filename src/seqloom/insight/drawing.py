@@ -1,0 +1,83 @@
+"""Pen strokes as pictures: SVG without any library; PNG and PDF, and sheets of several, with matplotlib."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom import files
+from seqloom.insight.plotting import BLACK, SUFFIXES, escape_dollars, panel_figure, save_figure
+
+MARGIN = 0.05  # of the larger side
+LINE_WIDTH = 0.012  # of the larger side
+ACROSS = 3  # drawings in a row of a sheet
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a pen has drawn. A notebook shows it; ``save`` writes a picture."""
+
+    strokes: NDArray[np.float32]  # (T, 3): dx, dy with y upwards, and 1 where the pen is lifted
+    text: str = ""  # that it shows; empty: none
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[float]], text: str = "") -> Self:
+        """The drawing of lists of dx, dy and 1 where the pen is lifted."""
+        return cls(np.array(rows, dtype=np.float32).reshape(-1, 3), text)
+
+    def lines(self) -> list[NDArray[np.float64]]:  # each (n, 2)
+        """The lines between two lifts of the pen."""
+        path = np.cumsum(self.strokes[:, :2].astype(np.float64), axis=0)
+        ends = np.flatnonzero(self.strokes[:, 2] > 0) + 1
+        return [line for line in np.split(path, ends) if len(line)]
+
+    def to_svg(self) -> str:
+        """The drawing as an SVG picture."""
+        path = np.cumsum(self.strokes[:, :2].astype(np.float64), axis=0) if len(self.strokes) else np.zeros((1, 2))
+        low, high = path.min(axis=0), path.max(axis=0)
+        side = max(float((high - low).max()), 1e-6)
+        margin, scale = MARGIN * side, 600 / (side * (1 + 2 * MARGIN))
+        width, height = ((high - low + 2 * margin) * scale).round(1).tolist()
+        shapes = []
+        for line in self.lines():
+            points = np.column_stack([line[:, 0] - low[0] + margin, high[1] - line[:, 1] + margin]) * scale
+            points = points if len(points) > 1 else np.repeat(points, 2, axis=0)  # a dot
+            shapes.append("M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in points.tolist()))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'role="img"><title>{escape(self.text or "drawing")}</title><path d="{" ".join(shapes)}" fill="none" '
+            f'stroke="currentColor" stroke-width="{600 * LINE_WIDTH:.1f}" stroke-linecap="round" '
+            f'stroke-linejoin="round"/></svg>\n'
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_svg()
+
+    def save(self, path: str | Path) -> None:
+        """Write the drawing as .svg, .png or .pdf."""
+        save_drawings([self], path)
+
+
+def save_drawings(drawings: Sequence[Drawing], path: str | Path) -> None:
+    """Write one drawing, or a sheet of several, as .svg, .png or .pdf."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{target}: expected a file that ends in {', '.join(SUFFIXES)}")
+    if len(drawings) == 1 and target.suffix.lower() == ".svg":
+        files.write(target, drawings[0].to_svg())
+        return
+    figure = panel_figure(len(drawings), width=3.2, height=1.6, across=min(ACROSS, len(drawings)))
+    for axes, drawing in zip(figure.axes, drawings, strict=False):
+        for line in drawing.lines():
+            axes.plot(*line.T, color=BLACK, linewidth=1.4, solid_capstyle="round", marker="." if len(line) == 1 else "")
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.set_axis_off()
+        if drawing.text:
+            axes.set_title(escape_dollars(drawing.text), fontsize=9)
+    for axes in figure.axes[len(drawings) :]:
+        axes.set_axis_off()
+    save_figure(figure, target)

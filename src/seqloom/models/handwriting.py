@@ -1,0 +1,150 @@
+"""A network that moves a pen: freely, or to write a text (Graves 2013)."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from seqloom.data.batch import Padded
+from seqloom.layers.attention.sliding_window import SlidingWindow
+from seqloom.layers.dropout import Dropout
+from seqloom.layers.layer import Layer, Memory
+from seqloom.layers.recurrent.recurrent import Recurrent
+from seqloom.layers.stack import Stack
+from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_layers
+from seqloom.models.stroke_distribution import END, LIFT, StrokeDistribution
+
+POINT = 3  # numbers of a point: dx, dy, and 1 if the pen is lifted after it
+PAST_END = 2.0  # characters that the window may be beyond the last one before writing stops
+
+Strokes = NDArray[np.float32]  # (T, 3)
+
+
+class PenInputs(NamedTuple):
+    """Drawings, each preceded by a point at rest, and the texts that they show."""
+
+    points: Padded  # (B, T + 1, 3), scaled
+    text: Padded  # (B, S), character ids; (B, 0) if the model reads no text
+
+
+class PenTargets(NamedTuple):
+    """What follows each point."""
+
+    movement: Tensor  # (B, T + 1, 2), scaled; 0 at the end
+    pen: Tensor  # (B, T + 1), DRAW, LIFT or END
+
+
+class HandwritingModel(nn.Module):
+    """Recurrent layers over the points so far, which give the distribution of the next point.
+
+    With ``characters`` > 0 the lowest layer reads a text through a sliding window, so that the text is written.
+    """
+
+    def __init__(
+        self,
+        recurrence: RecurrenceConfig,
+        *,
+        components: int,  # Gaussians of the mixture
+        characters: int = 0,  # size of the character vocabulary; 0: no text
+        window_components: int = 10,
+    ) -> None:
+        super().__init__()
+        self.components = components
+        self.characters = characters
+        self.layer = _build_layer(recurrence, characters, window_components)
+        self.dropout = Dropout(recurrence.dropout)
+        self.output = nn.Linear(self.layer.output_size, StrokeDistribution.size(components))
+        nn.init.uniform_(self.output.weight, -0.05, 0.05)
+        nn.init.zeros_(self.output.bias)
+
+    def start(self, text: Padded) -> Any:
+        """The state before the first point of each text."""
+        if not self.characters:
+            return self.layer.start(len(text.mask))
+        return self.layer.start(len(text.mask), Memory(self._one_hot(text.values), text.mask, None))
+
+    def forward(self, inputs: PenInputs) -> StrokeDistribution:  # (B, T + 1, …)
+        """The distribution of what follows each point."""
+        values, _ = self._features(inputs.points.values, inputs.points.mask, self.start(inputs.text))
+        return StrokeDistribution.of(self.output(self.dropout(values)), self.components)
+
+    def log_probabilities(self, inputs: PenInputs, targets: PenTargets) -> Tensor:  # (B, T + 1)
+        """Of each point and of the end, in units of the scaled movement."""
+        return self(inputs).log_probability(*targets)
+
+    def windows(self, inputs: PenInputs) -> Tensor | None:  # (B, T + 1, S)
+        """How much of each character the lowest layer sees at each point; None if the model reads no text."""
+        if not self.characters:
+            return None
+        state = self.start(inputs.text)
+        first, first_state = (self.layer.layers[0], state[0]) if isinstance(self.layer, Stack) else (self.layer, state)
+        return cast(SlidingWindow, first).weights(inputs.points.values, inputs.points.mask, first_state).squeeze(1)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        text: Padded,  # (B, S)
+        *,
+        length: int,  # maximum points of each drawing
+        bias: float,  # 0: as the model has learned; larger: tidier
+        generator: torch.Generator,
+        prime: Tensor | None = None,  # (B, P, 3), points that precede the drawing and are not returned
+    ) -> list[Strokes]:
+        """Drawings with scaled movements, each until the model ends it."""
+        batch = len(text.mask)
+        state = self.start(text)
+        point = self.output.weight.new_zeros(batch, 1, POINT)
+        if prime is not None and prime.shape[1]:
+            _, state = self._features(torch.cat([point, prime[:, :-1]], dim=1), None, state)
+            point = prime[:, -1:]
+        active = torch.ones(batch, dtype=torch.bool, device=point.device)
+        drawn: list[Tensor] = []
+        for _ in range(length):
+            values, state = self._features(point, None, state)
+            distribution = StrokeDistribution.of(self.output(values.squeeze(1)), self.components).biased(bias)
+            movement, pen = distribution.sample(generator)
+            active = active & (pen != END) & ~self._is_written(state, text)
+            if not active.any():
+                break
+            lifted = (pen == LIFT).to(movement.dtype)
+            point = torch.cat([movement, lifted.unsqueeze(-1)], dim=-1).unsqueeze(1)
+            drawn.append(point.masked_fill(~active[:, None, None], float("nan")))
+            point = point.masked_fill(~active[:, None, None], 0)
+        if not drawn:
+            return [np.zeros((0, POINT), dtype=np.float32)] * batch
+        points = torch.cat(drawn, dim=1).cpu().numpy().astype(np.float32)
+        return [row[~np.isnan(row[:, 0])] for row in points]
+
+    def _is_written(self, state: Any, text: Padded) -> Tensor:  # (B,)
+        """Whether the window has left the text behind."""
+        if not self.characters:
+            return torch.zeros(len(text.mask), dtype=torch.bool, device=text.mask.device)
+        position = (state[0] if isinstance(self.layer, Stack) else state).position.mean(dim=1)
+        return position > text.lengths - 1 + PAST_END
+
+    def _features(self, points: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+        return self.layer(points, mask, state)
+
+    def _one_hot(self, ids: Tensor) -> Tensor:  # (B, S) → (B, S, characters)
+        return nn.functional.one_hot(ids, self.characters).to(self.output.weight.dtype)
+
+
+def _build_layer(recurrence: RecurrenceConfig, characters: int, window_components: int) -> Layer:
+    if not characters:
+        return build_stack(PrenetConfig(), recurrence, POINT, causal=True)
+    kinds = recurrence.kinds
+    if not kinds or kinds[0] == TRANSFORMER:
+        raise ValueError("a model that writes texts needs a recurrent cell in its lowest layer, such as lstm")
+    recurrence.require_custom_layer()
+    (lowest,) = group_layers(
+        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}), POINT + characters
+    )
+    if not isinstance(lowest, Recurrent):
+        raise TypeError("a model that writes texts needs a cell in its lowest layer, not a custom layer")
+    window = SlidingWindow(lowest.cell, characters, components=window_components)
+    rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
+    upper: Sequence[Layer] = group_layers(rest, window.output_size) if len(kinds) > 1 else []
+    return Stack([window, *upper], dropout=recurrence.dropout) if upper else window
