@@ -57,3 +57,11 @@ def test_a_bias_makes_samples_tidier() -> None:
     assert (tidy.log_weights.max(dim=-1).values > distribution.log_weights.max(dim=-1).values).all()
     assert tidy.log_weights.exp().sum(dim=-1).tolist() == pytest.approx([1, 1])
     assert distribution.biased(0.0) is distribution
+
+
+def test_some_rows_go_on() -> None:
+    distribution = make(2)
+    pen = distribution.without_end(torch.tensor([True, False])).log_pen.exp()
+    draws, lifts, _ = distribution.log_pen[0].exp().tolist()
+    assert pen[0].tolist() == pytest.approx([draws / (draws + lifts), lifts / (draws + lifts), 0])
+    assert torch.allclose(pen[1], distribution.log_pen[1].exp())

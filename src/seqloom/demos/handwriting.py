@@ -1,5 +1,6 @@
 """Handwriting: a pen learns to write words."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ BIAS = 1.0  # tidy writing
 def _baselines(run: DemoRun) -> dict[str, float]:
     task = run.model.task
     examples = list(task.read(run.files.test))
-    baseline = task.fit_baseline({}, examples)
-    return {baseline.name: task.score_baseline(baseline, examples)[task.main_metric]}
+    baseline = task.fit_baseline(Counter(), examples)
+    return {baseline.name: task.score_baseline(baseline, examples)[task.main_metric]} if baseline else {}
 
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, 
 from seqloom.models.stroke_distribution import END, LIFT, StrokeDistribution
 
 POINT = 3  # numbers of a point: dx, dy, and 1 if the pen is lifted after it
+AT_END = 0.5  # characters before the last one from which the model may end a text
 PAST_END = 2.0  # characters that the window may be beyond the last one before writing stops
 
 Strokes = NDArray[np.float32]  # (T, 3)
@@ -73,7 +74,8 @@ class HandwritingModel(nn.Module):
 
     def log_probabilities(self, inputs: PenInputs, targets: PenTargets) -> Tensor:  # (B, T + 1)
         """Of each point and of the end, in units of the scaled movement."""
-        return self(inputs).log_probability(*targets)
+        distribution: StrokeDistribution = self(inputs)
+        return distribution.log_probability(targets.movement, targets.pen)
 
     def windows(self, inputs: PenInputs) -> Tensor | None:  # (B, T + 1, S)
         """How much of each character the lowest layer sees at each point; None if the model reads no text."""
@@ -105,8 +107,9 @@ class HandwritingModel(nn.Module):
         for _ in range(length):
             values, state = self._features(point, None, state)
             distribution = StrokeDistribution.of(self.output(values.squeeze(1)), self.components).biased(bias)
-            movement, pen = distribution.sample(generator)
-            active = active & (pen != END) & ~self._is_written(state, text)
+            beyond = self._beyond_text(state, text)
+            movement, pen = distribution.without_end(beyond < -AT_END).sample(generator)
+            active = active & (pen != END) & (beyond < PAST_END)
             if not active.any():
                 break
             lifted = (pen == LIFT).to(movement.dtype)
@@ -118,15 +121,16 @@ class HandwritingModel(nn.Module):
         points = torch.cat(drawn, dim=1).cpu().numpy().astype(np.float32)
         return [row[~np.isnan(row[:, 0])] for row in points]
 
-    def _is_written(self, state: Any, text: Padded) -> Tensor:  # (B,)
-        """Whether the window has left the text behind."""
+    def _beyond_text(self, state: Any, text: Padded) -> Tensor:  # (B,)
+        """How many characters the window is beyond the last one; 0 without a text."""
         if not self.characters:
-            return torch.zeros(len(text.mask), dtype=torch.bool, device=text.mask.device)
-        position = (state[0] if isinstance(self.layer, Stack) else state).position.mean(dim=1)
-        return position > text.lengths - 1 + PAST_END
+            return self.output.weight.new_zeros(len(text.mask))
+        centre: Tensor = (state[0] if isinstance(self.layer, Stack) else state).centre
+        return centre - (text.lengths - 1)
 
     def _features(self, points: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        return self.layer(points, mask, state)
+        values, state = self.layer(points, mask, state)
+        return values, state
 
     def _one_hot(self, ids: Tensor) -> Tensor:  # (B, S) → (B, S, characters)
         return nn.functional.one_hot(ids, self.characters).to(self.output.weight.dtype)

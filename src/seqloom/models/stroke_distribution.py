@@ -68,6 +68,12 @@ class StrokeDistribution(NamedTuple):
             deviations=self.deviations * math.exp(-bias),
         )
 
+    def without_end(self, rows: Tensor) -> Self:  # (B,), True: the pen must not end
+        """The distributions of B rows, some of which must go on."""
+        never = torch.zeros_like(self.log_pen, dtype=torch.bool)
+        never[rows, END] = True
+        return self._replace(log_pen=self.log_pen.masked_fill(never, -math.inf).log_softmax(dim=-1))
+
     def sample(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:  # (B, 2), (B,)
         """Draw a movement and a state of the pen from each of B distributions."""
         pen = torch.multinomial(self.log_pen.exp(), 1, generator=generator).squeeze(-1)

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from seqloom.cells import LSTM
 from seqloom.layers.attention.sliding_window import SlidingWindow
 from seqloom.layers.layer import Memory
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    value: NDArray[np.float64] = 1 / (1 + np.exp(-x))
+    return value
 
 
 @torch.no_grad()

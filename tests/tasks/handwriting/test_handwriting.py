@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,14 @@ import seqloom
 from seqloom import workflow
 from seqloom.cli.main import app
 from seqloom.data.readers.text_files import DataError
+from seqloom.models.encoder import DecoderConfig
 from seqloom.tasks.handwriting import Handwriting
 
 POINTS = np.array([[1, 2, 0], [1, -1, 0], [0.5, 0.25, 1], [3, 1, 1]], dtype=np.float32)
 
 
-def fitted(condition: str = "none", scale: float = 1.0) -> Handwriting:
-    task = Handwriting(train="x", condition=condition, components=2, decoder={"hidden_size": 4})
+def fitted(*, scale: float = 1.0) -> Handwriting:
+    task = Handwriting(train="x", condition="none", components=2, decoder=DecoderConfig(hidden_size=4))
     factor = np.array([scale, scale, 1], dtype=np.float32)
     return task.fit(task.read([(POINTS * factor, "ab"), (POINTS[::-1] * factor, "b")]))
 
@@ -64,7 +66,7 @@ def test_the_baseline_is_one_gaussian() -> None:
     normal = multivariate_normal(moves.mean(axis=0), np.cov(moves.T, bias=True))
     pens = 4 * math.log(0.4) + 4 * math.log(0.4) + 2 * math.log(0.2)  # of ten steps, four draw, four lift, two end
     expected = -(normal.logpdf(moves).sum() + pens) / 10
-    baseline = task.fit_baseline({}, examples)
+    baseline = task.fit_baseline(Counter(), examples)
     assert baseline is not None
     assert task.score_baseline(baseline, examples)["nll"] == pytest.approx(expected)
 

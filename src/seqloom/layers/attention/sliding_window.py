@@ -30,6 +30,7 @@ class SlidingWindow(Layer):
     class State(NamedTuple):
         cell: Any  # state of the recurrence
         position: Tensor  # (B, K), the centres κ
+        centre: Tensor  # (B,), their mean, weighted by α: where the window is
         window: Tensor  # (B, C), the source seen through the window
         source: states.Shared  # a WindowSource, shared so that copies of a row do not copy it
 
@@ -63,6 +64,7 @@ class SlidingWindow(Layer):
         return self.State(
             self.cell.start(batch),
             values.new_zeros(batch, self.components),
+            values.new_zeros(batch),
             values.new_zeros(batch, self.memory_size),
             states.Shared(WindowSource(values, memory.mask), rows),
         )
@@ -72,7 +74,8 @@ class SlidingWindow(Layer):
         rows, outputs, _, last = self._run(x, mask, state)
         if not outputs:
             return x.new_zeros(*x.shape[:2], self.output_size), state
-        return rows.unpack(outputs), self.State(*last, state.source)
+        cell_state, position, centre, window = last
+        return rows.unpack(outputs), self.State(cell_state, position, centre, window, state.source)
 
     @untraced
     def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, 1, T, S)
@@ -93,7 +96,7 @@ class SlidingWindow(Layer):
         cell_state = check_state(state.cell, self.cell.State, self._shapes, x)
         rows = ActiveRows(mask, (x.shape[0], x.shape[1]))
         project = StepInput(self.cell, x, rows)
-        current, shared = rows.sort(((cell_state, state.position, state.window), state.source))
+        current, shared = rows.sort(((cell_state, state.position, state.centre, state.window), state.source))
         source: WindowSource = shared.gathered()
         outputs, windows, finished = [], [], []
         for time, count in enumerate(rows.counts):
@@ -102,23 +105,24 @@ class SlidingWindow(Layer):
             if count < len(current[1]):
                 finished.append(states.apply(itemgetter(slice(count, None)), current))
                 current, source = states.apply(itemgetter(slice(count)), (current, source))
-            cell_state, position, window = current
+            cell_state, position, _, window = current
             cell_state, _ = take_step(self.cell, project(time, window), cell_state)
-            position, weight = self._slide(cell_state[0], position, source)
+            position, centre, weight = self._slide(cell_state[0], position, source)
             window = torch.einsum("bu,buc->bc", weight, source.values)
-            current = (cell_state, position, window)
+            current = (cell_state, position, centre, window)
             outputs.append(torch.cat([cell_state[0], window], dim=-1))
             windows.append(weight)
         return rows, outputs, windows, rows.unsort([current, *reversed(finished)])
 
-    def _slide(self, hidden: Tensor, position: Tensor, source: "WindowSource") -> tuple[Tensor, Tensor]:
-        """Return the next position (n, K) and the window over the source (n, S)."""
+    def _slide(self, hidden: Tensor, position: Tensor, source: "WindowSource") -> tuple[Tensor, Tensor, Tensor]:
+        """Return the next position (n, K), its centre (n,) and the window over the source (n, S)."""
         height, sharpness, step = self.window_output(hidden).exp().chunk(3, dim=-1)
         position = position + step
         places = torch.arange(source.mask.shape[1], device=hidden.device, dtype=hidden.dtype)
         distances = position.unsqueeze(-1) - places  # (n, K, S)
         weight = (height.unsqueeze(-1) * torch.exp(-sharpness.unsqueeze(-1) * distances.square())).sum(dim=1)
-        return position, weight.masked_fill(~source.mask, 0)
+        centre = (height * position).sum(dim=1) / height.sum(dim=1)
+        return position, centre, weight.masked_fill(~source.mask, 0)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.memory_size}, components={self.components}"

@@ -153,7 +153,8 @@ class Handwriting(HandwritingSettings):
         return Batch(inputs, PenTargets(movement, pen), int(points.mask.sum()), examples=tuple(examples))
 
     def _scaled(self, values: Strokes) -> Strokes:
-        return (values / np.array([self.fitted.scale, self.fitted.scale, 1.0])).astype(np.float32)
+        scaled: Strokes = (values / np.array([self.fitted.scale, self.fitted.scale, 1.0])).astype(np.float32)
+        return scaled
 
     def _encode(self, texts: Sequence[str]) -> Padded:
         """The characters of texts as ids; none if the model reads no text."""
