@@ -42,6 +42,7 @@ BUILT = (
         "tones",
         "moving_shapes",
         "handwriting",
+        "pen_strokes",
         "control",
     ),
 )
@@ -71,6 +72,7 @@ RUNS = {
         *("task.encoder.bidirectional=false", "task.normalize=streaming"),
     ],
     "joint": ["--task", "transcribe", "--data", "sounds", "task.model=joint"],
+    "handwriting": ["handwriting.toml"],
     "embed": ["embed.toml"],
     "contextual": ["contextual.toml"],
     "masked": ["masked.toml"],
@@ -169,7 +171,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, sentences in SENTENCES.items():
         (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
     with pytest.MonkeyPatch.context() as patch:
-        small = ((datasets.TONES, 12), (datasets.CLIPS, 14))
+        small = ((datasets.TONES, 12), (datasets.CLIPS, 14), (datasets.WORDS, 60))
         for sizes, size in ((datasets.DATES, 120), (datasets.IMAGES, 120), (datasets.LINES, 120), *small):
             for split in sizes:
                 patch.setitem(sizes, split, size)
