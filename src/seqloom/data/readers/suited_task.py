@@ -21,7 +21,7 @@ MIN_ROWS = 6  # below which a file shows too little
 MIN_OCCURRENCES = 3  # of each first word of a line that is a label
 MEDIA_TASKS = ("caption", "classify", "tag", "transcribe")
 """Tasks that open the files that a table names; all others take the names for texts."""
-VECTOR_TASKS = (*MEDIA_TASKS, "forecast")
+VECTOR_TASKS = (*MEDIA_TASKS, "forecast", "handwriting")
 """Tasks that read sequences of vectors."""
 FILE_KINDS = (
     (audio_files.SUFFIXES, "transcribe", "a recording"),
