@@ -137,7 +137,8 @@ class RandomOffset(nn.Module):
 
     Normalisation by recording subtracts the mean of the words together with the microphone: a word that is mostly
     one vowel loses much of it. With random offsets, a model learns not to rely on that mean. The offsets of bands are
-    smooth: Σ c_k cos(π k (i + ½) / bands), k = 0 to 4, with normal c_k; those of other features are independent.
+    smooth, and their mean is zero: Σ c_k cos(π k (i + ½) / bands), k = 1 to 4, with normal c_k of deviation ∝ 1 / k.
+    Those of other features are independent.
     """
 
     def __init__(
@@ -167,10 +168,10 @@ class RandomOffset(nn.Module):
     def _sample(self, frames: Tensor) -> Tensor:  # (B, size)
         if not self.smooth:
             return torch.randn_like(frames[:, 0, :1].expand(-1, self.size)) * self.deviation
-        ripples = torch.arange(RIPPLES + 1, device=frames.device, dtype=frames.dtype)
+        ripples = torch.arange(1, RIPPLES + 1, device=frames.device, dtype=frames.dtype)
         places = (torch.arange(self.size, device=frames.device, dtype=frames.dtype) + 0.5) * math.pi / self.size
-        heights = torch.randn(len(frames), RIPPLES + 1, device=frames.device, dtype=frames.dtype) / (ripples + 1)
-        scale = (1 + 0.5 * ((ripples[1:] + 1) ** -2).sum()).sqrt()  # deviation of the sum, over all places
+        heights = torch.randn(len(frames), RIPPLES, device=frames.device, dtype=frames.dtype) / ripples
+        scale = (0.5 * (ripples**-2).sum()).sqrt()  # deviation of the sum, over all places
         return self.deviation / scale * (heights @ torch.cos(ripples.unsqueeze(1) * places))
 
     def extra_repr(self) -> str:
