@@ -99,10 +99,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("checkpoint", "formats", "run", "terminal", "training", "run_config", "run_summary", "run_plots"),
         "calibration",
     },
+    "sample_answers": {"tasks"},
     "workflow": {
         *("files", "checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation"),
         *("run_recorder", "training_data", "loggers", "learning_monitor", "warm_start", "config", "layers", "seqloom"),
-        "diagnosis",
+        *("diagnosis", "sample_answers"),
     },
     "comparison": {
         *(
@@ -195,7 +196,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "studio": {
         *("files", "checkpoint", "terminal", "insight", "run", "run_config", "run_summary", "model", "service"),
-        *("diagnosis", "lab"),
+        *("config", "data", "tasks", "evaluation", "training", "training_data", "comparison", "diagnosis", "lab"),
     },
     "cli": {
         *(

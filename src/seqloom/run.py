@@ -258,8 +258,16 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl, without an incomplete last line."""
-        lines = enumerate(_lines(self._metrics_path), start=1)
-        return [checkpoint.parse_json(line, f"{self._metrics_path}:{number}") for number, line in lines]
+        return [row for _, row in self.rows_from(0)]
+
+    def rows_from(self, position: int) -> list[tuple[int, dict[str, Any]]]:
+        """The complete rows of metrics.jsonl from a position in bytes on, each with the position after it."""
+        rows: list[tuple[int, dict[str, Any]]] = []
+        after = f" after byte {position:,}" if position else ""
+        for number, line in enumerate(_lines(self._metrics_path, position), start=1):
+            position += len(line)
+            rows.append((position, checkpoint.parse_json(line, f"{self._metrics_path}:{number}{after}")))
+        return rows
 
     def truncate_rows(self, rows: int) -> None:
         """Truncate metrics.jsonl to its first rows, whatever they contain."""
@@ -363,13 +371,14 @@ def _first_entries(value: Any, most: int = 1000) -> Any:
     return value[:most] if isinstance(value, list) else value
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """The complete lines of a file, with their line ends; none if it does not exist."""
+def _lines(path: Path, position: int = 0) -> Iterator[bytes]:
+    """The complete lines of a file from a position on, with their line ends; none if it does not exist."""
     if not os.path.lexists(path):
         return
     with checkpoint.open_regular_file(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
             raise RunError(f"{path}: larger than {MAX_FILE_BYTES:,} bytes")
+        file.seek(position)
         while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
             yield line
         if len(line) == MAX_LINE_BYTES:

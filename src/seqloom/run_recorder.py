@@ -90,7 +90,8 @@ class RunRecorder:
                 values["gradient_norms"] = terminal.json_value(groups)
             self._write_row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
         if event.evaluation is not None:
-            self._write_row({"dev": event.evaluation.metrics}, event)
+            answers = {"answers": list(event.evaluation.answers)} if event.evaluation.answers else {}
+            self._write_row({"dev": event.evaluation.metrics, **answers}, event)
         if event.diagnosis is not None:
             self._write_row({"doctor": dict(event.diagnosis)}, event)
         if event.warning:

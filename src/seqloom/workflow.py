@@ -36,6 +36,7 @@ from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, custom_layer, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
+from seqloom.sample_answers import describe_samples, sample_answers
 from seqloom.training import engine, schedules
 from seqloom.training.cores import busy_note, default_threads
 from seqloom.training.distributed import ProcessGroup, process_group
@@ -450,6 +451,7 @@ def _facts(config: Config, module: nn.Module, targets: TargetCounter, dev: Seque
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "metric": config.task.main_metric,
         "higher_is_better": config.task.higher_is_better,
+        "samples": describe_samples(config.task, dev),
         "baseline": None if baseline is None else baseline.model_dump(),
         "baseline_scores": config.task.score_baseline(baseline, dev) if baseline is not None and dev else {},
     }
@@ -486,15 +488,19 @@ def _evaluate(
 
     task = config.task
     predictions = predict_all(config, module, dev, group=group, before_batch=stop_if_interrupted)
-    results, degenerate = group.broadcast(
-        lambda: (score(task, predictions, dev), task.degenerate_predictions(predictions, dev))
+    results, degenerate, answers = group.broadcast(
+        lambda: (
+            score(task, predictions, dev),
+            task.degenerate_predictions(predictions, dev),
+            sample_answers(task, predictions, dev),
+        )
     )
     metrics, details = split_details(results)
     value = float(metrics[task.main_metric])
     if math.isnan(metrics.get("loss") or 0.0):  # some labels or words are right even if all outputs are NaN
         value = math.nan
     sign = 1 if task.higher_is_better else -1
-    return Evaluation(sign * value, metrics, task.main_metric, details, degenerate)
+    return Evaluation(sign * value, metrics, task.main_metric, details, degenerate, answers)
 
 
 def _create_once(group: ProcessGroup, create: Callable[[], Run]) -> Run:

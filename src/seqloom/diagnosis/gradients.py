@@ -19,7 +19,7 @@ from torch import Tensor
 from seqloom.diagnosis.recording import Part
 from seqloom.diagnosis.thresholds import AT_THE_END, LEFT, MIN_TARGETS
 
-FORWARD, BACKWARD = "forward", "backward"
+FORWARD, BACKWARD, BOTH = "forward", "backward", "both"
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,38 @@ def gradients_by_lag(
     return [_summarize(*name, torch.cat(passes)) for name, passes in measured.items()], entry
 
 
+@dataclass(frozen=True)
+class Reach:
+    """How strongly the loss at some outputs depends on the state of a layer at each step, of one sequence."""
+
+    layer: str
+    direction: str
+    of: str  # "state" or "input", as in GradientByLag
+    outputs: list[int]  # steps of the output; -1: all of them, by the final state
+    norms: list[list[float]]  # (outputs, steps): ‖∂ loss_t / ∂ h_s‖
+
+
+def reach_of(part: Part, loss: Tensor, *, most: int) -> list[Reach]:
+    """The reach of the outputs of a part with one sequence; of more outputs than ``most``, evenly spaced ones."""
+    nodes = [part.outputs, *part.state]
+    entering = _gradients([loss], nodes, None)
+    outputs, final = entering[0].masked_fill(~part.mask.unsqueeze(-1), 0), entering[1:]
+    rows: dict[tuple[str, str, str], Reach] = {}
+    passes = _passes(
+        outputs.norm(dim=-1), part.mask, targets=most, by_state=any(bool(grad.count_nonzero()) for grad in final)
+    )
+    for positions in passes:
+        chosen = torch.zeros_like(outputs)
+        if positions is not None:
+            chosen[0, positions[0]] = outputs[0, positions[0]]
+        given = [chosen, *(final if positions is None else map(torch.zeros_like, final))]
+        for layer, direction, of, norms, mask in _norms(part, nodes, given):
+            reach = rows.setdefault((layer, direction, of), Reach(layer, direction, of, [], []))
+            reach.outputs.append(-1 if positions is None else int(positions[0]))
+            reach.norms.append(norms[0][mask[0]].tolist())
+    return list(rows.values())
+
+
 def _enters_at_ends(norms: Tensor, mask: Tensor) -> bool:
     """Whether the loss enters only at the first and last steps of sequences of three or more, or at few steps."""
     lengths = mask.sum(dim=1)
@@ -107,6 +139,16 @@ def _pull_back(
     part: Part, nodes: list[Tensor], given: list[Tensor], positions: Tensor | None
 ) -> Iterator[tuple[str, str, str, Tensor]]:
     """The norms (targets, lags) of one pass, NaN where there is no such lag, for each layer and direction."""
+    for layer, reading, of, norms, mask in _norms(part, nodes, given):
+        for direction in (FORWARD, BACKWARD) if reading == BOTH else (reading,):
+            starts = _starts(positions, mask, part.mask, direction)
+            yield layer, direction, of, _by_lag(norms, mask, starts, direction)
+
+
+def _norms(
+    part: Part, nodes: list[Tensor], given: list[Tensor]
+) -> Iterator[tuple[str, str, str, Tensor, Tensor]]:  # and (B, T), and its mask
+    """The norms of the gradients with respect to the state of each layer at each step, of one pass back."""
     tensors: list[Tensor] = []
     for call in part.cells:
         tensors += [value for step in call.steps for value in step.state]
@@ -118,14 +160,10 @@ def _pull_back(
         for step in call.steps:
             for _ in step.state:
                 squares[step.rows, step.position] += next(grads).double().flatten(1).square().sum(dim=1)
-        direction = BACKWARD if call.reverse else FORWARD
-        starts = _starts(positions, call.mask, part.mask, direction)
-        yield call.name, direction, "state", _by_lag(squares.sqrt(), call.mask, starts, direction)
+        yield call.name, BACKWARD if call.reverse else FORWARD, "state", squares.sqrt(), call.mask
     for values in part.values:
         norms = next(grads).double().norm(dim=-1)
-        for direction in (FORWARD,) if values.is_causal else (FORWARD, BACKWARD):
-            starts = _starts(positions, values.mask, part.mask, direction)
-            yield values.name, direction, "input", _by_lag(norms, values.mask, starts, direction)
+        yield values.name, FORWARD if values.is_causal else BOTH, "input", norms, values.mask
 
 
 def _gradients(outputs: list[Tensor], inputs: list[Tensor], given: list[Tensor] | None) -> list[Tensor]:

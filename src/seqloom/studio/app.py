@@ -19,8 +19,9 @@ from seqloom.service.requests import answer_error
 from seqloom.service.settings import ServiceSettings
 from seqloom.service.telemetry import Telemetry
 from seqloom.service.worker import Overloaded
-from seqloom.studio import insight_pages, model_pages, run_pages
+from seqloom.studio import compare_pages, insight_pages, model_pages, run_pages, state_pages
 from seqloom.studio.catalog import Catalog
+from seqloom.studio.dev_data import Cache
 
 PAGES = ("/", "/run", "/compare", "/try", "/inside", "/doctor", "/lab")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -65,6 +66,10 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
             Route("/api/model", model_pages.describe_model),
             Route("/api/predict", model_pages.predict, methods=["POST"]),
             Route("/api/inside", model_pages.inside, methods=["POST"]),
+            Route("/api/similar", state_pages.find_similar, methods=["POST"]),
+            Route("/api/unit", state_pages.show_unit, methods=["POST"]),
+            Route("/api/reach", state_pages.show_reach, methods=["POST"]),
+            Route("/api/disagreements", compare_pages.disagreements, methods=["POST"]),
             Route("/api/doctor", insight_pages.examine, methods=["POST"]),
             Route("/api/lab", insight_pages.list_experiments),
             Route("/api/lab/run", insight_pages.run_experiment, methods=["POST"]),
@@ -78,6 +83,7 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
         lifespan=lifespan,
     )
     app.state.catalog, app.state.settings, app.state.lab_results = Catalog(folder), settings, {}
+    app.state.dev_data, app.state.dev_states, app.state.predictions = Cache(), Cache(), Cache()
     return app
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import threading
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,14 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from seqloom import checkpoint, files
-from seqloom.run import Run, RunError
+from seqloom.run import FILES, Run, RunError
 from seqloom.run_config import load_config
 from seqloom.run_summary import flatten
+from seqloom.studio.metrics_follower import MetricsFollower
 
 SPARKLINE = 60  # points
 NOTE = "note.txt"
 MAX_NOTE = 10_000  # characters
 MAX_DEPTH = 4  # folders below the one that is shown
+STAMPED = (
+    *(*FILES, checkpoint.MANIFEST),  # never change
+    *("summary.json", "metrics.jsonl", "best/training.json", NOTE, "diverged.safetensors"),
+)
 HIDDEN_KEYS = ("task.name", "task.train", "task.dev")
 
 
@@ -65,30 +71,58 @@ class _Stamp:
     times: tuple[tuple[str, int, int], ...]
     is_training: bool
 
+    def same_run(self, other: "_Stamp") -> bool:
+        """Whether the files that never change in a run are the same, so that it need not be verified again."""
+        fixed = len(FILES) + 1  # and the manifest, which come first
+        return self.times[:fixed] == other.times[:fixed]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A run as it was read last."""
+
+    stamp: _Stamp
+    entry: RunEntry
+    metrics: MetricsFollower | None  # None: the run is damaged
+
 
 class Catalog:
     """All runs below a folder; a run is read again when its files change."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        self._entries: dict[str, tuple[_Stamp, RunEntry]] = {}
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.Lock()  # requests are answered by several threads
 
     def entries(self) -> list[RunEntry]:
         """The runs, those that were started last first."""
         paths = {str(path.relative_to(self.folder)): path for path in self._find(self.folder, MAX_DEPTH)}
-        for identity in set(self._entries) - set(paths):
-            del self._entries[identity]
-        for identity, path in paths.items():
-            stamp = _stamp(path)
-            if identity not in self._entries or self._entries[identity][0] != stamp:
-                self._entries[identity] = stamp, _read_entry(identity, path, is_training=stamp.is_training)
-        return sorted((entry for _, entry in self._entries.values()), key=lambda entry: entry.started, reverse=True)
+        with self._lock:
+            for identity in set(self._known) - set(paths):
+                del self._known[identity]
+            for identity, path in paths.items():
+                self._refresh(identity, path)
+            entries = [known.entry for known in self._known.values()]
+        return sorted(entries, key=lambda entry: entry.started, reverse=True)
+
+    def entry(self, identity: str) -> tuple[RunEntry, list[dict[str, Any]]]:
+        """A run of the table and the rows of its metrics; the other runs are not read."""
+        with self._lock:
+            known = self._refresh(identity, self.folder / identity)
+            return known.entry, list(known.metrics.rows) if known.metrics else []
 
     def find(self, identity: str) -> Path | None:
         """The folder of a run in the table; None for anything else, so that no address leads out of the folder."""
-        if identity not in self._entries:
+        if identity not in self._known:
             self.entries()
-        return self.folder / identity if identity in self._entries else None
+        return self.folder / identity if identity in self._known else None
+
+    def _refresh(self, identity: str, path: Path) -> _Known:
+        stamp, known = _stamp(path), self._known.get(identity)
+        if known is None or known.stamp != stamp:
+            metrics = known.metrics if known and known.stamp.same_run(stamp) else None
+            known = self._known[identity] = _read(identity, path, stamp, metrics)
+        return known
 
     def _find(self, folder: Path, depth: int) -> Iterator[Path]:
         if (folder / checkpoint.MANIFEST).is_file() and (folder / "config.toml").is_file():
@@ -106,7 +140,7 @@ class Catalog:
 
 def _stamp(path: Path) -> _Stamp:
     times = []
-    for name in ("config.toml", "summary.json", "metrics.jsonl", "best/training.json", NOTE, "diverged.safetensors"):
+    for name in STAMPED:
         try:
             status = (path / name).stat()
         except OSError:
@@ -115,18 +149,21 @@ def _stamp(path: Path) -> _Stamp:
     return _Stamp(tuple(times), Run.is_training(path))
 
 
-def _read_entry(identity: str, path: Path, *, is_training: bool) -> RunEntry:
+def _read(identity: str, path: Path, stamp: _Stamp, metrics: MetricsFollower | None) -> _Known:
     try:
-        return _describe(identity, path, is_training=is_training)
+        metrics = metrics or MetricsFollower(Run.open(path))
+        metrics.read()
+        return _Known(stamp, _describe(identity, metrics, is_training=stamp.is_training), metrics)
     except (RunError, OSError, ValueError, LookupError, TypeError) as error:
-        return RunEntry(identity, state="damaged", problem=str(error))
+        return _Known(stamp, RunEntry(identity, state="damaged", problem=str(error)), None)
 
 
-def _describe(identity: str, path: Path, *, is_training: bool) -> RunEntry:
-    run = Run.open(path)
+def _describe(identity: str, metrics: MetricsFollower, *, is_training: bool) -> RunEntry:
+    run, rows = metrics.run, metrics.rows
+    path = run.path
     values = tomllib.loads(run.config)
     settings = dict(flatten(values))
-    facts, summary, rows = run.facts(), run.summary(), run.rows()
+    facts, summary = run.facts(), run.summary()
     task = str(values.get("task", {}).get("name", ""))
     metric, higher = _metric(run, summary)
     evaluations = [

@@ -4,18 +4,21 @@ import asyncio
 import json
 import struct
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from seqloom.config.errors import argument_error
 from seqloom.insight.beam_tree import KEPT, PRUNED, BeamNode
 from seqloom.insight.gates import LabelledTrace
 from seqloom.model import load
@@ -23,30 +26,35 @@ from seqloom.service.predictions import Input
 from seqloom.service.requests import RequestBody, is_form, read_form, read_json, read_uploads
 from seqloom.service.served_runs import ServedRun
 from seqloom.service.settings import ServiceSettings
+from seqloom.studio.dev_data import Cache, DevData, read_dev_data
+from seqloom.studio.media import input_media
 from seqloom.studio.run_pages import find_run
+from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
 
 KEPT_MODELS = 4
 MAX_TRACED = 2_000  # time steps whose gates are sent
+QUICK_STEPS = 300
+"""Inputs of more steps are explained by a single gradient, unless the user chooses a method."""
+SHOWN_EXAMPLES = 12
+MAX_TEXT = 400  # characters of an example in a list
 
 
-class TryRequest(RequestBody):
-    """An input to predict from."""
+class InputRequest(RequestBody):
+    """An input of a model: a text or numbers, or an example of the dev data of its run."""
 
     run: str
-    input: Input
+    input: Input = ""
+    example: int | None = Field(None, ge=0, description="Number of a dev example, from 0, in place of the input.")
     search: str = ""
 
 
-class InsideRequest(RequestBody):
+class InsideRequest(InputRequest):
     """An input to look at from inside."""
 
-    run: str
-    input: Input
     method: str = Field("", description="How to compute which inputs mattered.")
     target: str = ""
     word: str = ""
-    search: str = ""
     beam: bool = False
 
 
@@ -88,59 +96,101 @@ async def open_model(request: Request, identity: str) -> ServedRun:
 
 
 async def describe_model(request: Request) -> JSONResponse:
-    """What the model reads, and a few inputs to begin with."""
+    """What the model reads, and some dev examples to begin with."""
     model = await open_model(request, request.query_params.get("run", ""))
-    task = model.model.task
-    return JSONResponse(
-        {
-            **model.describe(),
-            "reads_text": task.reads_text,
-            "uses_search": task.uses_search,
-            "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
-        }
-    )
+    task = model.model.config.task
+    data = await run_in_threadpool(dev_data, request, model)
+    step = max(1, len(data.examples) // SHOWN_EXAMPLES)
+    chosen = range(0, len(data.examples), step)[:SHOWN_EXAMPLES]
+    content = {
+        **model.describe(),
+        "reads_text": task.reads_text,
+        "uses_search": task.uses_search,
+        "reads_line": isinstance(getattr(task, "line_height", 0), int) and bool(getattr(task, "line_height", 0)),
+        "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
+        "examples": [describe_example(task, data.examples, row) for row in chosen],
+        "dev_examples": len(data.examples),
+        "note": data.note,
+    }
+    return JSONResponse(json_value(content))
+
+
+def dev_data(request: Request, model: ServedModel) -> DevData:
+    """The dev data of a run, read once."""
+    cache: Cache = request.app.state.dev_data
+    return cache.get((model.name, model.current.version), lambda: read_dev_data(model.model))
+
+
+def describe_example(task: Task, examples: Sequence[Any], row: int) -> dict[str, Any]:
+    """A dev example for people."""
+    text, target = task.example_texts(examples[row])
+    place = str(examples[row].location)
+    return {"example": row, "input": text[:MAX_TEXT], "target": target[:MAX_TEXT], "place": place}
+
+
+Body = TypeVar("Body", bound=InputRequest)
+
+
+async def read_input(request: Request, kind: type[Body]) -> tuple[Body, ServedModel, Any]:
+    """The request, the model that it names, and the example that it is about: of JSON, a file, or the dev data."""
+    if is_form(request):
+        uploads, fields = await read_form(request, fields=frozenset(kind.model_fields) - {"input", "example"})
+        try:
+            body = kind.model_validate(fields)
+        except ValidationError as error:
+            raise HTTPException(422, str(argument_error("form", error))) from None
+        model = await open_model(request, body.run)
+        (example,) = await read_uploads(model, uploads)
+        return body, model, example
+    body = await read_json(request, kind)
+    model = await open_model(request, body.run)
+    if body.example is None:
+        (example,) = await run_in_threadpool(model.read, [body.input])
+        return body, model, example
+    examples = (await run_in_threadpool(dev_data, request, model)).examples
+    if body.example >= len(examples):
+        raise HTTPException(404, f"{body.run} has no dev example {body.example}: it has {len(examples):,}")
+    return body, model, examples[body.example]
 
 
 async def predict(request: Request) -> JSONResponse:
-    if is_form(request):
-        uploads, fields = await read_form(request, fields=frozenset({"run", "search"}))
-        model = await open_model(request, fields.get("run", ""))
-        examples, search = await read_uploads(model, uploads), fields.get("search", "")
-    else:
-        body = await read_json(request, TryRequest)
-        model = await open_model(request, body.run)
-        examples, search = await run_in_threadpool(model.read, [body.input]), body.search
-    (prediction,) = await model.predict(examples, search=search)
+    body, model, example = await read_input(request, InputRequest)
+    (prediction,) = await model.predict([example], search=body.search)
     return JSONResponse({"version": model.current.version, "prediction": prediction})
 
 
 async def inside(request: Request) -> Response:
     """An explanation and the gates of all recurrent layers: JSON, then the numbers of the gates as float32."""
-    if is_form(request):
-        uploads, fields = await read_form(request, fields=frozenset({"run"}))
-        body = InsideRequest(run=fields.get("run", ""), input="")
-        model = await open_model(request, body.run)
-        (example,) = await read_uploads(model, uploads)
-    else:
-        body = await read_json(request, InsideRequest)
-        model = await open_model(request, body.run)
-        (example,) = await run_in_threadpool(model.read, [body.input])
+    body, model, example = await read_input(request, InsideRequest)
     loaded = model.with_search(body.search)
 
     def compute() -> bytes:
-        explanation = loaded.model.explain(
-            example, method=body.method, target=body.target, word=body.word, beam=body.beam, heads=True
-        )
+        task = loaded.model.task
+        method = body.method or ("input_x_gradient" if task.steps(example) > QUICK_STEPS else "")
+        try:
+            explanation = loaded.model.explain(
+                example, method=method, target=body.target, word=body.word, beam=body.beam, heads=True
+            )
+        except TypeError:  # the model cannot show which inputs mattered
+            if body.method or not method:
+                raise
+            explanation = loaded.model.explain(example, method="none", beam=body.beam, heads=True)
         with torch.no_grad():
-            traces = loaded.model.task.trace_gates(loaded.model.module, example)
-        header, values = _pack_traces(traces)
+            traces = task.trace_gates(loaded.model.module, example)
+        signal = None if explanation.attribution is None else explanation.attribution.signal
+        media = input_media(example, explanation.image, signal)
+        header, values = _pack_traces(traces, [numbers for _, numbers in media])
+        ends = np.cumsum([numbers.size for _, numbers in media], dtype=np.int64).tolist()
         content = {
             "version": loaded.version,
-            "tokens": loaded.model.task.input_tokens(example),
+            "tokens": task.input_tokens(example),
+            "media": [
+                {**facts, "start": end - numbers.size} for (facts, numbers), end in zip(media, ends, strict=True)
+            ],
             "headline": explanation.headline,
             "explanation": {
                 **explanation.to_dict(),
-                "prediction": loaded.model.task.to_json(explanation.prediction),
+                "prediction": task.to_json(explanation.prediction),
                 "beam": [_branch(node) for node in explanation.beam],
             },
             "layers": header,
@@ -162,9 +212,12 @@ def _branch(node: BeamNode) -> dict[str, Any]:
     }
 
 
-def _pack_traces(traces: list[LabelledTrace]) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
-    """The layers and where the numbers of each gate begin; (units, time) for each, one after the other."""
-    layers, blocks, start = [], [], 0
+def _pack_traces(
+    traces: list[LabelledTrace], before: Sequence[NDArray[Any]]
+) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
+    """The layers and where the numbers of each gate begin, (units, time) for each; other numbers come before them."""
+    blocks = [numbers.astype(np.float32).reshape(-1) for numbers in before]
+    layers, start = [], sum(map(len, blocks))
     for trace, names in traces:
         parts = []
         for kind, tensors in (("gate", trace.gates), ("state", trace.states)):

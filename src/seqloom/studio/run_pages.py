@@ -21,6 +21,7 @@ from seqloom.run import Run
 from seqloom.run_summary import PICTURES
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.studio.catalog import Catalog, entry_json, write_note
+from seqloom.studio.metrics_follower import MetricsFollower
 from seqloom.terminal import json_value
 
 WATCH_SECONDS = 0.5  # between two looks at the metrics of a run
@@ -62,21 +63,22 @@ async def show_run(request: Request) -> JSONResponse:
 
 
 def _describe(catalog: Catalog, identity: str, path: Path) -> dict[str, Any]:
+    entry, rows = catalog.entry(identity)
     run = Run.open(path)
-    entry = next(entry for entry in catalog.entries() if entry.id == identity)
     summary = run.summary()
     pictures = [
         file.name for name in PICTURES for file in sorted(path.glob(f"{name}.*")) if file.suffix in PICTURE_TYPES
     ]
     values = {
         "run": entry_json(entry),
-        "rows": run.rows(),
+        "rows": rows,
         "config": run.config,
         "details": run.details(),
         "metrics": run.facts().get("metrics", {}),
         "baseline": (summary.get("baseline") or {}).get("name", ""),
         "baseline_scores": summary.get("baseline_scores", {}),
         "examples": summary.get("examples", {}),
+        "samples": summary.get("samples", []),
         "environment": {key: run.environment[key] for key in ("seqloom", "torch", "python") if key in run.environment},
         "pictures": pictures,
     }
@@ -92,23 +94,31 @@ async def watch(request: Request) -> StreamingResponse:
     return StreamingResponse(_events(request, path, start), media_type="text/event-stream")
 
 
-async def _events(request: Request, path: Path, seen: int) -> AsyncIterator[str]:
-    state = None
-    size = -1
+async def _events(request: Request, path: Path, known: int) -> AsyncIterator[str]:
+    state, size = None, -1
+    metrics = await run_in_threadpool(lambda: MetricsFollower(Run.open(path)))
     while not await request.is_disconnected():
         is_training = await run_in_threadpool(Run.is_training, path)
-        current = (path / "metrics.jsonl").stat().st_size if (path / "metrics.jsonl").is_file() else 0
+        current = _size(path / "metrics.jsonl")
         if current != size:
-            rows = await run_in_threadpool(Run.open(path).rows)
-            if rows[seen:]:
-                yield _event("rows", {"from": seen, "rows": json_value(rows[seen:])})
-            seen, size = len(rows), current
+            first = await run_in_threadpool(metrics.read)
+            first = known if size < 0 else first  # the client has these rows already
+            size = current
+            if metrics.rows[first:]:
+                yield _event("rows", {"from": first, "rows": json_value(metrics.rows[first:])})
         if is_training != state:
             state = is_training
             yield _event("state", {"training": is_training})
         else:
             yield ": still here\n\n"
         await asyncio.sleep(WATCH_SECONDS)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _event(name: str, value: Any) -> str:

@@ -362,6 +362,21 @@ class Task(ConfigSection, ABC):
         """What a table of predictions shows of an example; empty: nothing."""
         return ""
 
+    def example_texts(self, example: Any) -> tuple[str, str]:
+        """The input and the target of an example for people; the elements of aligned sequences are separated by tabs.
+
+        Empty what is no text.
+        """
+        return self.input_text(example), self.summarize_example(example).target
+
+    def answer_text(self, prediction: Any) -> str:
+        """A prediction for people, in the form of the target of ``example_texts``."""
+        return str(prediction).strip()
+
+    def with_predicted_target(self, example: Any, prediction: Any) -> Any:  # noqa: ARG002
+        """The example with its prediction in place of the target, so that the loss is that of the prediction."""
+        self._refuse("with_predicted_target", "take a prediction as the target")
+
     def for_prediction(self) -> Self:
         """The task as it answers users, where that differs from the evaluation in training."""
         return self

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
@@ -298,6 +298,9 @@ class Translate(Task):
 
     def input_text(self, example: Pair) -> str:
         return example.source
+
+    def with_predicted_target(self, example: Pair, prediction: Translation) -> Pair:
+        return replace(example, target=prediction.text)
 
     def input_length(self, example: Pair) -> int:
         return example.lengths[0]

@@ -85,6 +85,7 @@ class Evaluation(NamedTuple):
     metric: str  # the name of the metric that the score is taken from
     details: Mapping[str, Any] = MappingProxyType({})  # tables and lists, such as the scores of each label
     degenerate: str = ""  # how the predictions show that the model has learned nothing; empty: they do not
+    answers: tuple[str, ...] = ()  # to a few fixed examples
 
     @property
     def loss(self) -> float | None:

@@ -184,6 +184,9 @@ class Caption(CaptionSettings):
             padded_size=example.content.size,
         )
 
+    def example_texts(self, example: CaptionedSignal) -> tuple[str, str]:
+        return example.name, "\n".join(example.captions)
+
     @property
     def fitted(self) -> Learned:
         return require_fitted(self.learned)

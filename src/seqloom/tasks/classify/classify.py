@@ -98,6 +98,11 @@ class Classify(ClassifySettings):
     def input_text(self, example: LabelledSequence) -> str:
         return example.content if isinstance(example.content, str) else example.identity
 
+    def with_predicted_target(self, example: LabelledSequence, prediction: Any) -> LabelledSequence:
+        if not hasattr(prediction, "label"):
+            raise TypeError("a classifier of numbers cannot take a prediction as the target")
+        return replace(example, label=prediction.label)
+
     def _reader(self) -> LabelledReader:
         names = ("format", "encoding", "separator", "label_column", "text_column", "group_column", "time_column")
         learned = self.learned

@@ -107,6 +107,10 @@ class LanguageModel(LanguageModelSettings):
     def input_text(self, example: TextLine) -> str:
         return example.text
 
+    def with_predicted_target(self, example: TextLine, prediction: Any) -> TextLine:  # noqa: ARG002
+        """A text is its own target."""
+        return example
+
     def input_warning(self, example: TextLine) -> str:
         return self.tokenizer.describe_unknown(example.text)
 

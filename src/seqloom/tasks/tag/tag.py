@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -384,6 +385,20 @@ class Tag(TagSettings):
 
     def input_text(self, example: TaggedSequence) -> str:
         return "" if isinstance(example, Sentence) else example.identity
+
+    def example_texts(self, example: TaggedSequence) -> tuple[str, str]:
+        words = "\t".join(example.words) if isinstance(example, Sentence) else example.identity
+        return words, "\t".join(example.labels or ())
+
+    def answer_text(self, prediction: Any) -> str:
+        if not isinstance(prediction, TagPrediction):
+            return super().answer_text(prediction)
+        return "\t".join(prediction.labels)
+
+    def with_predicted_target(self, example: TaggedSequence, prediction: Any) -> TaggedSequence:
+        if not isinstance(prediction, TagPrediction):
+            raise TypeError("a tagger of numbers cannot take a prediction as the target")
+        return replace(example, labels=tuple(prediction.labels))
 
     @property
     def answers_each_line(self) -> bool:

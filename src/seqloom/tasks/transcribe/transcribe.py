@@ -187,6 +187,12 @@ class Transcribe(TranscribeSettings):
             values=None if example.name.lower().endswith(pixels.SUFFIXES) else example.values,
         )
 
+    def example_texts(self, example: Recording) -> tuple[str, str]:
+        return example.name, example.text or ""
+
+    def with_predicted_target(self, example: Recording, prediction: Transcription) -> Recording:
+        return replace(example, text=prediction.text)
+
     @property
     def fitted(self) -> Learned:
         return require_fitted(self.learned)

@@ -1,0 +1,46 @@
+"""What a model reads where that is no text: pictures, sound and vectors, as numbers for the browser."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_FRAMES = 32  # of a video
+MAX_STEPS = 4000  # of vectors
+MAX_SECONDS = 60  # of sound
+
+Values = NDArray[Any]
+
+
+def input_media(example: Any, image: Values | None, signal: Values | None) -> list[tuple[dict[str, Any], Values]]:
+    """The input of an example: what it is, and its numbers. ``image`` and ``signal`` are those of an explanation."""
+    media: list[tuple[dict[str, Any], Values]] = []
+    rate = int(getattr(example, "rate", 0) or 0)
+    content = next((getattr(example, name) for name in ("content", "values") if hasattr(example, name)), None)
+    if rate and isinstance(content, np.ndarray) and content.ndim == 1:
+        samples = content[: MAX_SECONDS * rate].astype(np.float32)
+        peak = float(np.abs(samples).max()) if samples.size else 0.0
+        media.append(({"kind": "sound", "rate": rate, "shape": [len(samples)]}, samples / (peak or 1.0)))
+    for values in (image, signal, content):
+        if isinstance(values, np.ndarray) and values.ndim in (2, 3, 4) and values.size:
+            media.append(_visible(values))
+            break
+    return media
+
+
+def _visible(values: Values) -> tuple[dict[str, Any], Values]:
+    """An image (H, W, 3), a video (T, H, W, 3), or vectors (T, D), which are drawn with time from left to right."""
+    if values.ndim == 4:
+        frames = values[:: max(1, -(-len(values) // MAX_FRAMES))]
+        return {"kind": "video", "shape": list(frames.shape), "of": len(values)}, _levels(frames)
+    if values.ndim == 3:
+        return {"kind": "image", "shape": list(values.shape)}, _levels(values)
+    steps = values[:MAX_STEPS]
+    # Columns of pixels are bytes or numbers from 0 to 1; anything else is scaled by its own range.
+    return {"kind": "vectors", "shape": list(steps.shape), "of": len(values)}, steps.astype(np.float32)
+
+
+def _levels(pixels: Values) -> Values:
+    """Pixels from 0 to 1."""
+    scale = 255.0 if pixels.dtype == np.uint8 or float(pixels.max()) > 1 else 1.0
+    return (pixels / scale).astype(np.float32)
