@@ -47,7 +47,7 @@ def compare_predictions(
     predictions: tuple[Sequence[Any], Sequence[Any]],  # of each model, as ``evaluation.predict_all`` returns them
     examples: Sequence[Any],
     *,
-    most: int = 60,  # examples with a disagreement that are returned
+    most: int = 60,  # examples that are returned: a third in favour of each model, and a third that neither wins
 ) -> PairedComparison:
     """Compare what two models predict for the same examples."""
     task = tasks[0]
@@ -61,8 +61,10 @@ def compare_predictions(
         [each.answer_text(answer) for answer in answers] if len(answers) == len(examples) else []  # not of chunks
         for each, answers in zip(tasks, predictions, strict=True)
     ]
-    rows = _different(texts, scores, len(examples))
-    shown = [_disagreement(task, examples, row, texts, scores) for row in rows[:most]]
+    rows, gaps = _different(texts, scores, len(examples))
+    sides = [[row for row in rows if np.sign(gaps[row]) == sign] for sign in (-1, 0, 1)]
+    chosen = {row for side in sides for row in side[: most // 3]}
+    shown = [_disagreement(task, examples, row, texts, scores) for row in rows if row in chosen]
     return PairedComparison(
         task.main_metric,
         task.higher_is_better,
@@ -94,14 +96,16 @@ def _by_example(sums: MetricSums) -> NDArray[np.float64]:  # (N,)
         return np.array([sums.value(row) for row in sums.rows], dtype=np.float64)
 
 
-def _different(texts: list[list[str]], scores: list[NDArray[np.float64] | None], count: int) -> list[int]:
-    """The examples whose answers or scores differ, those with the largest difference first."""
+def _different(
+    texts: list[list[str]], scores: list[NDArray[np.float64] | None], count: int
+) -> tuple[list[int], NDArray[np.float64]]:
+    """The examples whose answers or scores differ, those with the largest difference first; and all differences."""
     gaps = np.zeros(count)
     if scores[0] is not None and scores[1] is not None:
         gaps = np.nan_to_num(scores[1] - scores[0], posinf=1e9, neginf=-1e9)
     same = np.array([first == second for first, second in zip(*texts, strict=True)]) if all(texts) else gaps == 0
     rows = np.flatnonzero(~same | (gaps != 0)) if count else np.zeros(0, dtype=np.int64)
-    return [int(row) for row in rows[np.argsort(-np.abs(gaps[rows]), kind="stable")]]
+    return [int(row) for row in rows[np.argsort(-np.abs(gaps[rows]), kind="stable")]], gaps
 
 
 def _disagreement(

@@ -65,6 +65,7 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
             Route("/api/resume", run_pages.resume, methods=["POST"]),
             Route("/api/model", model_pages.describe_model),
             Route("/api/predict", model_pages.predict, methods=["POST"]),
+            Route("/api/media", model_pages.show_media, methods=["POST"]),
             Route("/api/inside", model_pages.inside, methods=["POST"]),
             Route("/api/similar", state_pages.find_similar, methods=["POST"]),
             Route("/api/unit", state_pages.show_unit, methods=["POST"]),

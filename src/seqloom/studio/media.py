@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.readers import pixels
+
 MAX_FRAMES = 32  # of a video
 MAX_STEPS = 4000  # of vectors
 MAX_SECONDS = 60  # of sound
@@ -26,6 +28,14 @@ def input_media(example: Any, image: Values | None, signal: Values | None) -> li
             media.append(_visible(values))
             break
     return media
+
+
+def input_kind(example: Any) -> str:
+    """What an example is: sound, image, line (an image of a text line), video or vectors; empty: unknown."""
+    kinds = [facts["kind"] for facts, _ in input_media(example, None, None)]
+    kind = kinds[0] if kinds else ""
+    is_line = kind == "vectors" and str(getattr(example, "name", "")).lower().endswith(pixels.SUFFIXES)
+    return "line" if is_line else kind
 
 
 def _visible(values: Values) -> tuple[dict[str, Any], Values]:

@@ -27,7 +27,7 @@ from seqloom.service.requests import RequestBody, is_form, read_form, read_json,
 from seqloom.service.served_runs import ServedRun
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.dev_data import Cache, DevData, read_dev_data
-from seqloom.studio.media import input_media
+from seqloom.studio.media import input_kind, input_media
 from seqloom.studio.run_pages import find_run
 from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
@@ -106,7 +106,8 @@ async def describe_model(request: Request) -> JSONResponse:
         **model.describe(),
         "reads_text": task.reads_text,
         "uses_search": task.uses_search,
-        "reads_line": isinstance(getattr(task, "line_height", 0), int) and bool(getattr(task, "line_height", 0)),
+        "can_attribute": task.can_attribute,
+        "input_kind": input_kind(data.examples[0]) if data.examples and not task.reads_text else "",
         "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
         "examples": [describe_example(task, data.examples, row) for row in chosen],
         "dev_examples": len(data.examples),
@@ -159,6 +160,20 @@ async def predict(request: Request) -> JSONResponse:
     return JSONResponse({"version": model.current.version, "prediction": prediction})
 
 
+async def show_media(request: Request) -> Response:
+    """The picture, the sound or the vectors of an input: JSON, then the numbers as float32."""
+    _, _, example = await read_input(request, InputRequest)
+    media = await run_in_threadpool(input_media, example, None, None)
+    _, values = _pack_traces([], [numbers for _, numbers in media])
+    return Response(_pack({"media": _places(media)}, values), media_type="application/octet-stream")
+
+
+def _places(media: Sequence[tuple[dict[str, Any], NDArray[Any]]]) -> list[dict[str, Any]]:
+    """What the media are, with the place of their numbers."""
+    ends = np.cumsum([numbers.size for _, numbers in media], dtype=np.int64).tolist()
+    return [{**facts, "start": end - numbers.size} for (facts, numbers), end in zip(media, ends, strict=True)]
+
+
 async def inside(request: Request) -> Response:
     """An explanation and the gates of all recurrent layers: JSON, then the numbers of the gates as float32."""
     body, model, example = await read_input(request, InsideRequest)
@@ -180,13 +195,11 @@ async def inside(request: Request) -> Response:
         signal = None if explanation.attribution is None else explanation.attribution.signal
         media = input_media(example, explanation.image, signal)
         header, values = _pack_traces(traces, [numbers for _, numbers in media])
-        ends = np.cumsum([numbers.size for _, numbers in media], dtype=np.int64).tolist()
         content = {
             "version": loaded.version,
             "tokens": task.input_tokens(example),
-            "media": [
-                {**facts, "start": end - numbers.size} for (facts, numbers), end in zip(media, ends, strict=True)
-            ],
+            "text": task.example_texts(example)[0].replace("\t", " "),
+            "media": _places(media),
             "headline": explanation.headline,
             "explanation": {
                 **explanation.to_dict(),

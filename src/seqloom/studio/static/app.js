@@ -2,6 +2,7 @@
 
 import { clear, errorBox, h } from "./dom.js";
 import { address } from "./router.js";
+import { savePage } from "./save.js";
 import { showRuns } from "./pages/runs.js";
 import { showRun } from "./pages/run.js";
 import { showCompare } from "./pages/compare.js";
@@ -58,10 +59,12 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", show);
 
+document.querySelector("#save").addEventListener("click", () => savePage(main, document.title.replace(" · Seqloom Studio", "")));
+
 const theme = document.querySelector("#theme");
 function applyTheme(name) {
   document.documentElement.dataset.theme = name;
-  theme.textContent = name === "dark" ? "Light" : "Dark";
+  theme.textContent = name === "dark" ? "☀" : "☾";
   theme.setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
 }
 applyTheme(localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
@@ -69,6 +72,7 @@ theme.addEventListener("click", () => {
   const name = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   localStorage.setItem("theme", name);
   applyTheme(name);
+  show();  // pictures are drawn in the colours of the theme
 });
 
 show();

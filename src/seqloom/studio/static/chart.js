@@ -4,7 +4,7 @@ import { colour, h, clear } from "./dom.js";
 import { number } from "./format.js";
 import { saveSvg } from "./save.js";
 
-const WIDTH = 560, HEIGHT = 240, LEFT = 52, RIGHT = 12, TOP = 8, BOTTOM = 28;
+const HEIGHT = 240, LEFT = 52, RIGHT = 12, TOP = 8, BOTTOM = 24;
 const MOST_POINTS = 800;
 
 export function ticks(low, high, most = 5) {
@@ -46,8 +46,9 @@ function nearest(points, x) {
 }
 
 // series: [{name, points: [[x, y]], colour?, dashed?}]; marks: [{y, name}]
-export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], empty = "no values yet" }) {
-  const box = h("section", { class: "card chart", "aria-label": title });
+export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, empty = "no values yet" }) {
+  const WIDTH = wide ? 1160 : 560;
+  const box = h("section", { class: wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
   const state = { logarithmic, series };
   const toggle = h("button", { class: "save", type: "button", onclick: () => { state.logarithmic = !state.logarithmic; draw(); } }, "log");
@@ -75,10 +76,11 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       yLow = Math.min(yLow, transform(y)); yHigh = Math.max(yHigh, transform(y));
     }
     for (const mark of lines) { yLow = Math.min(yLow, transform(mark.y)); yHigh = Math.max(yHigh, transform(mark.y)); }
-    if (xLow === xHigh) xHigh = xLow + 1;
+    if (xLow === xHigh) { xLow = Math.min(0, xLow); if (xLow === xHigh) xHigh = xLow + 1; }
     if (yLow === yHigh) { const room = Math.abs(yLow) * 0.1 || 1; yLow -= room; yHigh += room; }
-    const room = (yHigh - yLow) * 0.05;
+    const room = (yHigh - yLow) * 0.06;
     yLow -= room; yHigh += room;
+    if (limits && !state.logarithmic) [yLow, yHigh] = limits;
     const px = (x) => LEFT + ((x - xLow) / (xHigh - xLow)) * (WIDTH - LEFT - RIGHT);
     const py = (y) => HEIGHT - BOTTOM - ((transform(y) - yLow) / (yHigh - yLow)) * (HEIGHT - TOP - BOTTOM);
     const svg = h("svg:svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": describe(title, curves) });
@@ -89,12 +91,14 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       svg.append(h("svg:text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, number(value, 3)));
     }
     for (const tick of ticks(xLow, xHigh, 6)) {
+      if (px(tick) > WIDTH - RIGHT - 16 - 6 * xLabel.length) continue;  // the name of the axis stands there
       svg.append(h("svg:text", { x: px(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, number(tick, 4)));
     }
-    svg.append(h("svg:text", { x: WIDTH - RIGHT, y: HEIGHT - 1, "text-anchor": "end" }, xLabel));
+    svg.append(h("svg:text", { x: WIDTH - RIGHT, y: HEIGHT - BOTTOM + 16, "text-anchor": "end" }, xLabel));
     for (const mark of lines) {
       svg.append(h("svg:line", { x1: LEFT, x2: WIDTH - RIGHT, y1: py(mark.y), y2: py(mark.y), stroke: "var(--faint)", "stroke-dasharray": "4 4" }));
-      svg.append(h("svg:text", { x: WIDTH - RIGHT, y: py(mark.y) - 4, "text-anchor": "end" }, mark.name));
+      const above = py(mark.y) > TOP + 16;
+      svg.append(h("svg:text", { x: WIDTH - RIGHT, y: py(mark.y) + (above ? -4 : 14), "text-anchor": "end" }, mark.name));
     }
     for (const curve of curves) {
       const points = thinned(curve.points);

@@ -1,11 +1,13 @@
-// Dense pictures on a canvas: units × time, attention. A cursor marks one time step in all of them.
+// Dense pictures on a canvas: units × time, attention, gradients. A cursor marks one time step in all of them.
 
 import { h } from "./dom.js";
 import { number } from "./format.js";
+import { saveHeatmap } from "./save.js";
 
 const POSITIVE = { light: [31, 111, 180], dark: [109, 179, 242] };
 const NEGATIVE = { light: [214, 113, 20], dark: [242, 153, 74] };
 const GROUND = { light: [255, 255, 255], dark: [20, 24, 29] };
+const MOST_NAMES = 48;
 
 function theme() {
   return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
@@ -21,62 +23,99 @@ export function shadeCss(value) {
   return `rgb(${shade(value).join(" ")})`;
 }
 
-function sortUnits(values, rows, columns) {
-  const order = [...Array(rows).keys()];
-  const peak = order.map((row) => {
-    let mean = 0, best = 0, place = 0;
-    for (let column = 0; column < columns; column++) mean += values[row * columns + column] / columns;
-    for (let column = 0; column < columns; column++) {
-      const size = Math.abs(values[row * columns + column] - mean);
-      if (size > best) { best = size; place = column; }
-    }
-    return [place, -mean];
-  });
-  return order.sort((a, b) => peak[a][0] - peak[b][0] || peak[a][1] - peak[b][1]);
+export function range(values) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low > high ? [0, 0] : [low, high];
 }
 
-// values: rows × columns, row by row. `link` shares the cursor: {column, listen(call), set(column)}.
-export function heatmap({ title, values, rows, columns, rowName = (row) => `unit ${row + 1}`, columnName = (column) => String(column + 1), link, sorted = false, height = 0, remark = "" }) {
-  let extreme = 0;
-  for (const value of values) extreme = Math.max(extreme, Math.abs(value));
-  const order = sorted ? sortUnits(values, rows, columns) : [...Array(rows).keys()];
-  const canvas = h("canvas", { width: columns, height: rows, role: "img", tabindex: 0, "aria-label": `${title}: ${rows} × ${columns} values up to ${number(extreme)}` });
-  const image = new ImageData(columns, rows);
-  order.forEach((row, place) => {
+export const ORDERS = { time: "by when they act", strength: "by strength", number: "by number" };
+
+// The rows of units × time in an order in which neighbours do similar things.
+export function unitOrder(values, rows, columns, order = "time") {
+  const units = [...Array(rows).keys()];
+  if (order === "number") return units;
+  const facts = units.map((row) => {
+    let mean = 0, best = -1, place = 0, strength = 0;
+    for (let column = 0; column < columns; column++) mean += values[row * columns + column] / columns;
     for (let column = 0; column < columns; column++) {
-      const [red, green, blue] = shade(extreme ? values[row * columns + column] / extreme : 0);
+      const value = values[row * columns + column], size = Math.abs(value - mean);
+      strength += value * value;
+      if (size > best) { best = size; place = column; }
+    }
+    return { place, mean, strength };
+  });
+  if (order === "strength") return units.sort((a, b) => facts[b].strength - facts[a].strength);
+  return units.sort((a, b) => facts[a].place - facts[b].place || facts[b].mean - facts[a].mean);
+}
+
+// values: rows × columns, row by row. `link` shares the cursor. `limits`: [low, high] of the colours; default: of the values.
+// onRow(row): a row was chosen; onBrush(start, stop): columns were dragged over.
+export function heatmap({ title, values, rows, columns, rowName = (row) => `unit ${row + 1}`, columnName = (column) => String(column + 1), tickName = columnName, link, order, height = 0, remark = "", limits = null, onRow = null, onBrush = null, toLink = (column) => column, fromLink = (column) => column }) {
+  const places = order || [...Array(rows).keys()];
+  const [low, high] = limits || range(values);
+  const extreme = Math.max(Math.abs(low), Math.abs(high)) || 1;
+  const label = `${title}: ${rows} × ${columns} values from ${number(low, 3)} to ${number(high, 3)}`;
+  const canvas = h("canvas", { width: columns, height: rows, role: "img", tabindex: 0, "aria-label": label, "aria-keyshortcuts": "ArrowLeft ArrowRight" });
+  const image = new ImageData(columns, rows);
+  places.forEach((row, place) => {
+    for (let column = 0; column < columns; column++) {
+      const [red, green, blue] = shade(values[row * columns + column] / extreme);
       const start = 4 * (place * columns + column);
       image.data[start] = red; image.data[start + 1] = green; image.data[start + 2] = blue; image.data[start + 3] = 255;
     }
   });
   canvas.getContext("2d").putImageData(image, 0, 0);
-  const cell = Math.max(3, Math.min(64, Math.floor(400 / columns)));
-  canvas.style.width = `${cell * columns}px`;
-  canvas.style.height = `${height || Math.max(24, Math.min(240, rows * (rows > 40 ? 2 : 14)))}px`;
+  canvas.style.height = `${height || Math.max(20, Math.min(200, rows * (rows > 64 ? 1.5 : rows > 24 ? 4 : 16)))}px`;
   const cursor = h("div", { class: "cursor", hidden: true });
-  const reading = h("span", { class: "small soft" }, remark);
-  const names = cell < 14 ? null : h("div", { class: "names", "aria-hidden": "true" },
-    [...Array(columns).keys()].map((column) => h("span", { style: { width: `${cell}px` } }, columnName(column).replace(/^to /, ""))));
-  const box = h("div", { class: "heat" }, canvas, names, cursor);
-  canvas.addEventListener("pointermove", (event) => {
+  const brush = h("div", { class: "brush", hidden: true });
+  const reading = h("span", { class: "reading" }, remark);
+  const shown = columns <= MOST_NAMES;
+  const names = h("div", { class: "names", "aria-hidden": "true" }, shown
+    ? [...Array(columns).keys()].map((column) => h("span", { title: columnName(column) }, tickName(column)))
+    : [h("span", {}, tickName(0)), h("span", { class: "end" }, tickName(columns - 1))]);
+  const frame = h("div", { class: "heat" }, canvas, cursor, brush);
+  const span = (element, start, stop) => { element.style.left = `${(start / columns) * 100}%`; element.style.width = `${((stop - start) / columns) * 100}%`; };
+  const place = (event) => {
     const area = canvas.getBoundingClientRect();
-    const column = Math.min(columns - 1, Math.floor(((event.clientX - area.left) / area.width) * columns));
-    const row = order[Math.min(rows - 1, Math.floor(((event.clientY - area.top) / area.height) * rows))];
-    reading.textContent = `${rowName(row)}, ${columnName(column)}: ${number(values[row * columns + column])}`;
-    link?.set(column);
+    const inside = (position, size) => Math.max(0, Math.min(size - 1, Math.floor(position * size)));
+    return [inside((event.clientX - area.left) / area.width, columns), places[inside((event.clientY - area.top) / area.height, rows)]];
+  };
+  const read = (row, column) => `${rowName(row)}, ${columnName(column)}: ${number(values[row * columns + column], 3)}`;
+  let from = null;
+  canvas.addEventListener("pointermove", (event) => {
+    const [column, row] = place(event);
+    reading.textContent = read(row, column);
+    if (from !== null) { brush.hidden = false; span(brush, Math.min(from, column), Math.max(from, column) + 1); }
+    link?.set(toLink(column));
+  });
+  canvas.addEventListener("pointerdown", (event) => { if (onBrush && event.button === 0) { [from] = place(event); canvas.setPointerCapture(event.pointerId); } });
+  canvas.addEventListener("pointerup", (event) => {
+    const [column, row] = place(event), start = from;
+    from = null;
+    brush.hidden = true;
+    if (onBrush && start !== null && column !== start) onBrush(Math.min(start, column), Math.max(start, column) + 1);
+    else onRow?.(row);
   });
   canvas.addEventListener("pointerleave", () => { reading.textContent = remark; });
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || !link) return;
     event.preventDefault();
-    link.set(Math.max(0, Math.min(columns - 1, (link.column ?? 0) + step)));
+    link.set(toLink(Math.max(0, Math.min(columns - 1, (fromLink(link.column) ?? -step) + step))));
   });
-  link?.listen((column) => {
-    cursor.hidden = column === null || column >= columns;
-    if (!cursor.hidden) cursor.style.left = `${(column + 0.5) * cell - 1}px`;
+  link?.listen((shared) => {
+    const column = shared === null ? null : fromLink(shared);
+    cursor.hidden = column === null || column === undefined || column < 0 || column >= columns;
+    if (!cursor.hidden) span(cursor, column, column + 1);
   });
-  return h("section", {}, h("div", { class: "tools" }, h("h2", {}, title), reading), box);
+  if (onRow || onBrush) canvas.classList.add("active");
+  const save = h("button", { class: "save", type: "button", "aria-label": `Save ${title} as SVG`, onclick: () => saveHeatmap({ title, canvas, columnNames: [...Array(columns).keys()].map(columnName), low, high, signed: low < 0, colours: [shadeCss(-1), shadeCss(0), shadeCss(1)] }) }, "SVG");
+  const scale = h("span", { class: "scale", "aria-hidden": "true" }, number(low, 2), h("i", { style: { background: `linear-gradient(90deg, ${shadeCss(low / extreme)}, ${low < 0 && high > 0 ? `${shadeCss(0)} ${(-low / (high - low)) * 100}%, ` : ""}${shadeCss(high / extreme)})` } }), number(high, 2));
+  return h("section", { class: "view" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", {}, save, scale)), frame, names, h("p", { class: "small soft line" }, reading));
 }
 
 // A cursor that several views share.
@@ -85,7 +124,7 @@ export function makeLink() {
   const link = {
     column: null,
     listen: (call) => listeners.push(call),
-    set: (column) => { if (column === link.column) return; link.column = column; listeners.forEach((call) => call(column)); },
+    set: (column) => { if (column === link.column) return; link.column = column; for (const call of listeners) call(column); },
   };
   return link;
 }

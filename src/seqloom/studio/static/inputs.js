@@ -10,7 +10,7 @@ export function fileDrop(call) {
     event.preventDefault();
     box.classList.remove("over");
     if (event.dataTransfer.files.length) call(event.dataTransfer.files[0]);
-  } }, h("p", {}, "Drop a file here, or "), h("button", { type: "button", onclick: () => input.click() }, "Choose a file"), input);
+  } }, h("span", {}, "Drop a file here, or "), h("button", { type: "button", onclick: () => input.click() }, "Choose a file"), input);
   return box;
 }
 
@@ -35,7 +35,7 @@ export function drawingPad(call, { width = 480, height = 120 } = {}) {
   };
   canvas.addEventListener("pointerup", end);
   canvas.addEventListener("pointercancel", end);
-  return h("div", {}, h("p", { class: "soft small" }, "or draw:"), canvas, h("p", {}, h("button", { type: "button", onclick: wipe }, "Clear")));
+  return h("div", {}, h("h3", {}, "Draw"), canvas, h("p", {}, h("button", { type: "button", onclick: wipe }, "Clear")));
 }
 
 // A recording of the microphone as a WAV file of 16 bits.
@@ -69,7 +69,7 @@ export function recorder(call) {
       status.textContent = `The microphone cannot be used: ${error.message}`;
     }
   });
-  return h("p", {}, "or ", button, " ", status);
+  return h("div", {}, h("h3", {}, "Speak"), h("p", {}, button, " ", status));
 }
 
 function joined(parts) {
@@ -90,15 +90,24 @@ export function encodeWav(samples, rate = RATE) {
   return view.buffer;
 }
 
-// The input of a model that reads no text: rows of numbers, a file, a drawing or a recording. `call` gets a value or a File.
-export function otherInputs(call) {
+function numberRows(call) {
   const numbers = h("textarea", { rows: 4, placeholder: "Rows of numbers, one per line: 0.1 0.2 0.3", "aria-label": "Rows of numbers", class: "mono" });
-  const problem = h("p", { class: "soft small" });
+  const problem = h("p", { class: "soft small", role: "status" });
   const send = h("button", { type: "button", onclick: () => {
     const rows = numbers.value.trim().split("\n").map((line) => line.trim().split(/[\s,;]+/).map(Number));
     if (rows.some((row) => row.some(Number.isNaN))) { problem.textContent = "Only numbers can be read here."; return; }
     clear(problem);
     call(rows);
   } }, "Use these numbers");
-  return h("div", {}, fileDrop(call), drawingPad(call), recorder(call), h("details", {}, h("summary", {}, "or type numbers"), numbers, h("p", {}, send), problem));
+  return h("details", {}, h("summary", {}, "or type numbers"), numbers, h("p", {}, send), problem);
+}
+
+// The input of a model that reads no text: what fits its kind. `call` gets a value or a File.
+export function otherInputs(call, kind = "") {
+  const parts = [];
+  if (["line", "image", ""].includes(kind)) parts.push(drawingPad(call, kind === "image" ? { width: 240, height: 240 } : {}));
+  if (["sound", ""].includes(kind)) parts.push(recorder(call));
+  parts.push(fileDrop(call));
+  if (["vectors", ""].includes(kind)) parts.push(numberRows(call));
+  return h("div", { class: "stack never" }, parts);
 }

@@ -17,14 +17,19 @@ export function group(run) {
   return `${run.task} ${run.metric}`;
 }
 
-// The best of each group of at least two runs.
+// The best of each group of at least two runs; none if several are equally good.
 export function bestRuns(runs) {
-  const best = new Map(), sizes = new Map();
+  const best = new Map(), sizes = new Map(), ties = new Set();
   for (const run of runs) {
     if (!run.best) continue;
     const key = group(run), sign = run.higher_is_better ? 1 : -1, current = best.get(key);
     sizes.set(key, (sizes.get(key) || 0) + 1);
     if (!current || sign * run.best.value > sign * current.best.value) best.set(key, run);
+    else if (run.best.value === current.best.value) ties.add(key);
+  }
+  for (const key of ties) {
+    const top = best.get(key).best.value;
+    if (runs.filter((run) => run.best && group(run) === key && run.best.value === top).length > 1) best.delete(key);
   }
   return new Set([...best].filter(([key]) => sizes.get(key) > 1).map(([, run]) => run.id));
 }

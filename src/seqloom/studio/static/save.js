@@ -38,10 +38,38 @@ export function saveSvg(svg, title) {
   download(`${safeName(title)}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
 }
 
+function node(name, attributes, text = "") {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.textContent = text;
+  return element;
+}
+
+// A canvas with its title, the names of its columns and the scale of its colours.
+export function saveHeatmap({ title, canvas, columnNames, low, high, signed, colours }) {
+  const width = 720, height = 240, left = 16, top = 32, style = getComputedStyle(document.documentElement);
+  const ink = style.getPropertyValue("--ink").trim(), ground = style.getPropertyValue("--ground").trim();
+  const svg = node("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width + 32} ${height + 96}`, "font-family": "system-ui, sans-serif", "font-size": 12, fill: ink });
+  svg.append(node("rect", { width: "100%", height: "100%", fill: ground }), node("text", { x: left, y: 20, "font-weight": 600 }, title));
+  svg.append(node("image", { x: left, y: top, width, height, preserveAspectRatio: "none", href: canvas.toDataURL("image/png"), style: "image-rendering: pixelated" }));
+  const step = Math.max(1, Math.ceil(columnNames.length / 40));
+  columnNames.forEach((name, index) => {
+    if (index % step) return;
+    const x = left + ((index + 0.5) / columnNames.length) * width;
+    svg.append(node("text", { x, y: top + height + 12, transform: `rotate(45 ${x} ${top + height + 12})` }, name));
+  });
+  const shades = signed ? colours : colours.slice(1);
+  shades.forEach((fill, index) => svg.append(node("rect", { x: width - 64 + index * 16, y: 10, width: 16, height: 10, fill })));
+  svg.append(node("text", { x: width - 70, y: 20, "text-anchor": "end" }, String(Number(low.toPrecision(2)))), node("text", { x: width - 60 + 16 * shades.length, y: 20 }, String(Number(high.toPrecision(2)))));
+  download(`${safeName(title)}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(svg));
+}
+
 function canvasPicture(canvas) {
   const image = document.createElement("img");
   image.src = canvas.toDataURL("image/png");
   image.style.cssText = canvas.style.cssText;
+  image.className = canvas.className;
+  image.alt = canvas.getAttribute("aria-label") || "";
   return image;
 }
 
@@ -51,7 +79,15 @@ export async function savePage(element, title) {
   const copy = element.cloneNode(true);
   const canvases = element.querySelectorAll("canvas");
   copy.querySelectorAll("canvas").forEach((canvas, index) => canvas.replaceWith(canvasPicture(canvases[index])));
-  copy.querySelectorAll("button.save, .tip, .cursor, input, select, textarea").forEach((part) => part.remove());
+  copy.querySelectorAll("textarea").forEach((field, index) => {
+    const text = document.createElement("p");
+    text.className = "answer";
+    text.textContent = element.querySelectorAll("textarea")[index].value;
+    field.replaceWith(text);
+  });
+  copy.querySelectorAll(".save, .bar button, .tip, .cursor, .brush, .never, input, select, audio").forEach((part) => part.remove());
+  copy.querySelectorAll("a").forEach((link) => link.removeAttribute("href"));
+  copy.querySelectorAll("details").forEach((part) => part.setAttribute("open", ""));
   const theme = document.documentElement.dataset.theme || "light";
   const page = document.implementation.createHTMLDocument(title);
   page.documentElement.dataset.theme = theme;

@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { lineChart } from "../chart.js";
+import { disagreementCard } from "../disagreements.js";
 import { clear, colour, h, message } from "../dom.js";
 import { count, duration, interval, number, setting } from "../format.js";
 import { address, remember } from "../router.js";
@@ -9,25 +10,27 @@ import { badge, bestRuns, loadRuns } from "../runs.js";
 
 const AXES = { update: "updates", epoch: "epochs" };
 const MOST = 10;
+const MOST_LISTED = 100; // more are chosen in the table of runs
 
 export async function showCompare(main, query) {
   const { runs: all } = await loadRuns();
   const usable = all.filter((run) => run.state !== "damaged");
-  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") in AXES ? query.get("axis") : "update" };
+  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") in AXES ? query.get("axis") : "update", pair: query.getAll("pair") };
   const content = h("div");
-  const list = h("details", { open: !state.ids.length }, h("summary", {}, "Choose runs"), h("div", { class: "strip", style: { "margin-top": "8px" } }, usable.map((run) => {
+  const list = h("details", { class: "choose", open: !state.ids.length }, h("summary", {}, "Choose runs"), h("div", { class: "strip", style: { "margin-top": "8px" } }, usable.slice(0, MOST_LISTED).map((run) => {
     const box = h("input", { type: "checkbox", checked: state.ids.includes(run.id), onchange: () => {
       state.ids = box.checked ? [...state.ids, run.id].slice(-MOST) : state.ids.filter((id) => id !== run.id);
       draw();
     } });
     return h("label", { class: "chip" }, box, ` ${run.id} `, h("i", {}, run.task));
-  })));
+  })), usable.length > MOST_LISTED ? h("p", { class: "small soft" }, `The ${MOST_LISTED} newest of ${usable.length} runs; choose others in the table of runs.`) : null);
   const axis = h("select", { "aria-label": "Horizontal axis", onchange: () => { state.axis = axis.value; draw(); } },
     Object.entries(AXES).map(([value, name]) => h("option", { value, selected: value === state.axis }, `over ${name}`)));
   clear(main, h("div", { class: "bar" }, h("h1", {}, "Compare"), h("span", { class: "grow" }), axis), list, content);
 
   async function draw() {
-    remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis });
+    state.pair = state.pair.filter((id) => state.ids.includes(id));
+    remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair });
     if (state.ids.length < 2) {
       clear(content, message("Choose two or more runs", "Their curves, scores and settings appear side by side."));
       return;
@@ -44,36 +47,40 @@ export async function showCompare(main, query) {
       series: curves((detail) => detail.rows.filter((row) => typeof row.loss === "number").map((row) => [x(row), row.loss])) }));
     clear(content,
       metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : null,
-      h("div", { class: "grid", style: { margin: "16px 0" } }, charts),
-      h("div", { class: "two" }, scoreTable(runs, best), differenceTable(runs)));
+      h("div", { class: "two" }, scoreTable(runs, best), differenceTable(runs)),
+      h("div", { class: "grid" }, charts), pairs);
+    showPair(runs);
+  }
+
+  const pairs = h("div");
+  // The two best of one task and metric, unless others were chosen.
+  function showPair(runs) {
+    const scored = runs.filter((run) => run.best && run.task === runs[0].task && run.metric === runs[0].metric);
+    if (scored.length < 2) { clear(pairs); return; }
+    const sign = scored[0].higher_is_better ? 1 : -1;
+    const ranked = [...scored].sort((a, b) => sign * (b.best.value - a.best.value));
+    const pair = state.pair.length === 2 ? state.pair : [ranked[1].id, ranked[0].id];
+    clear(pairs, disagreementCard(runs.filter((run) => scored.includes(run)), pair, (chosen) => {
+      state.pair = chosen;
+      remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair });
+      showPair(runs);
+    }));
   }
 
   await draw();
 }
 
 function scoreTable(runs, best) {
+  const finished = runs.every((run) => run.state === "finished");
   const rows = runs.map((run, index) => h("tr", {},
-    h("td", { class: "swatch", style: { "--colour": colour(index) } }, h("a", { href: address("/run", { run: run.id }) }, run.id)),
-    h("td", {}, badge(run)),
+    h("td", { class: "swatch nowrap", style: { "--colour": colour(index) } }, h("a", { href: address("/run", { run: run.id }) }, run.id)),
+    finished ? null : h("td", {}, badge(run)),
     h("td", { class: "number" }, run.best ? h("span", { class: best.has(run.id) ? "best" : "" }, number(run.best.value) + (best.has(run.id) ? " ★" : "")) : "–"),
     h("td", { class: "number soft" }, interval(run.best)),
     h("td", { class: "number soft" }, count(run.parameters)),
     h("td", { class: "number soft" }, duration(run.seconds))));
-  return h("section", {}, h("h2", {}, "Scores"), h("div", { class: "table" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["run", "state", "best", "95 % interval", "parameters", "time"].map((name, index) => h("th", { class: index > 1 ? "number" : "" }, name)))), h("tbody", {}, rows))),
-  overlap(runs));
-}
-
-// What the intervals allow to say about the two best.
-function overlap(runs) {
-  const scored = runs.filter((run) => run.best && run.best.low !== null && run.metric === runs[0].metric);
-  if (scored.length < 2) return null;
-  const sign = scored[0].higher_is_better ? 1 : -1;
-  const [first, second] = [...scored].sort((a, b) => sign * (b.best.value - a.best.value));
-  const apart = sign > 0 ? first.best.low > second.best.high : first.best.high < second.best.low;
-  return h("p", { class: "note" }, apart
-    ? `The 95 % confidence intervals of ${first.id} and ${second.id} do not overlap: ${first.id} is better.`
-    : `The 95 % confidence intervals of ${first.id} and ${second.id} overlap: the difference may be chance. seqloom compare tests it example by example.`);
+  return h("section", { class: "card" }, h("h2", {}, "Scores"), h("div", { class: "table" }, h("table", {},
+    h("thead", {}, h("tr", {}, ["run", "state", "best", "95 % interval", "parameters", "time"].filter((name) => name !== "state" || !finished).map((name) => h("th", { class: ["run", "state"].includes(name) ? "" : "number" }, name)))), h("tbody", {}, rows))));
 }
 
 function differenceTable(runs) {
@@ -81,7 +88,7 @@ function differenceTable(runs) {
   const different = keys.filter((key) => new Set(runs.map((run) => setting(run.settings[key] ?? null))).size > 1);
   const rows = different.map((key) => h("tr", {}, h("td", { class: "mono" }, key),
     runs.map((run) => h("td", { class: "mono" }, key in run.settings ? setting(run.settings[key]) : h("span", { class: "faint" }, "–")))));
-  return h("section", {}, h("h2", {}, "Settings that differ"), rows.length ? h("div", { class: "table" }, h("table", {},
+  return h("section", { class: "card" }, h("h2", {}, "Settings that differ"), rows.length ? h("div", { class: "table" }, h("table", {},
     h("thead", {}, h("tr", {}, h("th", {}, "key"), runs.map((run) => h("th", {}, run.id)))), h("tbody", {}, rows)))
     : h("p", { class: "soft" }, "None: the runs have the same configuration."));
 }

@@ -40,9 +40,21 @@ export async function showDoctor(main, query) {
   await examine();
 }
 
+function title(finding) {
+  return finding.part ? `${finding.name} (${finding.part})` : finding.name;
+}
+
+// What to look at first.
+function summary(all) {
+  const count = (severity) => all.filter((finding) => finding.severity === severity).length;
+  const parts = [["problem", "problems"], ["warning", "warnings"], ["healthy", "healthy"]].filter(([name]) => count(name)).map(([name, many]) => h("span", { class: `badge ${CLASSES[name]}` }, `${count(name)} ${count(name) > 1 ? many : name}`));
+  return parts.length ? h("p", { class: "bar" }, parts) : null;
+}
+
 function draw(diagnosis) {
-  const findings = diagnosis.findings.map((finding) => h("section", { class: "card" },
-    h("div", { class: "tools" }, h("h2", {}, finding.part ? `${finding.name} (${finding.part})` : finding.name), h("span", { class: `badge ${CLASSES[finding.severity]}` }, finding.severity)),
+  const healthy = diagnosis.findings.filter((finding) => finding.severity === "healthy");
+  const findings = (list) => list.map((finding) => h("section", { class: "card" },
+    h("div", { class: "tools" }, h("h2", {}, title(finding)), h("span", { class: `badge ${CLASSES[finding.severity]}` }, finding.severity)),
     h("p", {}, finding.verdict),
     finding.keys.length ? h("p", { class: "small soft" }, "key to change: ", finding.keys.map((key) => h("span", { class: "chip mono" }, key))) : null,
     evidence(finding.evidence)));
@@ -54,7 +66,9 @@ function draw(diagnosis) {
   return [
     diagnosis.source ? h("p", { class: "soft" }, `Measured on ${diagnosis.source}.`) : null,
     diagnosis.notes.map((note) => h("p", { class: "note" }, note)),
-    h("div", { class: "grid" }, findings, charts),
+    summary(diagnosis.findings),
+    h("div", { class: "grid" }, findings(diagnosis.findings.filter((finding) => finding.severity !== "healthy")), charts),
+    healthy.length ? h("section", { class: "card full" }, h("h2", {}, "Healthy"), h("dl", { class: "pairs" }, healthy.map((finding) => [h("dt", {}, title(finding)), h("dd", {}, finding.verdict, evidence(finding.evidence))]))) : null,
     units(diagnosis),
   ];
 }
@@ -68,9 +82,9 @@ function evidence(values) {
 function units(diagnosis) {
   const rows = diagnosis.parts.flatMap((part) => part.units.map((unit) => h("tr", {}, h("td", {}, `${part.name}: ${unit.layer}, ${unit.direction}`),
     h("td", { class: "number" }, number(unit.units)), h("td", { class: "number" }, number(unit.dead)), h("td", { class: "number" }, number(unit.redundant)), h("td", { class: "number" }, number(unit.effective_rank, 3)))));
-  const gates = diagnosis.parts.flatMap((part) => part.gates.map((gate) => h("tr", {}, h("td", {}, `${gate.layer}, ${gate.direction}: ${gate.gate}`), h("td", { class: "soft" }, gate.effect),
+  const gates = diagnosis.parts.flatMap((part) => part.gates.map((gate) => h("tr", {}, h("td", {}, `${part.name}: ${gate.layer}, ${gate.direction}: ${gate.gate}`), h("td", { class: "soft" }, gate.effect),
     h("td", { class: "number" }, number(gate.mean, 3)), h("td", { class: "number" }, percent(gate.low)), h("td", { class: "number" }, percent(gate.high)))));
-  const table = (title, columns, body) => body.length ? h("section", {}, h("h2", {}, title), h("div", { class: "table" }, h("table", {},
+  const table = (heading, columns, body) => body.length ? h("section", { class: "card" }, h("h2", {}, heading), h("div", { class: "table short", tabindex: 0 }, h("table", {},
     h("thead", {}, h("tr", {}, columns.map((name, index) => h("th", { class: index > (columns.length === 5 && columns[1] === "open" ? 1 : 0) ? "number" : "" }, name)))), h("tbody", {}, body)))) : null;
   return h("div", { class: "two", style: { "margin-top": "16px" } },
     table("Units", ["layer", "units", "dead", "redundant", "effective rank"], rows),

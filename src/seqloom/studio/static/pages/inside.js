@@ -2,14 +2,21 @@
 
 import { get, postPacked } from "../api.js";
 import { showAnswer } from "../answer.js";
+import { beamTree } from "../beam.js";
 import { lineChart } from "../chart.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
+import { exampleList } from "../examples.js";
 import { number, percent } from "../format.js";
-import { heatmap, makeLink, shadeCss } from "../heatmap.js";
+import { heatmap, makeLink } from "../heatmap.js";
 import { otherInputs } from "../inputs.js";
+import { showMedia } from "../media.js";
 import { go, remember } from "../router.js";
 import { loadRuns, runSelect } from "../runs.js";
-import { savePage } from "../save.js";
+import { layerCard, reachCard, statePanel } from "../states.js";
+import { tokenStrip } from "../strip.js";
+
+const METHODS = { "": "automatic", integrated_gradients: "integrated gradients", input_x_gradient: "input × gradient", occlusion: "occlusion" };
+const MOST_HEADS = 24;
 
 export async function showInside(main, query) {
   const { runs } = await loadRuns();
@@ -20,119 +27,156 @@ export async function showInside(main, query) {
     return;
   }
   const model = await get("/api/model", { run: id });
-  const state = { text: query.get("text") || "", search: query.get("search") || "", beam: query.get("beam") === "1", unit: query.get("unit") || "" };
-  const views = h("div", { "aria-live": "polite" });
-  const save = h("button", { type: "button", class: "save", onclick: () => savePage(views, `inside ${id}`) }, "Save as HTML");
-  const bar = h("div", { class: "bar" }, h("h1", {}, "Inside"), runSelect(usable, id, (run) => go("/inside", { run, text: state.text })), h("span", { class: "grow" }));
+  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to") };
+  let value = state.example !== null ? { example: Number(state.example) } : state.text;
+  const views = h("div", { class: "inside" });
+  const bar = h("div", { class: "bar" }, h("h1", {}, "Inside"), runSelect(usable, id, (run) => go("/inside", { run, text: state.text, example: state.example })), h("span", { class: "grow" }));
   if (model.uses_search) {
     const beam = h("input", { type: "checkbox", checked: state.beam, onchange: () => { state.beam = beam.checked; look(); } });
     bar.append(h("label", { class: "soft" }, beam, " show the search"));
   }
-  bar.append(save);
-  const input = h("div", { style: { "margin-bottom": "16px" } });
+  if (model.can_attribute) {
+    const method = h("select", { "aria-label": "Method of attribution", onchange: () => { state.method = method.value; look(); } }, Object.entries(METHODS).map(([name, text]) => h("option", { value: name, selected: name === state.method }, text)));
+    bar.append(h("label", { class: "soft" }, "which inputs mattered, by ", method));
+  }
+  const input = h("div", { class: "card full" });
   clear(main, bar, input, views);
   let controller = null;
-  let value = state.text;
+
+  const request = () => (value instanceof File ? null : { run: id, search: state.search, ...(value && value.example !== undefined ? { example: value.example } : { input: value }) });
 
   async function look(given = value) {
+    if (given !== value) state.from = state.to = null;
     value = given;
-    remember("/inside", { run: id, text: model.reads_text ? state.text : "", search: state.search, beam: state.beam ? "1" : "" });
+    state.example = value && value.example !== undefined ? String(value.example) : null;
+    remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to });
     if (typeof value === "string" && !value.trim()) {
-      clear(views, message("Type a text", "Every view below follows it: edit a word and watch what changes."));
+      clear(views, message(model.reads_text ? "Type a text" : "Choose an input", "Every view follows it: change it and watch what changes."));
       return;
     }
     controller?.abort();
     controller = new AbortController();
+    views.classList.add("loading");
     try {
-      const { content, values } = await postPacked("/api/inside", request(value), controller.signal);
+      const { content, values } = await postPacked("/api/inside", body(), controller.signal);
       clear(views, draw(content, values));
+      if (model.reads_text && state.example !== null) input.querySelector("textarea").value = content.text;
+      views.classList.remove("loading");
     } catch (error) {
       if (error.name !== "AbortError") clear(views, errorBox(error));
     }
   }
 
-  function request(given) {
-    if (!(given instanceof File)) return { run: id, input: given, search: state.search, beam: state.beam };
+  function body() {
+    if (!(value instanceof File)) return { ...request(), beam: state.beam, method: state.method };
     const form = new FormData();
     form.append("run", id);
-    form.append("file", given);
+    form.append("beam", String(state.beam));
+    form.append("method", state.method);
+    form.append("search", state.search);
+    form.append("file", value);
     return form;
   }
 
+  function draw(content, values) {
+    const { explanation, layers, tokens, headline } = content;
+    const link = makeLink();
+    const names = explanation.attribution?.tokens?.length ? explanation.attribution.tokens : tokens;
+    // The layers that read the input; those of a decoder have the names of what was generated.
+    const readers = layers.filter((layer) => (tokens.length ? layer.steps === tokens.length && !layer.name.startsWith("decoder") : !layer.names.length));
+    const panel = !(value instanceof File) && readers.length ? statePanel({ run: id, input: request, layers: readers, hasTokens: tokens.length > 0 }) : null;
+    const phrase = (start, stop, words = []) => {
+      state.from = String(start); state.to = String(stop);
+      remember("/inside", { run: id, text: state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to });
+      panel?.similar(start, stop, words.length ? words : tokens.length ? tokens.slice(start, stop) : [`steps ${start + 1}–${stop}`]);
+    };
+    const chosen = state.from !== null && state.to !== null ? [Number(state.from), Number(state.to)] : null;
+    const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction), headline && !explanation.prediction.perplexity && !explanation.prediction.labels ? h("p", { class: "soft small" }, headline) : null);
+    const mattered = names.length || content.media.length ? h("section", { class: "card" }, matteredTitle(explanation.attribution),
+      showMedia(content.media, values, layers.some((layer) => content.media[0]?.shape[0] === layer.steps) ? link : undefined, { large: true }),
+      names.length ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null,
+      explanation.attribution ? attributionNote(explanation.attribution) : h("p", { class: "small soft never" }, names.length ? "Move over the tokens, or use the arrow keys: every view below marks the same place." : "")) : null;
+    const result = [h("div", { class: "two" }, answer, mattered), explanation.notes.map((note) => h("p", { class: "note" }, note))];
+    const cards = [];
+    if (explanation.label_choices.length) cards.push(choices(explanation.label_choices, link));
+    if (explanation.token_values) cards.push(tokenValues(explanation.token_values, link));
+    if (explanation.attention && !explanation.grid) cards.push(card(attentionMap(explanation.attention, "Attention, mean of the heads of the last layer", tokens, link)));
+    if (panel) {
+      if (!cards.filter((each) => !each.classList.contains("full")).length) panel.box.classList.add("full");
+      cards.push(panel.box);
+    }
+    if (explanation.grid && explanation.attention) cards.push(imageAttention(explanation.attention, explanation.grid));
+    if (explanation.frames) cards.push(framesChart(explanation.frames));
+    if (explanation.beam.length) cards.push(beamTree(explanation.beam));
+    result.push(h("div", { class: "grid" }, cards));
+    for (const layer of layers) {
+      const linked = readers.includes(layer);
+      result.push(layerCard(layer, values, { link, linked, onUnit: panel && readers.includes(layer) ? (unit) => panel.unit(layer.name, unit) : null, onPhrase: panel && readers.includes(layer) ? phrase : null }));
+    }
+    if (layers.length && !(value instanceof File)) result.push(reachCard({ input: request, tokens, link }));
+    if (explanation.heads.length > 1) {
+      const heads = explanation.heads.slice(0, MOST_HEADS);
+      result.push(h("section", { class: "card full" }, h("h2", {}, "Attention of every head"), h("div", { class: "views" }, heads.map((head) => attentionMap(head, head.name, tokens, link))),
+        explanation.heads.length > MOST_HEADS ? h("p", { class: "small soft" }, `${MOST_HEADS} of ${explanation.heads.length} heads`) : null));
+    }
+    if (chosen && panel) phrase(...chosen);
+    return result;
+  }
+
   if (model.reads_text) {
-    const field = h("textarea", { rows: 2, value: state.text, placeholder: "Your text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
-    input.append(field);
-    field.focus();
+    const start = model.examples.find((example) => String(example.example) === state.example);
+    const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
+    input.append(field, exampleList(model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
-    input.append(h("details", { open: true }, h("summary", {}, "Input"), otherInputs(look)));
+    input.append(h("details", { open: value === "" }, h("summary", {}, "Input"), otherInputs(look, model.input_kind), exampleList(model, value.example, (example) => look({ example: example.example })) || ""));
   }
   await look();
-}
-
-function draw(content, values) {
-  const { explanation, layers, tokens, headline } = content;
-  const link = makeLink();
-  const result = [h("section", { class: "card", style: { "margin-bottom": "16px" } }, h("h2", {}, "Answer"), showAnswer(explanation.prediction), headline ? h("p", { class: "soft small" }, headline) : null)];
-  result.push(strip(tokens, explanation, link));
-  for (const note of explanation.notes) result.push(h("p", { class: "note" }, note));
-  const cards = [];
-  if (explanation.label_choices.length) cards.push(choices(explanation.label_choices, link));
-  if (explanation.token_values) cards.push(tokenValues(explanation.token_values, link));
-  if (explanation.attention) cards.push(card(attentionMap(explanation.attention, "Attention, mean of the heads of the last layer", tokens, link)));
-  if (explanation.frames) cards.push(framesChart(explanation.frames));
-  if (explanation.beam.length) cards.push(beamTree(explanation.beam));
-  for (const layer of layers) cards.push(card(...gateViews(layer, values, tokens, link)));
-  for (const head of explanation.heads.slice(0, 24)) cards.push(card(attentionMap(head, head.name, tokens, link)));
-  result.push(h("div", { class: "grid" }, cards));
-  return result;
 }
 
 function card(...children) {
   return h("div", { class: "card" }, children);
 }
 
-// The tokens, coloured by how much each mattered.
-function strip(tokens, explanation, link) {
-  const attribution = explanation.attribution;
-  const scores = attribution?.values && Array.isArray(attribution.values) && typeof attribution.values[0] === "number" ? attribution.values : null;
-  const names = attribution?.tokens?.length ? attribution.tokens : tokens;
-  if (!names.length) return h("div");
-  const extreme = scores ? Math.max(...scores.map(Math.abs), 1e-12) : 1;
-  const buttons = names.map((token, index) => h("button", { type: "button", class: `token ${scores && Math.abs(scores[index]) > 0.7 * extreme ? "strong" : ""}`, style: scores ? { background: shadeCss((scores[index] / extreme) * 0.75) } : {},
-    onpointerenter: () => link.set(index), onfocus: () => link.set(index), title: scores ? `${number(scores[index])}` : "" }, token || " ", scores ? h("small", {}, number(scores[index], 2)) : null));
-  link.listen((column) => buttons.forEach((button, index) => button.classList.toggle("current", index === column)));
-  const title = scores ? `What mattered for ${attribution.target ?? "the answer"} (${attribution.method ?? ""}): blue raises it, orange lowers it` : "Input";
-  return h("section", { style: { margin: "8px 0" } }, h("h2", {}, title), h("div", { class: "strip", onkeydown: (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    const next = step && buttons[buttons.indexOf(document.activeElement) + step];
-    if (next) { event.preventDefault(); next.focus(); }
-  } }, buttons));
+function plainScores(attribution) {
+  return attribution?.values && typeof attribution.values[0] === "number" ? attribution.values : null;
+}
+
+function matteredTitle(attribution) {
+  if (!attribution) return h("h2", {}, "Input");
+  return h("h2", {}, "What mattered for ", h("span", { class: "best" }, attribution.target || "the answer"), attribution.word ? ` of ${attribution.word}` : "");
+}
+
+function attributionNote(attribution) {
+  const unit = attribution.is_number ? "the value" : "the log-odds";
+  return h("p", { class: "small soft" }, h("span", { class: "key positive" }, "raises it"), h("span", { class: "key negative" }, "lowers it"), ` ${METHODS[attribution.method] || attribution.method}, in ${unit}`);
 }
 
 function choices(list, link) {
   const rows = list.map((choice, index) => h("tr", { onpointerenter: () => link.set(index) }, h("td", {}, choice.word), h("td", {}, choice.label), h("td", { class: "number" }, percent(choice.probability)),
     h("td", { class: "soft" }, choice.alternative), h("td", { class: "number soft" }, percent(choice.alternative_probability))));
-  link.listen((column) => rows.forEach((row, index) => row.setAttribute("aria-selected", String(index === column))));
-  return h("section", {}, h("h2", {}, "Labels and the most probable alternatives"), h("div", { class: "table" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["word", "label", "probability", "otherwise", ""].map((name) => h("th", {}, name)))), h("tbody", {}, rows))));
+  let current = null;
+  link.listen((column) => {
+    rows[current]?.removeAttribute("aria-selected");
+    current = column;
+    rows[current]?.setAttribute("aria-selected", "true");
+  });
+  return h("section", { class: "card" }, h("h2", {}, "Labels and the most probable alternatives"), h("div", { class: "table short", tabindex: 0 }, h("table", {},
+    h("thead", {}, h("tr", {}, ["word", "label", "probability", "otherwise", ""].map((name, index) => h("th", { class: index === 2 ? "number" : "" }, name)))), h("tbody", {}, rows))));
 }
 
 function tokenValues({ label, tokens, values }, link) {
-  return card(heatmap({ title: label, values, rows: 1, columns: values.length, rowName: () => label, columnName: (column) => tokens[column] ?? "", link, height: 28 }));
+  return h("div", { class: "card full" }, heatmap({ title: label, values, rows: 1, columns: values.length, rowName: () => label, columnName: (column) => tokens[column] ?? "", link, height: 32, limits: [0, Math.max(...values)] }));
 }
 
 function attentionMap(map, title, tokens, link) {
   const rows = map.rows.length, columns = map.columns.length;
-  return heatmap({ title, values: map.weights.flat(), rows, columns, rowName: (row) => map.rows[row], columnName: (column) => `to ${map.columns[column]}`, link: columns === tokens.length ? link : undefined });
+  return heatmap({ title, values: map.weights.flat(), rows, columns, limits: [0, 1], rowName: (row) => `${map.rows[row]} attends to`, columnName: (column) => map.columns[column], link: columns === tokens.length ? link : undefined, height: Math.min(260, Math.max(24, rows * 18)) });
 }
 
-function gateViews(layer, values, tokens, link) {
-  const name = (column) => layer.names[column] || (layer.step_seconds ? `${number(column * layer.step_seconds, 3)} s` : `step ${column + 1}`);
-  return layer.parts.map((part) => heatmap({
-    title: `${layer.name}: ${part.name}${part.kind === "gate" ? " gate" : ""}`, remark: part.effect ? `open: ${part.effect}` : "",
-    values: values.subarray(part.start, part.start + part.units * layer.steps), rows: part.units, columns: layer.steps,
-    columnName: name, link: layer.steps === tokens.length || !tokens.length ? link : undefined, sorted: true,
-  }));
+// Where a caption looks: the regions of the picture for each word.
+function imageAttention(map, [rows, columns]) {
+  return h("section", { class: "card full" }, h("h2", {}, "Where each word looks"), h("div", { class: "views small-views" }, map.rows.map((word, index) =>
+    heatmap({ title: word, values: map.weights[index], rows, columns, limits: [0, Math.max(...map.weights[index])], rowName: (row) => `row ${row + 1}`, columnName: (column) => `${column + 1}`, height: 96 }))));
 }
 
 function framesChart(frames) {
@@ -140,17 +184,8 @@ function framesChart(frames) {
   const curves = frames.tokens.map((name, token) => ({ name, points: frames.probabilities[token].map((value, frame) => [time(frame), value]) }))
     .sort((a, b) => Math.max(...b.points.map(([, y]) => y)) - Math.max(...a.points.map(([, y]) => y))).slice(0, 9);
   curves.push({ name: "blank", colour: "var(--faint)", dashed: true, points: frames.blank.map((value, frame) => [time(frame), value]) });
-  return lineChart({ title: "Probability of each token in each frame", series: curves, xLabel: frames.in_seconds ? "seconds" : "frames" });
-}
-
-// The hypotheses of a search, parents before their children.
-function beamTree(nodes) {
-  const children = new Map();
-  for (const node of nodes) children.set(node.parent, [...(children.get(node.parent) || []), node]);
-  const build = (parent, depth) => (children.get(parent) || []).map((node) => {
-    const inner = build(node.number, depth + 1);
-    const label = h("span", {}, h("span", { class: `mono ${node.kept ? "" : "faint"}` }, node.token), " ", h("span", { class: "faint small" }, `${number(node.score)}${inner.length ? "" : ` · ${node.end}`}`));
-    return inner.length ? h("details", { open: depth < 6 }, h("summary", {}, label), h("div", { style: { "margin-left": "16px" } }, inner)) : h("div", { style: { "margin-left": "18px" } }, label);
-  });
-  return h("section", { class: "card" }, h("h2", {}, "The search, with the end of each branch"), build(-1, 0));
+  const path = frames.most_probable.map((token) => token || "·").join("");
+  const chart = lineChart({ title: "Probability of each token in each frame", series: curves, xLabel: frames.in_seconds ? "seconds" : "frames", limits: [0, 1], wide: true });
+  chart.append(h("p", { class: "mono path", title: "The most probable token of each frame; · is the blank" }, path), h("p", { class: "small soft" }, "Below the chart: the most probable token of each frame, · for the blank. Repetitions and blanks are removed to read the transcript."));
+  return chart;
 }

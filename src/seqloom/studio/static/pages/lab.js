@@ -10,8 +10,8 @@ const CLASSES = { holds: "finished", "does not hold here": "diverged", "not deci
 export async function showLab(main) {
   const { experiments } = await get("/api/lab");
   const topics = [...new Set(experiments.map((experiment) => experiment.topic))];
-  clear(main, h("div", { class: "bar" }, h("h1", {}, "Lab"), h("span", { class: "soft" }, "claims of the literature, tested on this machine")),
-    topics.map((topic) => h("section", { style: { "margin-bottom": "24px" } }, h("h2", {}, topic),
+  clear(main, h("div", { class: "bar" }, h("h1", {}, "Lab"), h("span", { class: "soft" }, "Claims of the literature as experiments: run one here, and see whether it holds on this machine.")),
+    topics.map((topic) => h("section", { class: "topic" }, h("h2", {}, topic),
       h("div", { class: "grid" }, experiments.filter((experiment) => experiment.topic === topic).map(card)))));
 }
 
@@ -21,7 +21,7 @@ function card(experiment) {
     h("button", { type: "button", onclick: () => run(preset) }, label));
   const box = h("section", { class: "card" }, h("h2", {}, experiment.question), h("p", {}, experiment.claim), h("p", { class: "small soft" }, experiment.source),
     h("details", {}, h("summary", { class: "small" }, "Rule of the verdict"), h("p", { class: "small" }, experiment.rule)),
-    h("p", {}, buttons.flatMap((button) => [button, " "])), outcome);
+    h("p", { class: "buttons never" }, buttons), outcome);
 
   async function run(preset) {
     buttons.forEach((button) => { button.disabled = true; });

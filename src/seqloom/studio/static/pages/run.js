@@ -6,6 +6,7 @@ import { clear, errorBox, h } from "../dom.js";
 import { count, date, duration, interval, number, percent } from "../format.js";
 import { address } from "../router.js";
 import { badge } from "../runs.js";
+import { sampleAnswers } from "../samples.js";
 
 export async function showRun(main, query) {
   const id = query.get("run") || "";
@@ -16,20 +17,22 @@ export async function showRun(main, query) {
   const stop = h("button", { type: "button", onclick: () => act("/api/stop") }, "Stop");
   const resume = h("button", { type: "button", onclick: () => act("/api/resume") }, "Resume");
   const facts = h("div", { class: "facts" });
-  const charts = h("div", { class: "grid" });
+  const charts = h("div");
+  const samples = h("div");
+  const drawSamples = sampleAnswers(samples, data.samples || []);
   clear(main,
     h("div", { class: "bar" }, h("h1", {}, id), stateBadge, h("span", { class: "soft" }, run.task), h("span", { class: "grow" }), stop, resume,
-      h("a", { href: address("/try", { run: id }) }, "Try it"), h("a", { href: address("/inside", { run: id }) }, "See inside"), h("a", { href: address("/doctor", { run: id }) }, "Ask the doctor")),
-    problem, facts, charts, scores(data), settings(data), pictures(id, data.pictures));
+      h("a", { class: "button", href: address("/try", { run: id }) }, "Try it"), h("a", { class: "button", href: address("/inside", { run: id }) }, "See inside"), h("a", { class: "button", href: address("/doctor", { run: id }) }, "Ask the doctor")),
+    problem, facts, charts, samples, scores(data), settings(data), pictures(id, data.pictures));
 
   const drawn = {
     loss: lineChart({ title: "Training loss", series: [] }),
     score: lineChart({ title: `${run.metric || "Score"} on the dev data`, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: `baseline: ${data.baseline}` }], empty: "no evaluation yet" }),
     rate: lineChart({ title: "Learning rate", series: [] }),
     norm: lineChart({ title: "Gradient norm", series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
-    clipped: lineChart({ title: "Share of clipped updates", series: [], empty: "no clipping" }),
+    clipped: lineChart({ title: "Share of clipped updates", series: [], limits: [0, 1], empty: "no clipping" }),
   };
-  charts.append(...Object.values(drawn));
+  charts.append(h("div", { class: "two" }, drawn.loss, drawn.score), h("div", { class: "thirds" }, drawn.rate, drawn.norm, drawn.clipped));
 
   function draw() {
     const curve = (name) => rows.filter((row) => typeof row[name] === "number").map((row) => [row.update, row[name]]);
@@ -41,13 +44,14 @@ export async function showRun(main, query) {
     drawn.clipped.update([{ name: "clipped", points: curve("clipped") }]);
     const last = rows.at(-1) || {};
     clear(facts,
-      fact("best " + run.metric, run.best ? number(run.best.value) : "–", run.best ? `${interval(run.best)} epoch ${number(run.best.epoch, 3)}` : "no evaluation yet"),
+      fact("best " + run.metric, run.best ? number(run.best.value) : "–", run.best ? interval(run.best) || `epoch ${number(run.best.epoch, 3)}` : "no evaluation yet"),
       fact("last", run.last ? number(run.last.value) : "–", run.last ? `epoch ${number(run.last.epoch, 3)}` : ""),
       run.baseline === null ? null : fact("baseline", number(run.baseline), data.baseline),
       fact("epoch", number(last.epoch ?? 0, 3), `update ${number(last.update ?? 0)}`),
       fact("parameters", count(run.parameters), ""),
       fact("training time", duration(run.seconds), run.started ? `started ${date(run.started)}` : ""),
       fact("examples", count(data.examples.train), data.examples.dev ? `${number(data.examples.dev)} dev` : "no dev data"));
+    drawSamples(rows);
     const training = run.state === "training";
     stop.hidden = !training;
     resume.hidden = run.state !== "stopped";
@@ -102,8 +106,8 @@ function scores(data) {
     h("td", { class: "number soft" }, data.metrics[`${name}_interval`] ? `[${data.metrics[`${name}_interval`].map((end) => number(end, 3)).join(", ")}]` : ""),
     h("td", { class: "number soft" }, name in data.baseline_scores ? number(data.baseline_scores[name]) : "")));
   const labels = labelTable(data.details);
-  return h("div", { class: "grid", style: { "margin-top": "16px" } },
-    h("section", {}, h("h2", {}, "Scores of the best model on the dev data"), h("div", { class: "table" }, h("table", {},
+  return h("div", { class: "grid" },
+    h("section", { class: "card" }, h("h2", {}, "Scores of the best model on the dev data"), h("div", { class: "table" }, h("table", {},
       h("thead", {}, h("tr", {}, ["metric", "value", "95 % interval", "baseline"].map((name, index) => h("th", { class: index ? "number" : "" }, name)))), h("tbody", {}, rows)))),
     labels);
 }
@@ -113,8 +117,8 @@ function labelTable(details) {
   if (!labels || !Object.keys(labels).length) return null;
   const columns = Object.keys(Object.values(labels)[0]);
   const rows = Object.entries(labels).sort((a, b) => (a[1].f1 ?? 0) - (b[1].f1 ?? 0)).slice(0, 40).map(([label, values]) =>
-    h("tr", {}, h("td", {}, label), columns.map((name) => h("td", { class: "number" }, values[name] <= 1 && !Number.isInteger(values[name]) ? percent(values[name]) : number(values[name])))));
-  return h("section", {}, h("h2", {}, "Labels, the weakest first"), h("div", { class: "table" }, h("table", {},
+    h("tr", {}, h("td", {}, label), columns.map((name) => h("td", { class: "number" }, name !== "support" && values[name] <= 1 ? percent(values[name]) : number(values[name])))));
+  return h("section", { class: "card" }, h("h2", {}, "Labels, the weakest first"), h("div", { class: "table short", tabindex: 0 }, h("table", {},
     h("thead", {}, h("tr", {}, ["label", ...columns].map((name, index) => h("th", { class: index ? "number" : "" }, name)))), h("tbody", {}, rows))));
 }
 

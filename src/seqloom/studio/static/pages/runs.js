@@ -14,8 +14,9 @@ const COLUMNS = [
   ["state", (run) => run.state],
   ["best", (run) => (run.best ? (run.higher_is_better ? -1 : 1) * run.best.value : Infinity)],
   ["last", (run) => (run.last ? (run.higher_is_better ? -1 : 1) * run.last.value : Infinity)],
-  ["curve", null],
+  ["baseline", null],
   ["what differs", null],
+  ["curve", null],
   ["parameters", (run) => -run.parameters],
   ["time", (run) => -run.seconds],
   ["started", (run) => run.started && -new Date(run.started)],
@@ -53,11 +54,17 @@ export async function showRuns(main, query) {
     best = bestRuns(shown);
     different = differences(shown);
     clear(heading, h("th", {}, h("span", { class: "skip" }, "select")), COLUMNS.map(([name, order]) =>
-      h("th", { class: ["parameters", "time"].includes(name) ? "number" : "", "aria-sort": state.sort === name ? (state.down ? "descending" : "ascending") : null },
+      h("th", { class: ["best", "last", "baseline", "parameters", "time"].includes(name) ? "number" : "", "aria-sort": state.sort === name ? (state.down ? "descending" : "ascending") : null },
         order ? h("button", { type: "button", onclick: () => sortBy(name) }, name + (state.sort === name ? (state.down ? " ↑" : " ↓") : "")) : name)));
-    chosen.textContent = `${shown.length === runs.length ? runs.length : `${shown.length} of ${runs.length}`} runs`;
+    showCount();
     remember("/", { sort: state.sort === "started" ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, task: state.task });
     fill();
+  }
+
+  function showCount() {
+    const all = `${shown.length === runs.length ? runs.length : `${shown.length} of ${runs.length}`} runs`;
+    chosen.textContent = state.selected.size ? `${all}, ${state.selected.size} selected` : all;
+    compare.disabled = state.selected.size < 2;
   }
 
   function sortBy(name) {
@@ -78,7 +85,7 @@ export async function showRuns(main, query) {
     const select = h("input", { type: "checkbox", "aria-label": `Select ${run.id}`, checked: state.selected.has(run.id), disabled: run.state === "damaged", onchange: () => {
       if (select.checked) state.selected.add(run.id);
       else state.selected.delete(run.id);
-      compare.disabled = state.selected.size < 2;
+      showCount();
       element.setAttribute("aria-selected", String(select.checked));
     } });
     const chips = (different.get(run.task) || []).filter((key) => key in run.settings)
@@ -89,10 +96,11 @@ export async function showRuns(main, query) {
       h("td", {}, run.state === "damaged" ? h("span", { title: run.problem }, run.id) : h("a", { href: address("/run", { run: run.id }) }, run.id)),
       h("td", { class: "soft" }, run.task),
       h("td", {}, badge(run)),
-      h("td", {}, score(run, run.best, best.has(run.id))),
-      h("td", { class: "soft" }, run.last ? number(run.last.value) : "–"),
-      h("td", {}, sparkline(run.curve)),
+      h("td", { class: "number" }, score(run, run.best, best.has(run.id)), metric(run)),
+      h("td", { class: "number soft" }, run.last ? number(run.last.value) : "–"),
+      h("td", { class: "number" }, baseline(run)),
       h("td", {}, run.state === "damaged" ? h("span", { class: "faint", title: run.problem }, run.problem) : chips),
+      h("td", {}, sparkline(run.curve)),
       h("td", { class: "number soft" }, count(run.parameters)),
       h("td", { class: "number soft" }, duration(run.seconds)),
       h("td", { class: "soft" }, date(run.started)),
@@ -131,6 +139,17 @@ function searchable(run) {
   return run.text;
 }
 
+function metric(run) {
+  return run.metric ? h("small", { class: "unit", title: `${run.metric}: ${run.higher_is_better ? "higher" : "lower"} is better` }, `${run.metric} ${run.higher_is_better ? "↑" : "↓"}`) : null;
+}
+
+// Whether the best model is better than the trivial one.
+function baseline(run) {
+  if (run.baseline === null || !run.best) return h("span", { class: "faint" }, "–");
+  const better = run.higher_is_better ? run.best.value > run.baseline : run.best.value < run.baseline;
+  return h("span", { class: better ? "soft" : "warn", title: better ? "The model is better than this baseline." : "The model is no better than this baseline." }, `${better ? "" : "⚠ "}${number(run.baseline)}`);
+}
+
 function compareValues(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
@@ -138,6 +157,6 @@ function compareValues(a, b) {
 function score(run, value, isBest) {
   if (!value) return h("span", { class: "faint" }, "–");
   const range = interval(value);
-  return h("span", { title: `${run.metric}${range ? `, 95 % confidence interval ${range}` : ""}` },
-    h("span", { class: isBest ? "best" : "" }, `${number(value.value)}${isBest ? " ★" : ""}`), " ", h("span", { class: "faint small" }, range));
+  return h("span", { title: `${run.metric}${range ? `, 95 % confidence interval ${range}` : ""}${isBest ? "; the best of its task" : ""}` },
+    h("span", { class: isBest ? "best" : "" }, `${isBest ? "★ " : ""}${number(value.value)}`), " ", h("span", { class: "faint small" }, range));
 }

@@ -1,9 +1,11 @@
 // Ask a model, or two side by side.
 
-import { get, post } from "../api.js";
+import { get, post, postPacked } from "../api.js";
 import { showAnswer } from "../answer.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
+import { exampleList } from "../examples.js";
 import { otherInputs } from "../inputs.js";
+import { showMedia } from "../media.js";
 import { address, go, remember } from "../router.js";
 import { loadRuns, runSelect } from "../runs.js";
 
@@ -17,9 +19,10 @@ export async function showTry(main, query) {
   }
   const second = query.get("second") || "";
   const model = await get("/api/model", { run: id });
-  const state = { text: query.get("text") || "", search: query.get("search") || "" };
-  const answers = [id, second].filter(Boolean).map((run) => ({ run, box: h("div", { class: "card", "aria-live": "polite" }), controller: null }));
-  const searchField = model.uses_search ? h("input", { type: "text", value: state.search, placeholder: "beam size=5 nbest=3", "aria-label": "Decoding method", list: "searches", oninput: debounce(() => { state.search = searchField.value; ask(); }, 400) }) : null;
+  const state = { text: query.get("text") || "", search: query.get("search") || "", example: query.get("example") };
+  const answers = [id, second].filter(Boolean).map((run) => ({ run, box: h("div", { "aria-live": "polite" }), controller: null }));
+  let given = "";
+  const searchField = model.uses_search ? h("input", { type: "text", value: state.search, placeholder: "beam size=5 nbest=3", "aria-label": "Decoding method", list: "searches", oninput: debounce(() => { state.search = searchField.value; ask(given); }, 400) }) : null;
   searchField?.setAttribute("list", "searches");
   const others = usable.filter((run) => run.task === model.task && run.id !== id);
   clear(main,
@@ -29,31 +32,56 @@ export async function showTry(main, query) {
       h("span", { class: "grow" }), searchField ? h("label", { class: "soft" }, "search ", searchField) : null,
       searchField ? h("datalist", { id: "searches" }, ["greedy", "beam size=5", "beam size=5 nbest=3", "sample temperature=0.8", "best_path", "prefix_beam size=64"].map((value) => h("option", { value }))) : null));
   const grid = h("div", { class: "two" });
+  const preview = h("div");
   const input = h("div", { class: "card" });
-  grid.append(input, h("div", {}, answers.map(({ run, box }) => h("div", { style: { "margin-bottom": "16px" } }, h("h2", {}, answers.length > 1 ? run : "Answer"), box))));
+  grid.append(input, h("div", { class: "stack" }, answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", {}, answers.length > 1 ? run : "Answer"), box))));
   main.append(grid);
 
-  const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model a file, a drawing, a recording or numbers.")));
+  const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model something to read: the answer appears here.")));
 
   async function ask(value = state.text) {
-    remember("/try", { run: id, second, text: model.reads_text ? state.text : "", search: state.search });
+    state.example = value && value.example !== undefined ? String(value.example) : null;
+    remember("/try", { run: id, second, text: model.reads_text && state.example === null ? state.text : "", search: state.search, example: state.example });
+    given = value;
     if (typeof value === "string" && !value.trim()) { waiting(); return; }
+    showFile(value);
     await Promise.all(answers.map(async (answer) => {
       answer.controller?.abort();
       answer.controller = new AbortController();
+      answer.box.classList.add("loading");
       try {
-        clear(answer.box, h("p", { class: "faint" }, "…"));
         const result = await post("/api/predict", body(answer.run, value), answer.controller.signal);
-        clear(answer.box, showAnswer(result.prediction), h("p", { class: "small" },
-          typeof value === "string" ? h("a", { href: address("/inside", { run: answer.run, text: value, search: state.search }) }, "See inside") : null));
+        const inside = typeof value === "string" ? { text: value } : value.example !== undefined ? { example: String(value.example) } : null;
+        clear(answer.box, showAnswer(result.prediction), expected(value), inside ? h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")) : null);
+        answer.box.classList.remove("loading");
       } catch (error) {
-        if (error.name !== "AbortError") clear(answer.box, errorBox(error));
+        if (error.name !== "AbortError") { clear(answer.box, errorBox(error)); answer.box.classList.remove("loading"); }
       }
     }));
   }
 
+  function expected(value) {
+    const example = model.examples.find((each) => each.example === value?.example);
+    return example?.target ? h("p", { class: "soft" }, "target: ", example.target.replaceAll("\t", " ").replaceAll("\n", " / ")) : null;
+  }
+
+  // What was given, where it is a file: the picture or the sound itself.
+  function showFile(value) {
+    if (value?.example !== undefined && !model.reads_text) { showExample(value); return; }
+    if (!(value instanceof File)) { clear(preview); return; }
+    const source = URL.createObjectURL(value);
+    if (/^image\//.test(value.type)) clear(preview, h("img", { class: "picture", alt: value.name, src: source }));
+    else if (/^audio\//.test(value.type)) clear(preview, h("audio", { controls: true, src: source }));
+    else clear(preview, h("p", { class: "soft" }, value.name));
+  }
+
+  async function showExample(value) {
+    const { content, values } = await postPacked("/api/media", { run: id, example: value.example });
+    clear(preview, showMedia(content.media, values));
+  }
+
   function body(run, value) {
-    if (!(value instanceof File)) return { run, input: value, search: state.search };
+    if (!(value instanceof File)) return { run, search: state.search, ...(value.example !== undefined ? { example: value.example } : { input: value }) };
     const form = new FormData();
     form.append("run", run);
     if (state.search) form.append("search", state.search);
@@ -61,14 +89,17 @@ export async function showTry(main, query) {
     return form;
   }
 
+  const first = state.example !== null ? { example: Number(state.example) } : null;
   if (model.reads_text) {
-    const field = h("textarea", { rows: 6, value: state.text, placeholder: "Your text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; ask(); }, 200) });
-    input.append(field, h("p", { class: "faint small" }, "The address of this page holds the text: share it, or reload it."));
-    if (state.text) await ask();
+    const start = model.examples.find((example) => String(example.example) === state.example);
+    const field = h("textarea", { rows: 4, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text: the answer follows", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; ask(); }, 200) });
+    input.append(field, exampleList(model, first?.example, (example) => { state.text = field.value = example.input.replaceAll("\t", " "); ask({ example: example.example }); }) || "");
+    if (first || state.text) await ask(first || state.text);
     else waiting();
-    field.focus();
+    field.focus({ preventScroll: true });
   } else {
-    input.append(otherInputs(ask));
-    waiting();
+    input.append(otherInputs(ask, model.input_kind), preview, exampleList(model, first?.example, (example) => ask({ example: example.example })) || "");
+    if (first) await ask(first);
+    else waiting();
   }
 }

@@ -1,0 +1,61 @@
+// Two runs on the same dev examples: the paired interval of the difference, and where their answers differ.
+
+import { post } from "./api.js";
+import { clear, colour, errorBox, h } from "./dom.js";
+import { number } from "./format.js";
+import { address } from "./router.js";
+import { answerText, inputText } from "./texts.js";
+
+const SHOWN = 20;
+
+export function disagreementCard(runs, pair, choose) {
+  const body = h("div", { "aria-live": "polite" });
+  const selects = [0, 1].map((side) => h("select", { "aria-label": side ? "Second run" : "First run", onchange: () => choose([selects[0].value, selects[1].value]) },
+    runs.map((run) => h("option", { value: run.id, selected: run.id === pair[side] }, run.id))));
+  const box = h("section", { class: "card full" }, h("div", { class: "tools" }, h("h2", {}, "Where two runs disagree"), h("span", {}, selects[0], " and ", selects[1])), body);
+  load();
+  return box;
+
+  async function load() {
+    if (pair[0] === pair[1]) { clear(body, h("p", { class: "soft" }, "Choose two different runs.")); return; }
+    clear(body, h("p", { class: "faint" }, "Both models answer the dev data …"));
+    try {
+      draw(await post("/api/disagreements", { runs: pair }));
+    } catch (error) {
+      clear(body, errorBox(error));
+    }
+  }
+
+  function draw(result) {
+    const sides = [["all", "largest difference first"], ["0", `${pair[0]} is better`], ["1", `${pair[1]} is better`]];
+    const list = h("tbody");
+    const select = h("select", { "aria-label": "Which examples", onchange: () => fill() }, sides.map(([value, text]) => h("option", { value }, text)));
+    const sign = result.higher_is_better ? 1 : -1;
+    function fill() {
+      const gap = ({ scores }) => sign * ((scores[1] ?? 0) - (scores[0] ?? 0));
+      const kept = result.shown.filter((each) => select.value === "all" || (select.value === "1" ? gap(each) > 0 : gap(each) < 0)).slice(0, SHOWN);
+      clear(list, kept.map((each) => h("tr", {},
+        h("td", { class: "wrap" }, h("a", { href: address("/inside", { run: pair[0], example: String(each.example) }), title: each.place }, inputText(each))),
+        aligned ? null : h("td", { class: "wrap" }, each.input.includes("\t") ? null : each.target.split("\n").map((line) => h("div", {}, line))),
+        [0, 1].map((side) => h("td", { class: "wrap" }, answerText(each.answers[side], each.target, each.input))),
+        [0, 1].map((side) => h("td", { class: "number soft" }, number(each.scores[side], 3))))));
+      if (!kept.length) clear(list, h("tr", {}, h("td", { colSpan: 6, class: "soft" }, "There are none.")));
+    }
+    const aligned = result.shown.length > 0 && result.shown.every((each) => each.input.includes("\t") || !each.target);
+    const swatch = (side) => h("span", { class: "swatch", style: { "--colour": colour(runs.findIndex((run) => run.id === pair[side])) } }, pair[side]);
+    clear(body, verdict(result),
+      h("div", { class: "bar" }, h("span", { class: "soft" }, `${number(result.disagreements)} of ${number(result.examples)} dev examples differ`), h("span", { class: "grow" }), select),
+      h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), aligned ? null : h("th", {}, "target"), [0, 1].map((side) => h("th", {}, swatch(side))), h("th", { class: "number" }, result.metric), h("th", { class: "number" }, result.metric))), list)),
+      result.note ? h("p", { class: "small soft" }, result.note) : null);
+    fill();
+  }
+
+  function verdict({ scores, difference, interval, better, metric }) {
+    if (!scores) return h("p", { class: "note" }, "This task has no paired difference.");
+    const range = interval ? `, 95 % confidence interval [${number(interval[0], 3)}, ${number(interval[1], 3)}] by a paired bootstrap over the examples` : "";
+    const words = better === null || better === undefined
+      ? (interval ? "The interval includes 0: these examples do not decide which is better." : "There are too few examples for an interval.")
+      : `${pair[better]} is better on these examples.`;
+    return h("p", { class: "verdict" }, h("b", {}, words), h("span", { class: "soft" }, ` ${metric} ${number(scores[0])} and ${number(scores[1])}, difference ${difference > 0 ? "+" : ""}${number(difference, 3)}${range}. It does not cover chance in training: seqloom compare trains several seeds.`));
+  }
+}

@@ -1,0 +1,19 @@
+// Inputs, targets and answers side by side; of aligned sequences, each label under its word.
+
+import { h } from "./dom.js";
+
+// A target or an answer; parts that differ from the target are marked.
+export function answerText(text, target, input = "") {
+  if (!text) return h("span", { class: "faint" }, "(empty)");
+  if (!text.includes("\t") && !input.includes("\t")) return h("span", { class: target && text !== target && !target.split("\n").includes(text) ? "wrong" : target ? "right" : "" }, text);
+  const wanted = target.split("\t"), words = input.split("\t");
+  return h("span", { class: "aligned" }, text.split("\t").map((label, index) => h("span", { class: target && label !== wanted[index] ? "wrong" : "" }, h("small", {}, words[index] ?? ""), label)));
+}
+
+export function isRight(text, target) {
+  return Boolean(target) && (text === target || target.split("\n").includes(text));
+}
+
+export function inputText(example) {
+  return example.input.replaceAll("\t", " ") || example.place.split("/").at(-1);
+}
