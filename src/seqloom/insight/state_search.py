@@ -54,14 +54,14 @@ class LayerStates:
         if not length or len(self.values) < length:
             return []
         mean = self.values.mean(axis=0)
-        centred, wanted = self.values - mean, np.asarray(phrase, dtype=np.float32) - mean
+        centred, query = self.values - mean, np.asarray(phrase, dtype=np.float32) - mean
         squares = (centred**2).sum(axis=1)
         count = len(centred) - length + 1
         dots, norms = np.zeros(count), np.zeros(count)
         for step in range(length):
-            dots += centred[step : step + count] @ wanted[step]
+            dots += centred[step : step + count] @ query[step]
             norms += squares[step : step + count]
-        scale = np.sqrt(norms * (wanted**2).sum())
+        scale = np.sqrt(norms * (query**2).sum())
         cosines = np.divide(dots, scale, out=np.zeros(count), where=scale > 0)
         return self._best_of_examples(cosines, length=length, most=most)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seqloom.run import Run
+from seqloom.run import Run, RunError
 
 
 class MetricsFollower:
@@ -20,12 +20,13 @@ class MetricsFollower:
     def read(self) -> int:
         """Read what is new; the index of the first row that may differ from what was known."""
         known = len(self.rows)
-        added = self.run.rows_from(self._before)
+        try:
+            added = self.run.rows_from(self._before)
+        except RunError:  # the file is another one: there is the middle of a line
+            added = []
         if known and (not added or added[0] != (self._after, self.rows[-1])):
             known, self.rows, self._before, self._after = 0, [], 0, 0
-            added = self.run.rows_from(0)
-        elif known:
-            added = added[1:]
+        added = added[1:] if known else self.run.rows_from(0)
         for position, row in added:
             self.rows.append(row)
             self._before, self._after = self._after, position

@@ -23,6 +23,7 @@ const PAGES = {
 
 const main = document.querySelector("main");
 let leave = () => {};
+let shown = false;
 
 async function show() {
   leave();
@@ -37,7 +38,8 @@ async function show() {
   } catch (error) {
     clear(main, errorBox(error));
   }
-  main.focus({ preventScroll: true });
+  if (shown) main.focus({ preventScroll: true });  // on the first page, the skip link comes first
+  shown = true;
 }
 
 function drawNavigation(query) {

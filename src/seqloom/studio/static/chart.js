@@ -47,7 +47,7 @@ function nearest(points, x) {
 
 // series: [{name, points: [[x, y]], colour?, dashed?}]; marks: [{y, name}]
 export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, empty = "no values yet" }) {
-  const WIDTH = wide ? 1160 : 560;
+  const WIDTH = window.innerWidth < 720 ? 380 : wide ? 1160 : 560;
   const box = h("section", { class: wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
   const state = { logarithmic, series };
@@ -90,7 +90,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       svg.append(h("svg:line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }));
       svg.append(h("svg:text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, number(value, 3)));
     }
-    for (const tick of ticks(xLow, xHigh, 6)) {
+    for (const tick of ticks(xLow, xHigh, WIDTH < 500 ? 4 : 6)) {
       if (px(tick) > WIDTH - RIGHT - 16 - 6 * xLabel.length) continue;  // the name of the axis stands there
       svg.append(h("svg:text", { x: px(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, number(tick, 4)));
     }

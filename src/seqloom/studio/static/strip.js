@@ -34,7 +34,7 @@ export function tokenStrip({ tokens, scores, link, select, chosen = null }) {
     buttons[current]?.classList.add("current");
   });
   const indexOf = (target) => buttons.indexOf(target.closest?.(".token"));
-  const box = h("div", { class: `strip${dense ? " dense" : ""}`, role: "group", "aria-label": "Tokens of the input; arrow keys move, Shift selects a phrase" });
+  const box = h("div", { class: `strip${dense ? " dense" : ""}`, role: "group", "aria-label": "Tokens: arrow keys move, with Shift they select a phrase" });
   box.append(...buttons);
   box.addEventListener("pointerover", (event) => {
     const index = indexOf(event.target);
