@@ -14,7 +14,6 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.insight.state_search import StateIndex, index_states
 from seqloom.model import Model
 from seqloom.tasks.task import Task
-from seqloom.training.self_trained import SelfTrained
 from seqloom.training_data import dev_examples
 
 KEPT = 4
@@ -54,8 +53,8 @@ class DevStates:
 def index_dev_states(model: Model, data: DevData) -> DevStates:
     """The states for as many dev examples as fit."""
     task, module = model.config.task, model.module
-    if isinstance(module, SelfTrained):
-        raise TypeError(f"a {task.name} model that is not trained by gradients has no hidden states")
+    if task.is_self_trained:
+        raise ValueError(f"a {task.name} model that is not trained by gradients has no hidden states")
     usable = [row for row, example in enumerate(data.examples) if not task.infeasible(example)]
     rows, total = list[int](), 0
     for row in usable:

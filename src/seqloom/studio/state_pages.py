@@ -17,7 +17,6 @@ from seqloom.service.served_models import ServedModel
 from seqloom.studio.dev_data import Cache, DevData, DevStates, elements, index_dev_states
 from seqloom.studio.model_pages import InputRequest, dev_data, open_model, read_input
 from seqloom.terminal import json_value
-from seqloom.training.self_trained import SelfTrained
 
 CONTEXT = 6  # elements shown on each side of a place
 MAX_REACH = 64  # outputs whose gradients are followed
@@ -99,7 +98,7 @@ async def show_reach(request: Request) -> JSONResponse:
     def compute() -> dict[str, Any]:
         loaded = model.model
         task, module = loaded.config.task, loaded.module
-        if isinstance(module, SelfTrained):
+        if task.is_self_trained:
             raise HTTPException(422, "this model is not trained by gradients")
         with torch.no_grad():
             (prediction,) = task.predict(module, task.collate([example])).answers

@@ -64,7 +64,7 @@ export function beamTree(nodes) {
 
   draw();
   return h("section", { class: "card full" }, h("div", { class: "tools" }, h("h2", {}, "Search"), h("span", {}, toggle, " ", save)),
-    h("p", { class: "small soft" }, "Time from left to right. Blue: kept in the beam; grey: pruned. At the end of each branch: its log-probability and its fate."), box);
+    h("p", { class: "small soft" }, "Time from left to right. Blue: kept in the beam; grey: pruned. At the end of each branch: its log-probability and how it ended."), box);
 }
 
 function describe(nodes, byNumber) {

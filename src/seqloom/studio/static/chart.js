@@ -46,8 +46,8 @@ function nearest(points, x) {
 }
 
 // series: [{name, points: [[x, y]], colour?, dashed?}]; marks: [{y, name}]
-export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, empty = "no values yet" }) {
-  const WIDTH = window.innerWidth < 720 ? 380 : wide ? 1160 : 560;
+export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, small = false, empty = "no values yet" }) {
+  const WIDTH = window.innerWidth < 720 ? 380 : wide ? 1160 : small ? 400 : 560;
   const box = h("section", { class: wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
   const state = { logarithmic, series };

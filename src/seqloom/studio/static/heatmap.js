@@ -54,7 +54,7 @@ export function unitOrder(values, rows, columns, order = "time") {
 
 // values: rows × columns, row by row. `link` shares the cursor. `limits`: [low, high] of the colours; default: of the values.
 // onRow(row): a row was chosen; onBrush(start, stop): columns were dragged over.
-export function heatmap({ title, values, rows, columns, rowName = (row) => `unit ${row + 1}`, columnName = (column) => String(column + 1), tickName = columnName, link, order, height = 0, remark = "", limits = null, onRow = null, onBrush = null, toLink = (column) => column, fromLink = (column) => column }) {
+export function heatmap({ title, values, rows, columns, rowName = (row) => `unit ${row + 1}`, columnName = (column) => String(column + 1), tickName = columnName, rowTicks = null, link, order, height = 0, remark = "", limits = null, onRow = null, onBrush = null, toLink = (column) => column, fromLink = (column) => column }) {
   const places = order || [...Array(rows).keys()];
   const [low, high] = limits || range(values);
   const extreme = Math.max(Math.abs(low), Math.abs(high)) || 1;
@@ -115,7 +115,7 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   if (onRow || onBrush) canvas.classList.add("active");
   const save = h("button", { class: "save", type: "button", "aria-label": `Save ${title} as SVG`, onclick: () => saveHeatmap({ title, canvas, columnNames: [...Array(columns).keys()].map(columnName), low, high, signed: low < 0, colours: [shadeCss(-1), shadeCss(0), shadeCss(1)] }) }, "SVG");
   const scale = h("span", { class: "scale", "aria-hidden": "true" }, number(low, 2), h("i", { style: { background: `linear-gradient(90deg, ${shadeCss(low / extreme)}, ${low < 0 && high > 0 ? `${shadeCss(0)} ${(-low / (high - low)) * 100}%, ` : ""}${shadeCss(high / extreme)})` } }), number(high, 2));
-  return h("section", { class: "view" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", {}, save, scale)), frame, names, h("p", { class: "small soft line" }, reading));
+  return h("section", { class: "view" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", {}, save, scale)), rowTicks && rows <= 40 ? h("div", { class: "ticked" }, h("div", { class: "ticks", "aria-hidden": "true" }, places.map((row) => h("span", {}, rowTicks(row)))), h("div", {}, frame, names)) : [frame, names], h("p", { class: "small soft line" }, reading));
 }
 
 // A cursor that several views share.

@@ -170,7 +170,7 @@ function tokenValues({ label, tokens, values }, link) {
 
 function attentionMap(map, title, tokens, link) {
   const rows = map.rows.length, columns = map.columns.length;
-  return heatmap({ title, values: map.weights.flat(), rows, columns, limits: [0, 1], rowName: (row) => `${map.rows[row]} attends to`, columnName: (column) => map.columns[column], link: columns === tokens.length ? link : undefined, height: Math.min(260, Math.max(24, rows * 18)) });
+  return heatmap({ title, values: map.weights.flat(), rows, columns, limits: [0, 1], rowName: (row) => `${map.rows[row]} attends to`, rowTicks: (row) => map.rows[row], columnName: (column) => map.columns[column], link: columns === tokens.length ? link : undefined, height: Math.min(260, Math.max(24, rows * 18)) });
 }
 
 // Where a caption looks: the regions of the picture for each word.

@@ -28,9 +28,9 @@ export async function showRun(main, query) {
   const drawn = {
     loss: lineChart({ title: "Training loss", series: [] }),
     score: lineChart({ title: `${run.metric || "Score"} on the dev data`, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: `baseline: ${data.baseline}` }], empty: "no evaluation yet" }),
-    rate: lineChart({ title: "Learning rate", series: [] }),
-    norm: lineChart({ title: "Gradient norm", series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
-    clipped: lineChart({ title: "Share of clipped updates", series: [], limits: [0, 1], empty: "no clipping" }),
+    rate: lineChart({ title: "Learning rate", series: [], small: true }),
+    norm: lineChart({ title: "Gradient norm", series: [], small: true, logarithmic: true, empty: "this model is not trained by gradient descent" }),
+    clipped: lineChart({ title: "Share of clipped updates", series: [], small: true, limits: [0, 1], empty: "no clipping" }),
   };
   charts.append(h("div", { class: "two" }, drawn.loss, drawn.score), h("div", { class: "thirds" }, drawn.rate, drawn.norm, drawn.clipped));
 

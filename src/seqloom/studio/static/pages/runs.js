@@ -41,7 +41,7 @@ export async function showRuns(main, query) {
     h("option", { value: "" }, "all tasks"), tasks.map((task) => h("option", { value: task, selected: task === state.task }, task)));
   frame.append(h("table", {}, h("thead", {}, heading), body));
   clear(main, h("div", { class: "runs" },
-    h("div", { class: "bar" }, h("h1", {}, "Runs"), h("span", { class: "faint mono" }, folder), h("span", { class: "grow" }), chosen, compare, taskSelect, filter),
+    h("div", { class: "bar" }, h("h1", {}, "Runs"), h("span", { class: "faint mono", title: folder }, folder.split(/[\\/]/).at(-1)), h("span", { class: "grow" }), chosen, compare, taskSelect, filter),
     frame));
 
   let shown = [], best = new Set(), different = new Map();
