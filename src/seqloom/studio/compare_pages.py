@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from seqloom.comparison.disagreement import compare_predictions
 from seqloom.evaluation import predict_all
 from seqloom.service.requests import RequestBody, read_json
-from seqloom.service.served_models import ServedModel
+from seqloom.service.served_runs import ServedRun
 from seqloom.studio.dev_data import Cache
 from seqloom.studio.model_pages import dev_data, open_model
 from seqloom.terminal import json_value
@@ -31,7 +31,7 @@ async def disagreements(request: Request) -> JSONResponse:
     examples, note = await run_in_threadpool(_shared_examples, request, first, second)
     cache: Cache = request.app.state.predictions
 
-    def predict(model: ServedModel) -> list[Any]:
+    def predict(model: ServedRun) -> list[Any]:
         loaded = model.model
         key = model.name, model.current.version
         return cache.get(key, lambda: predict_all(loaded.config, loaded.module, examples))
@@ -42,7 +42,7 @@ async def disagreements(request: Request) -> JSONResponse:
     return JSONResponse(json_value({**asdict(result), "note": note}))
 
 
-def _shared_examples(request: Request, first: ServedModel, second: ServedModel) -> tuple[list[Any], str]:
+def _shared_examples(request: Request, first: ServedRun, second: ServedRun) -> tuple[list[Any], str]:
     """The dev examples of two runs, which have to be the same, and a note about them."""
     pair = dev_data(request, first), dev_data(request, second)
     for model, data in zip((first, second), pair, strict=True):

@@ -116,7 +116,7 @@ async def describe_model(request: Request) -> JSONResponse:
     return JSONResponse(json_value(content))
 
 
-def dev_data(request: Request, model: ServedModel) -> DevData:
+def dev_data(request: Request, model: ServedRun) -> DevData:
     """The dev data of a run, read once."""
     cache: Cache = request.app.state.dev_data
     return cache.get((model.name, model.current.version), lambda: read_dev_data(model.model))
@@ -132,7 +132,7 @@ def describe_example(task: Task, examples: Sequence[Any], row: int) -> dict[str,
 Body = TypeVar("Body", bound=InputRequest)
 
 
-async def read_input(request: Request, kind: type[Body]) -> tuple[Body, ServedModel, Any]:
+async def read_input(request: Request, kind: type[Body]) -> tuple[Body, ServedRun, Any]:
     """The request, the model that it names, and the example that it is about: of JSON, a file, or the dev data."""
     if is_form(request):
         uploads, fields = await read_form(request, fields=frozenset(kind.model_fields) - {"input", "example"})

@@ -13,7 +13,7 @@ from seqloom.diagnosis.recording import record
 from seqloom.insight.state_search import Match, layer_outputs
 from seqloom.model import Model
 from seqloom.service.requests import RequestBody, read_json
-from seqloom.service.served_models import ServedModel
+from seqloom.service.served_runs import ServedRun
 from seqloom.studio.dev_data import Cache, DevData, DevStates, elements, index_dev_states
 from seqloom.studio.model_pages import InputRequest, dev_data, open_model, read_input
 from seqloom.terminal import json_value
@@ -116,7 +116,7 @@ async def show_reach(request: Request) -> JSONResponse:
     return JSONResponse(json_value(await model.worker.call(compute)))
 
 
-def _states(request: Request, model: ServedModel) -> tuple[DevData, DevStates]:
+def _states(request: Request, model: ServedRun) -> tuple[DevData, DevStates]:
     """The dev data of a run and the states for them, computed once."""
     data = dev_data(request, model)
     if not data.examples:
