@@ -41,6 +41,16 @@ def names() -> None:
         archive.extractall(FOLDER, filter="data")
 
 
+def omniglot() -> None:
+    """Drawings of omniglot_strokes with y upwards, in the format of the task handwriting."""
+    from seqloom.data.readers.recordings import write_npz
+
+    arrays = np.load(data_file("omniglot_strokes/omniglot_stroke3.npz"))
+    for part, split in (("train", "train"), ("valid", "dev"), ("test", "test")):
+        points = arrays[f"{part}_strokes"].astype(np.float32) * np.array([1, -1, 1], dtype=np.float32)
+        write_npz(FOLDER / f"omniglot_{split}.npz", np.split(points, np.cumsum(arrays[f"{part}_lengths"])[:-1]))
+
+
 def music() -> None:
     """Polyphonic music: MATLAB cell arrays converted to .npz files."""
     from scipy.io import loadmat
@@ -242,6 +252,7 @@ def _write(name: str, rows: Iterable[Any]) -> Path:
 PREPARE: dict[str, Callable[[], None]] = {
     "names": names,
     "jsb": music,
+    "omniglot": omniglot,
     "an4": speech,
     "an4_joint": speech,
     "an4_phones": speech,
