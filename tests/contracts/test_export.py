@@ -166,7 +166,7 @@ EXPORTED = [
     name
     for name, case in tiny.CASES.items()
     if case.name not in ("embed", "handwriting")
-    and not any(word in name for word in ("hmm", "ngram", "contextual vectors", "static vectors"))
+    and not any(word in name for word in ("hmm", "ngram", "masked", "contextual vectors", "static vectors"))
     and "language_model, bidirectional" not in name
     and "character encoder" not in name
 ]

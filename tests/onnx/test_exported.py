@@ -88,3 +88,12 @@ def test_layer_of_a_user_is_named() -> None:
 
     with pytest.raises(ExportError, match=r"Mine cannot be exported.*emits_layer"):
         emit(CustomLayer(Mine(), 3))
+
+
+def test_outputs_in_the_units_of_the_data_are_compared_relative_to_them() -> None:
+    """A value that happens to be near 0 is rounded as the others of its column."""
+    model = replace(doubling(), expected=lambda examples: {"y": 2 * np.array(examples, dtype=np.float32) + 0.001})
+    data = model.to_bytes("double", {})
+    with pytest.raises(ExportError, match="differs by"):
+        exported.check(model, data, [[0.0]])
+    assert exported.check(replace(model, units={"y": np.array([1000.0])}), data, [[0.0]])[1] == pytest.approx(1e-6)

@@ -36,6 +36,7 @@ class OnnxModel:
     expected: Callable[[Sequence[Any]], Arrays]  # examples → outputs of the model
     parts: Mapping[str, Graph] = field(default_factory=dict)  # further graphs that the runtime needs, by name
     forced: "ForcedSteps | None" = None  # how the parts are checked
+    units: Arrays = field(default_factory=dict)  # of outputs in the units of the data: the deviation of each column
 
     def to_bytes(self, name: str, metadata: Mapping[str, str]) -> bytes:
         """The file: the graph, the description and the metadata, and at its end their SHA-256 checksum."""
@@ -145,7 +146,8 @@ def check(model: OnnxModel, data: bytes, batches: Iterable[Sequence[Any]]) -> tu
         expected = model.expected(examples)
         names = list(expected)
         for name, answer in zip(names, session.run(names, dict(model.feed(examples))), strict=True):
-            largest = max(largest, require_equal(name, answer, expected[name], examples))
+            unit = model.units.get(name, 1.0)  # what the model computes is rounded relative to it
+            largest = max(largest, require_equal(name, answer / unit, expected[name] / unit, examples))
         count += len(examples)
     return count, largest
 

@@ -38,8 +38,11 @@ def onnx_model(task: "Classify", model: Any) -> OnnxModel:
             return {name: outputs.softmax(dim=1).numpy()}
         return {name: outputs.numpy() * np.array(scale.deviations) + np.array(scale.means)}
 
+    units = {} if scale is None else {name: np.array(scale.deviations)}
     graph = models.classifier(model, entry.embed, scale=targets)
-    return OnnxModel(graph, {"task": task.name, "input": entry.description, "output": output}, entry.feed, expected)
+    return OnnxModel(
+        graph, {"task": task.name, "input": entry.description, "output": output}, entry.feed, expected, units=units
+    )
 
 
 def _input(task: "Classify", model: Any) -> ModelInput:

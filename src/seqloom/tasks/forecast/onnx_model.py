@@ -41,7 +41,9 @@ def onnx_model(task: "Forecast", model: Any) -> OnnxModel:
             "levels": task.levels,
         },
     }
-    return OnnxModel(graph, description, partial(_feed, has_changes=has_changes), partial(_expected, task, model))
+    feed, expected = partial(_feed, has_changes=has_changes), partial(_expected, task, model)
+    units = {} if is_binary else {"forecast": np.array(deviations), "quantiles": np.array(deviations)[:, np.newaxis]}
+    return OnnxModel(graph, description, feed, expected, units=units)
 
 
 def _feed(windows: Sequence[Window], *, has_changes: bool) -> dict[str, NDArray[Any]]:

@@ -55,7 +55,9 @@ def onnx_model(task: "Tag", model: Any) -> OnnxModel:
         probabilities = model.marginals(emissions, inputs.mask).gather(2, labels.unsqueeze(2)).squeeze(2)
         return {"labels": labels.numpy(), "probabilities": probabilities.detach().numpy()}
 
-    return OnnxModel(graph, {"task": task.name, "input": entry.description, "output": output}, entry.feed, expected)
+    units = {} if scale is None else {"numbers": np.array(scale.deviations)}
+    description = {"task": task.name, "input": entry.description, "output": output}
+    return OnnxModel(graph, description, entry.feed, expected, units=units)
 
 
 def _input(task: "Tag", model: Any) -> ModelInput:
