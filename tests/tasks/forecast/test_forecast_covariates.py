@@ -136,9 +136,9 @@ def test_incomplete_rows_ahead(tmp_path: Path, ahead: str, message: str) -> None
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"target": "promotion"}, "target 'promotion' is one of future_covariates"),
+        ({"target": "promotion"}, "target 'promotion' is one of the covariates"),
         ({"columns": ("sales",)}, "future_covariates 'promotion' is not one of task.columns"),
-        ({"data_type": "binary"}, "future_covariates need data_type"),
+        ({"data_type": "binary"}, "covariates need data_type"),
     ],
 )
 def test_conflicting_settings(tmp_path: Path, fields: dict[str, object], message: str) -> None:
@@ -151,5 +151,93 @@ def test_unknown_columns_and_nothing_to_forecast(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'promotions': did you mean promotion"):
         list(task(path, future_covariates="promotions").read(path))
     everything = task(path, future_covariates=("promotion", "sales"))
-    with pytest.raises(DataError, match=r"all columns are task\.future_covariates"):
+    with pytest.raises(DataError, match="all columns are covariates"):
         everything.fit(list(everything.read(path)))
+
+
+# Several series in long form
+
+
+def shops(folder: Path, *, ahead: bool = False, order: str = "blocks") -> Path:
+    """Three shops of another size, whose sales follow the promotion by as much as they are large."""
+    draw = np.random.default_rng(1)
+    rows = []
+    for number, (name, size) in enumerate((("north", 1), ("south", 3), ("west 2", 2))):
+        for day in range(60 + 10 * number):
+            promotion = int(draw.integers(0, 2))
+            value = 10 + 5 * size * promotion + 0.3 * draw.normal()
+            date = np.datetime64("2024-01-01") + day
+            rows.append((date, name, f"{date},{name},{size},{promotion},{value:.4f}\n"))
+        for day in range(60 + 10 * number, 62 + 10 * number) if ahead else ():
+            date = np.datetime64("2024-01-01") + day
+            rows.append((date, name, f"{date},{name},,1,\n"))
+    if order == "dates":
+        rows.sort(key=lambda row: row[0])
+    path = folder / f"shops-{order}-{ahead}.csv"
+    path.write_text("date,shop,size,promotion,sales\n" + "".join(row for _, _, row in rows))
+    return path
+
+
+LONG = {"group_column": "shop", "static_covariates": "size", "dev": "dev.csv"}
+
+
+@pytest.mark.parametrize("order", ["blocks", "dates"])
+def test_the_rows_of_each_series_are_those_of_its_name(tmp_path: Path, order: str) -> None:
+    path = shops(tmp_path, order=order)
+    windows = list(task(path, **LONG).read(path))
+    lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    for name in ("north", "south", "west 2"):
+        expected = [list(map(float, fields)) for _, shop, *fields in lines if shop == name]
+        own = [window for window in windows if window.identity == name]
+        assert len(own) == len(expected) - 3 - 2 + 1
+        np.testing.assert_array_equal(own[0].series.values, expected)
+        assert own[0].series.names == ("size", "promotion", "sales")
+        assert lines[own[0].location.line - 2][1] == name
+
+
+def test_a_range_selects_rows_of_each_series(tmp_path: Path) -> None:
+    path = shops(tmp_path)
+    chosen = path.with_name(f"{path.name}[0.5:1]")
+    series = {window.identity: window.series for window in task(path, **LONG).read(chosen)}
+    assert {name: (one.start, one.stop) for name, one in series.items()} == {
+        "north": (30, 60),
+        "south": (35, 70),
+        "west 2": (40, 80),
+    }
+
+
+def test_series_and_their_covariates_are_learned_together(tmp_path: Path) -> None:
+    path = shops(tmp_path)
+    fitted, model, _ = train(path, **LONG)
+    later = list(fitted.read_inputs(shops(tmp_path, ahead=True)))
+    assert [window.identity for window in later] == ["north", "south", "west 2"]
+    inputs = fitted.collate(later).inputs
+    assert isinstance(inputs, ForecastInputs)
+    sizes = inputs.future[:, 0, :, 1]  # after the promotion; the same at each step
+    assert torch.equal(sizes[:, 0], sizes[:, 1])
+    assert sizes[0, 0] < sizes[2, 0] < sizes[1, 0]
+    with torch.no_grad():
+        answers = fitted.predict(model, fitted.collate(later)).answers
+    first = [answer.values[0][0] for answer in answers]
+    assert first[0] == pytest.approx(15, abs=3)
+    assert first[1] == pytest.approx(25, abs=3)
+    assert first[0] < first[2] < first[1]
+    assert answers[0].times == ["2024-03-01", "2024-03-02"]
+    assert answers[2].times == ["2024-03-21", "2024-03-22"]
+
+
+def test_mistakes_in_long_tables(tmp_path: Path) -> None:
+    path = shops(tmp_path)
+    with pytest.raises(DataError, match=r"no column 'store' \(task\.group_column\); the file has date, shop, size"):
+        list(task(path, **LONG | {"group_column": "store"}).read(path))
+    with pytest.raises(ValueError, match=r"group_column needs dev, such as .* the last series would be held out"):
+        task(path, **LONG | {"dev": ""})
+    path.write_text(path.read_text().replace("2024-01-05,south,3", "2024-01-05,south,4"))
+    with pytest.raises(DataError, match=r":66: column size \(task\.static_covariates\): expected 3 .*, found 4"):
+        list(task(path, **LONG).read(path))
+    path.write_text(path.read_text().replace("2024-01-07,south", "2024-01-07,"))
+    with pytest.raises(DataError, match=r":68: column shop: expected the name of a series, found nothing"):
+        list(task(path, **LONG).read(path))
+    path.write_text("date,shop,size,promotion,sales\n2024-01-01,a,1,0,2\n2024-01-02,a,1,0,2\n")
+    with pytest.raises(DataError, match=r"2 rows, expected at least task\.history \+ task\.horizon"):
+        list(task(path, **LONG).read(path))

@@ -1,4 +1,4 @@
-"""Tables with several series below each other (panel data in long form), which forecasts do not read."""
+"""Tables with several series below each other (panel data in long form), which need task.group_column."""
 
 import json
 import re
@@ -15,7 +15,7 @@ TIMES = {"hour", "minute", "second", "time", "day", "weekday", "month", "quarter
 """Names of columns that are a part of the time, and do not number series."""
 AMOUNT = re.compile(r"[-+]?([^\w\s.,+-]|[A-Z]{3})\s?[-+]?\d[\d.,]*|[-+]?\d[\d.,]*\s?([^\w\s.,]|[A-Za-z]{1,3}|°[CF])")
 """A number with a unit before or after it: $52.34, EUR 3, 40 %, 12 kg."""
-APART = "give each series a file or columns of its own (df.pivot in pandas)"
+APART = "set task.group_column to its name"
 
 
 def refuse_names(

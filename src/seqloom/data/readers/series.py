@@ -63,6 +63,16 @@ def split_range(path: Path) -> tuple[Path, Range]:
     return path.with_name(match[1]), Range(str(path), bounds[0].strip(), bounds[1].strip())
 
 
+class TableGroup(NamedTuple):
+    """The rows of one series of a table that has several of them below each other."""
+
+    name: str
+    names: list[str]  # of the columns
+    records: list[Record]
+    range: Range
+    separator: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """A time series and the range of rows to forecast; earlier rows serve as history."""
@@ -77,6 +87,7 @@ class Series:
     left_out: tuple[str, ...] = ()  # further columns that are not read, since they number the rows or hold dates
     number_note: str = ""  # about decimal commas and thousands separators; empty: there are none
     decimal: DecimalMark = ""  # decimal mark of its columns; empty: they are not text
+    name: str = ""  # of one of several series in a table; empty: there is only one
     ahead: int = 0  # rows at the end in which only future covariates are known; the other values are NaN
 
     @property
@@ -133,6 +144,11 @@ class Window:
         axis = self.series.axis
         stamps = None if axis is None else axis.following(self.stop - 1, rows)
         return [] if axis is None or stamps is None else axis.write(stamps)
+
+    @property
+    def identity(self) -> str:
+        """The name of its series; empty if there is only one."""
+        return self.series.name
 
     @property
     def has_ambiguous_dates(self) -> bool:
@@ -204,6 +220,7 @@ def table(
     columns: Sequence[str] = (),  # names, or numbers from 1 without a header; empty: all but the time axis
     target: Sequence[str] = (),  # columns that are forecast, so that they are not the time axis
     future_covariates: Sequence[str] = (),  # columns that may have more rows than the others
+    static_covariates: Sequence[str] = (),  # columns that may end with either
     date: Sequence[str] | None = None,  # columns of the time axis; None: search; empty: there is none
     fill: bool = False,  # replace a missing value by the previous one
     date_order: DateOrder = "",  # of day and month, where the dates leave it open
@@ -212,19 +229,21 @@ def table(
 ) -> Series:
     """A table of numbers, one row per time step; a first record without numbers is a header."""
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
+    group = source if isinstance(source, TableGroup) else None
+    range_ = range_ if group is None else group.range
     index = index_name(path)
     index, date = (index, (index,)) if index and date in (None, (index,)) else ("", date)
     opened = with_index(path, index) if index else path
-    names, records, separator = _open_table(opened, range_.text, separator)
+    names, records, separator = open_table(opened, range_.text, separator)
     if len(columns) == 1 and names[int(bool(index)) :] == ["1"]:  # a series without a name
         names[-1] = columns[0]
     once = isinstance(opened, Path) and opened == text_files.STANDARD_INPUT
-    reopen = None if once else lambda: _open_table(opened, range_.text, separator)[1]
+    reopen = None if once else lambda: open_table(opened, range_.text, separator)[1]
     first_records, records, marks = _with_points(names, records, reopen, range_.text, decimal, separator)
     location = first_records[0][0]
-    _check_columns(location, names, (*columns, *target, *future_covariates, *(date or ())))
+    _check_columns(location, names, (*columns, *target, *future_covariates, *static_covariates, *(date or ())))
     head = [[fields[column] for _, fields in first_records] for column in range(len(names))]
-    taken = (*columns, *target, *future_covariates)
+    taken = (*columns, *target, *future_covariates, *static_covariates)
     axis, others = (
         (None, []) if date == () else find_time_axis(names, head, chosen=date or (), taken=taken, order=date_order)
     )
@@ -238,7 +257,12 @@ def table(
     if words := [column for column in numbers if all(map(_is_name, head[column]))]:
         refuse_names(location, names[words[0]], head[words[0]], [names[each] for each in numbers if each not in words])
     rows, lines, ahead = _read_rows(
-        chain(first_records, records), numbers, kept, future_covariates=future_covariates, fill=fill
+        chain(first_records, records),
+        numbers,
+        kept,
+        future_covariates=future_covariates,
+        static_covariates=static_covariates,
+        fill=fill,
     )
     if kept:
         whole = [kept.get(column, []) for column in range(len(names))]
@@ -280,6 +304,7 @@ def table(
         tuple(left_out),
         number_note=marks.describe(names, numbers),
         decimal=marks.decimal(numbers),
+        name="" if group is None else group.name,
         ahead=ahead,
     )
 
@@ -290,13 +315,16 @@ def _read_rows(
     kept: dict[int, list[Any]],  # columns whose texts are added here
     *,
     future_covariates: Sequence[str],
+    static_covariates: Sequence[str],
     fill: bool,
 ) -> tuple[list[list[float]], list[int], int]:
     """The rows, their lines, and how many rows at the end have values of future covariates only, the others NaN."""
     rows: list[list[float]] = []
     lines: list[int] = []
     covariates = {column: name for column, name in numbers.items() if name in future_covariates}
-    others = {column: name for column, name in numbers.items() if column not in covariates}
+    static = [name in static_covariates for name in numbers.values()]
+    known = (*future_covariates, *static_covariates)
+    others = {column: name for column, name in numbers.items() if name not in known}
     ahead = 0
     for location, fields in records:
         is_ahead = bool(covariates and others) and all(_is_missing(fields[column]) for column in others)
@@ -306,7 +334,8 @@ def _read_rows(
         previous = rows[-1] if rows else []
         if is_ahead and not fill:
             _row(location, fields, [], columns=covariates, fill=False)
-            previous = [math.nan] * len(numbers)
+            last = previous or [math.nan] * len(numbers)
+            previous = [value if is_static else math.nan for value, is_static in zip(last, static, strict=True)]
         rows.append(_row(location, fields, previous, columns=numbers, fill=fill or is_ahead))
         lines.append(location.line)
         for column, texts in kept.items():
@@ -394,8 +423,10 @@ def _with_points(
     return changed, decimal_marks.with_points(records, marks.marks, names), marks
 
 
-def _open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record], str]:
+def open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record], str]:
     """The names of the columns (numbers from 1 without a header), the records, and what separates the columns."""
+    if isinstance(source, TableGroup):
+        return list(source.names), iter(source.records), source.separator
     if isinstance(source, Path) or tables.is_table(source):
         opened = tables.read_table(source, separator=separator, header=False)
         names, records, separator = list(opened.names), opened.records, opened.separator

@@ -12,10 +12,21 @@ from seqloom.data.readers import tables, text_files
 from seqloom.data.readers.date_formats import DateOrder
 from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.memory import IN_MEMORY
-from seqloom.data.readers.series import Numbers, Series, one_series, sequences, split_range, table
+from seqloom.data.readers.series import (
+    Numbers,
+    Series,
+    TableGroup,
+    column_positions,
+    one_series,
+    sequences,
+    split_range,
+    table,
+)
+from seqloom.data.readers.series_groups import table_groups
 from seqloom.data.readers.text_files import WARNING, DataError, Source
 
 SEASONS = 3  # in the training data, from which on the length of a season is taken from the time axis
+SHOWN_SERIES = 5  # names in a note
 FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
 
 
@@ -25,7 +36,9 @@ class SeriesReader:
 
     columns: tuple[str, ...]  # empty: all
     target: tuple[str, ...]  # empty: all
+    group_column: str  # names the series of each row; empty: a table is one series
     future_covariates: tuple[str, ...]  # columns whose values at the steps to forecast are known
+    static_covariates: tuple[str, ...]  # columns that do not change within a series
     date: tuple[str, ...] | None  # columns of the time axis; None: as the table shows
     date_order: DateOrder  # empty: as the dates show
     decimal: DecimalMark  # empty: as the numbers show
@@ -44,15 +57,35 @@ class SeriesReader:
         if self._is_many(source):
             values = source if isinstance(source, Path) else one_series(source)
             yield from sequences(values, columns=self.columns, fill=self.fill_missing)
+        elif self.group_column:
+            yield from self._groups(source)
         else:
             yield self._table(source)
+
+    def _groups(self, source: Source) -> Iterator[Series]:
+        """The series of a table in long form."""
+        first: Series | None = None
+        for group in table_groups(source, self.group_column, separator=self.separator):
+            series = self._table(group)
+            first = first or series
+            if series.names != first.names:
+                raise DataError(
+                    series.location,
+                    f"series {series.name!r} has the columns {', '.join(series.names)}, but series {first.name!r} has "
+                    f"{', '.join(first.names)}: set task.columns",
+                )
+            yield series
 
     def inspect(self, source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The settings that the training data show, and notes about them and the development data."""
         if self._is_many(source):
             return {}, ()
-        series = self._table(source)
+        every = list(self._groups(source)) if self.group_column else [self._table(source)]
+        series = every[0]
         axis, notes = series.axis, []
+        if self.group_column:
+            shown = ", ".join(each.name for each in every[:SHOWN_SERIES]) + (", …" if len(every) > SHOWN_SERIES else "")
+            notes.append(f"{len(every):,} series by column {self.group_column!r}: {shown}")
         settings: dict[str, Any] = {"date": ""}
         if axis is not None:
             settings["date"] = axis.names if len(axis.names) > 1 else axis.names[0]
@@ -68,9 +101,13 @@ class SeriesReader:
             settings["columns"] = series.names  # those of the development file may have another order
         if series.left_out:
             notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
-        if problem := _irregular(series):
-            notes.append(f"{WARNING}{problem}")
-        if constant := constant_columns(series.values[series.start : series.stop], series.names):
+        notes += [
+            f"{WARNING}{f'series {each.name}: ' if each.name else ''}{problem}"
+            for each in every
+            if (problem := _irregular(each))
+        ]
+        joined = np.concatenate([each.values[each.start : each.stop] for each in every])
+        if constant := constant_columns(joined, series.names):
             notes.append(f"columns that never change do not count in the scores: {', '.join(constant)}")
         return settings, (*notes, *self._dev_notes(series))
 
@@ -81,7 +118,7 @@ class SeriesReader:
         """
         if not series.lines or not self._is_short(series):
             return series
-        named = "" not in (self.train, self.dev) and IN_MEMORY not in (self.train, self.dev)
+        named = not self.group_column and "" not in (self.train, self.dev) and IN_MEMORY not in (self.train, self.dev)
         files = {name: text_files.resolve(name) for name in (self.train, self.dev)} if named else {}
         if files and source == files[self.dev] != files[self.train]:
             train = self._table(files[self.train])
@@ -102,6 +139,8 @@ class SeriesReader:
     def _dev_notes(self, train: Series) -> list[str]:
         """What has to be known about the development data: where their history is, and that they are few."""
         if not self.needs_history or (not self.dev and not self.dev_fraction) or self.dev == IN_MEMORY:
+            return []
+        if self.group_column:
             return []
         notes = []
         if self.dev:
@@ -141,12 +180,13 @@ class SeriesReader:
             return split_range(source)[0].name.removesuffix(".gz").endswith((".npz", ".ts"))
         return not tables.is_table(source) and not all(isinstance(line, str) for line in one_series(source))
 
-    def _table(self, source: Source) -> Series:
+    def _table(self, source: Source | TableGroup) -> Series:
         series = table(
             source,
             columns=self.columns,
             target=self.target,
             future_covariates=self.future_covariates,
+            static_covariates=self.static_covariates,
             date=self.date,
             separator=self.separator,
             fill=self.fill_missing,
@@ -154,6 +194,16 @@ class SeriesReader:
             decimal=self.decimal,
             is_fitted=self.is_fitted,
         )
+        positions = column_positions(series.names)
+        for name in self.static_covariates:
+            values = series.observed[:, positions[name]]
+            if (values != values[0]).any():
+                row = int((values != values[0]).argmax())
+                raise DataError(
+                    series.at(row),
+                    f"column {name} (task.static_covariates): expected {values[0]:g} as in the first row of its "
+                    f"series, found {values[row]:g}",
+                )
         if series.axis is not None and (irregular := series.axis.irregularities()).is_unordered:
             first = irregular.backwards[0]
             source = f"{'the index' if series.axis.is_index else 'column'} {' and '.join(map(repr, series.axis.names))}"

@@ -93,7 +93,9 @@ class Forecast(ForecastScoring):
         return SeriesReader(
             columns=learned.columns if learned else self.columns,
             target=() if learned else self.target,
+            group_column=self.group_column,
             future_covariates=self.future_covariates,
+            static_covariates=self.static_covariates,
             date=None if learned else date,  # the time axis of another file may have another name, or be missing
             date_order=self.date_order,
             decimal=self.decimal,
@@ -126,7 +128,7 @@ class Forecast(ForecastScoring):
     def _check_counts(self, series: Series) -> None:
         """DataError if a target is not a count."""
         positions = column_positions(series.names)
-        unknown = [name for name in series.names if name not in self.future_covariates]
+        unknown = [name for name in series.names if name not in self.known_columns]
         names = [name for name in self.target or unknown if name in positions]
         counts = series.observed[:, [positions[name] for name in names]]
         wrong = (counts < 0) | (counts != np.round(counts))
@@ -212,7 +214,7 @@ class Forecast(ForecastScoring):
 
     def _inputs(self, examples: Sequence[Window]) -> Padded | ForecastInputs:
         history = pad([self._features(window) for window in examples], dtype=np.float32)
-        if not self.fitted.calendar and not self.future_covariates:
+        if not self.fitted.calendar and not self.known_columns:
             return history
         known, future = [], []
         for window in examples:
@@ -231,10 +233,10 @@ class Forecast(ForecastScoring):
         """What is known of the history and of the steps to forecast: the calendar, then columns."""
         rows = slice(window.start, window.stop + self.horizon)
         features = calendar_features(window.series, self.fitted.calendar, self.horizon)[rows]
-        if not (names := self.future_covariates):
+        if not self.known_columns:
             return features
-        values = window.series.values[rows]
-        if len(values) < len(window) + self.horizon:
+        names, values = self.future_covariates, window.series.values[rows]
+        if names and len(values) < len(window) + self.horizon:
             raise DataError(
                 window.location,
                 f"expected the values of {', '.join(names)} at the {pluralize(self.horizon, 'step')} to forecast "
@@ -242,8 +244,12 @@ class Forecast(ForecastScoring):
                 "are empty",
             )
         positions = column_positions(self.fitted.columns)
-        scaled = self.fitted.scale(values)[:, [positions[name] for name in names]]
-        return np.concatenate([features, scaled], axis=1)
+        scaled = self.fitted.scale(values)
+        ahead = scaled[:, [positions[name] for name in names]]
+        static = scaled[len(window) - 1, [positions[name] for name in self.static_covariates]]
+        length = len(window) + self.horizon
+        known = np.concatenate([ahead if names else np.zeros((length, 0)), np.tile(static, (length, 1))], axis=1)
+        return np.concatenate([features, known], axis=1)
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
         return values if self.data_type == "binary" else self.fitted.scale(values)
@@ -282,7 +288,7 @@ class Forecast(ForecastScoring):
         learned = self.fitted
         relative = self.data_type == "numbers" and self.relative
         features = 2 if self.data_type == "numbers" and self.inputs == "both" else 1
-        covariates = 2 * len(learned.calendar) + len(self.future_covariates)
+        covariates = 2 * len(learned.calendar) + len(self.known_columns)
         read = covariates if self.channel_independent else 2 * len(learned.calendar)
         size = features * (1 if self.channel_independent else len(learned.columns)) + read
         layer = build_stack(self.prenet, self.encoder, size, causal=True)

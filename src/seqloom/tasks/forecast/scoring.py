@@ -27,12 +27,12 @@ class ForecastScoring(ForecastSettings):
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
         positions = column_positions(columns)
-        for field in ("target", "future_covariates"):
+        for field in ("target", "future_covariates", "static_covariates"):
             if missing := [name for name in getattr(self, field) if name not in positions]:
                 raise DataError(self.train, f"no column {missing[0]!r} (task.{field}); found {', '.join(columns)}")
-        unknown = [name for name in columns if name not in self.future_covariates]
+        unknown = [name for name in columns if name not in self.known_columns]
         if not unknown:
-            raise DataError(self.train, "all columns are task.future_covariates, so that nothing is left to forecast")
+            raise DataError(self.train, "all columns are covariates, so that nothing is left to forecast")
         return [positions[name] for name in self.target or unknown]
 
     @property

@@ -66,10 +66,20 @@ class ForecastSettings(Task):
         (), description='Input columns by name, without a header "1", "2", … (empty: all).'
     )
     target: tuple[str, ...] = Field((), description="Columns to forecast (empty: all input columns).")
+    group_column: str = Field(
+        "",
+        description="Column that names the series of each row, in a table with several series below each other (empty: "
+        "the table is one series). A range selects rows of each series.",
+    )
     future_covariates: tuple[str, ...] = Field(
         (),
         description="Input columns that are known in advance, such as prices or holidays: their values at the steps to "
         "forecast are read, too. Predictions need rows for these steps, in which the other columns are empty.",
+    )
+    static_covariates: tuple[str, ...] = Field(
+        (),
+        description="Input columns that do not change within a series, such as the size of a shop; they are read and "
+        "not forecast.",
     )
     date: str | tuple[str, ...] = Field(
         "auto",
@@ -148,6 +158,11 @@ class ForecastSettings(Task):
 
     learned: Learned | None = Field(None, exclude=True)
 
+    @property
+    def known_columns(self) -> tuple[str, ...]:
+        """The columns that are known at the steps to forecast."""
+        return (*self.future_covariates, *self.static_covariates)
+
     @classmethod
     def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
         values: dict[str, Any] = {"task.encoder.hidden_size": 64, "task.encoder.dropout": 0.1}
@@ -164,7 +179,7 @@ class ForecastSettings(Task):
             examples = examples // max(given if isinstance(given, int) and given else history, 1)
         return values | training_defaults(document, examples)
 
-    @field_validator("columns", "target", "future_covariates", mode="before")
+    @field_validator("columns", "target", "future_covariates", "static_covariates", mode="before")
     @classmethod
     def _one_name(cls, names: Any) -> Any:
         return (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
@@ -183,11 +198,18 @@ class ForecastSettings(Task):
             raise ValueError('base_forecast is "linear", which needs output = "last": set it to "last_value"')
         if self.encoder.bidirectional:
             raise ValueError("encoder.bidirectional is true, but a forecast must not see later values: set it to false")
-        for field in ("target", "future_covariates"):
+        for field in ("target", "future_covariates", "static_covariates"):
             if missing := [name for name in getattr(self, field) if self.columns and name not in self.columns]:
                 raise ValueError(f"{field} {missing[0]!r} is not one of task.columns ({', '.join(self.columns)})")
-        if both := [name for name in self.target if name in self.future_covariates]:
-            raise ValueError(f"target {both[0]!r} is one of future_covariates: what is known is not forecast")
-        if self.data_type == "binary" and self.future_covariates:
-            raise ValueError('future_covariates need data_type = "numbers", but it is "binary"')
+        if both := [name for name in self.target if name in self.known_columns]:
+            raise ValueError(f"target {both[0]!r} is one of the covariates: what is known is not forecast")
+        if both := [name for name in self.static_covariates if name in self.future_covariates]:
+            raise ValueError(f"{both[0]!r} is in future_covariates and in static_covariates: remove one of them")
+        if self.data_type == "binary" and self.known_columns:
+            raise ValueError('covariates need data_type = "numbers", but it is "binary"')
+        if self.group_column and not self.dev and self.dev_fraction and not self.dev_fold:
+            raise ValueError(
+                'group_column needs dev, such as "series.csv[0.8:1]" for the last fifth of each series: without it, '
+                "the last series would be held out"
+            )
         return self
