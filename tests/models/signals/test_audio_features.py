@@ -108,6 +108,13 @@ def test_vtlp_needs_two_factors(factors: tuple[float, ...]) -> None:
         AugmentConfig(vtlp=factors)
 
 
+@pytest.mark.parametrize("key", ["freq_masks", "time_masks"])
+def test_masks_without_number_are_refused(key: str) -> None:
+    """Their places are sampled at once, in memory that a run from elsewhere could choose."""
+    with pytest.raises(ValueError, match=rf"{key}\n.*less than or equal to 100"):
+        AugmentConfig.model_validate({key: 2**40})
+
+
 def test_the_most_frequent_sampling_rate_of_the_first_recordings() -> None:
     audio, note = AudioFeatures().with_rate([44100, 16000, 16000])
     assert audio.sample_rate == 16000

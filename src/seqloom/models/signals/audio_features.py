@@ -131,10 +131,10 @@ class AugmentConfig(ConfigSection):
     """Augmentation of recordings in training."""
 
     freq_masks: int = Field(
-        default=0, ge=0, description="Number of frequency masks (SpecAugment, Park et al. 2019; 0: none)."
+        default=0, ge=0, le=100, description="Number of frequency masks (SpecAugment, Park et al. 2019; 0: none)."
     )
     freq_mask_width: int = Field(default=8, ge=0, description="Maximum width of a frequency mask, in features.")
-    time_masks: int = Field(default=0, ge=0, description="Number of time masks (0: none).")
+    time_masks: int = Field(default=0, ge=0, le=100, description="Number of time masks (0: none).")
     time_mask_width: int = Field(default=20, ge=0, description="Maximum width of a time mask, in frames.")
     time_mask_fraction: float = Field(
         default=0.2, ge=0, le=1, description="Maximum width of a time mask as a fraction of the recording."
