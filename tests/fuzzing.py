@@ -15,7 +15,7 @@ import tomllib
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +28,13 @@ from seqloom.checkpoint import RunError, Snapshot
 from seqloom.config import ConfigError
 from seqloom.data.readers.text_files import DataError
 from seqloom.run import FILES, Run
-from seqloom.workflow import environment
+from seqloom.training.divergence import Diverged
+from seqloom.workflow import environment, resume, train
 
 SECONDS = 5
 MEMORY = 10  # times the size of the folder, beyond
 BASE_MEMORY = 64 << 20  # what a model needs, however small
+TRAINING_MEMORY = 512 << 20  # the same for a training
 SUBWORDS = {"unit": "subwords", "vocab_size": 300}
 CASES = {
     **tiny.CASES,
@@ -65,7 +67,7 @@ TEXTS = (
 
 
 class Seed(NamedTuple):
-    """An intact run, and inputs for it."""
+    """An intact run, and inputs for it; without inputs it is resumed."""
 
     name: str
     path: Path
@@ -96,11 +98,20 @@ def make_run(name: str, folder: Path) -> Seed:
     return Seed(name, run.path, case.questions)
 
 
+def train_run(name: str, folder: Path) -> Seed:
+    """The run of a case after one epoch, which can be resumed."""
+    case = CASES[name]
+    folder.mkdir()
+    config = tiny.build(case, folder, epochs=1)
+    return Seed(name, train(config, output=folder / "run", plots=False).path, ())
+
+
 def sign(run: Path) -> None:
     """Write new manifests, as anybody can."""
-    for folder, names in ((run, FILES), (run / "best", checkpoint.FILES)):
-        (folder / checkpoint.MANIFEST).unlink()
-        checkpoint.write_manifest(folder, names)
+    for folder, names in ((run, FILES), *[(run / name, checkpoint.FILES) for name in ("best", "last")]):
+        if folder.exists():
+            (folder / checkpoint.MANIFEST).unlink()
+            checkpoint.write_manifest(folder, names)
 
 
 def mutate_value(draw: random.Random, value: Any) -> Any:
@@ -214,18 +225,37 @@ def mutate_bytes(draw: random.Random, path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-def mutate(draw: random.Random, run: Path) -> str:
+TO_PREDICT = {
+    "config.toml": 8,
+    "learned.json": 8,
+    "best/model.safetensors": 6,
+    "best/training.json": 1,
+    "env.json": 1,
+    "summary.json": 1,
+}
+"""How often each file is changed."""
+TO_RESUME = {
+    "config.toml": 4,
+    "learned.json": 4,
+    "last/model.safetensors": 4,
+    "last/training.json": 6,
+    "last/training.safetensors": 6,
+    "metrics.jsonl": 1,
+    "summary.json": 1,
+    "env.json": 1,
+}
+"""The same for runs that are resumed."""
+
+
+def mutate(draw: random.Random, run: Path, files: Mapping[str, int] = TO_PREDICT) -> str:
     """Change a run in one or two places; returns the files that were changed."""
     changed = []
     for _ in range(draw.choice([1, 1, 1, 2])):
-        file = draw.choices(
-            ["config.toml", "learned.json", "best/model.safetensors", "best/training.json", "env.json", "summary.json"],
-            [8, 8, 6, 1, 1, 1],
-        )[0]
+        file = draw.choices(list(files), list(files.values()))[0]
         path = run / file
         changed.append(file)
         try:
-            if draw.random() < 0.08:
+            if draw.random() < 0.08 or path.suffix == ".jsonl":
                 mutate_bytes(draw, path)
             elif path.suffix == ".safetensors":
                 mutate_tensors(draw, path)
@@ -234,7 +264,7 @@ def mutate(draw: random.Random, run: Path) -> str:
             else:
                 tree = mutate_tree(draw, tomllib.loads(path.read_text()))
                 path.write_text(tomli_w.dumps(_without_none(tree)).replace("{folder}", str(run.parent)))
-        except (RunError, UnicodeError, RecursionError, ValueError, TypeError, OverflowError, RuntimeError):
+        except (RunError, OSError, UnicodeError, RecursionError, ValueError, TypeError, OverflowError, RuntimeError):
             pass  # damaged by the first change already
     return " + ".join(changed)
 
@@ -261,13 +291,18 @@ def use(path: Path, questions: Sequence[Any]) -> Outcome:
     return answered if described.kind in ("answer", "error") else described
 
 
+def use_again(path: Path) -> Outcome:
+    """Resume a run."""
+    return _outcome(lambda: str(resume(path, ["train.epochs=2"]).summary().get("finished")))
+
+
 def _outcome(action: Callable[[], str]) -> Outcome:
     started, before = time.process_time(), _peak()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of overflows
             kind, text = "answer", action()
-    except (RunError, ConfigError, DataError) as error:
+    except (RunError, ConfigError, DataError, Diverged) as error:
         kind, text = "error", str(error)
     except BaseException as error:  # noqa: BLE001  that is what is looked for
         place = traceback.extract_tb(error.__traceback__)[-1].filename
@@ -283,18 +318,19 @@ def _peak() -> int:
 def use_in_child(seed: Seed, path: Path) -> Outcome:
     """The outcome in a process with limited time and memory."""
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    allowed = BASE_MEMORY + MEMORY * size
+    allowed = (BASE_MEMORY if seed.questions else TRAINING_MEMORY) + MEMORY * size
     read, write = os.pipe()
     child = os.fork()
     if not child:
         os.close(read)
-        os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+        for stream in (0, 1, 2):
+            os.dup2(os.open(os.devnull, os.O_RDWR), stream)
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2 * allowed,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(6 * SECONDS)  # other processes may be busy
         resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
-        outcome = use(path, seed.questions)
+        outcome = use(path, seed.questions) if seed.questions else use_again(path)
         os.write(write, json.dumps(outcome).encode()[:60000])
         os._exit(0)
     os.close(write)
@@ -318,7 +354,10 @@ def fuzz(seeds: Sequence[Seed], folder: Path, *, first: int, count: int, show: b
         path = folder / "run"
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(seed.path, path)
-        files = mutate(draw, path)
+        if not seed.questions:
+            for earlier in path.glob("*.previous"):  # instead of which the damaged one is looked at
+                shutil.rmtree(earlier)
+        files = mutate(draw, path, TO_PREDICT if seed.questions else TO_RESUME)
         sign(path)
         outcome = use_in_child(seed, path)
         kinds[outcome.kind] += 1
@@ -339,6 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=10_000, help="damaged runs")
     parser.add_argument("--first", type=int, default=0, help="number of the first one, which is its random seed")
     parser.add_argument("--case", action="append", default=[], help="only this kind of run")
+    parser.add_argument("--resume", action="store_true", help="resume the runs instead of predicting with them")
     parser.add_argument("--show", action="store_true", help="print the errors and answers, too")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -346,8 +386,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         os.mkfifo(folder / "fifo")
         names = options.case or list(CASES)
-        seeds = [make_run(case, folder / str(number)) for number, case in enumerate(names)]
-        for seed in seeds:  # compiles the kernels
+        make = train_run if options.resume else make_run
+        seeds = [make(case, folder / str(number)) for number, case in enumerate(names)]
+        for seed in seeds if not options.resume else ():  # compiles the kernels
             intact = use(seed.path, seed.questions)
             if intact.kind != "answer":
                 raise SystemExit(f"{seed.name}: {intact.text}")
