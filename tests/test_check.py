@@ -393,3 +393,10 @@ def test_a_file_that_cannot_be_read_has_no_table(tmp_path: Path, capsys: pytest.
     problem, total = capsys.readouterr().out.splitlines()
     assert problem.startswith(f"problem: {tmp_path / 'train.csv'}:2: column 'sales' holds numbers with a unit")
     assert total == "1 problem found."
+
+
+def test_data_of_another_task_are_one_problem(tmp_path: Path) -> None:
+    file = tmp_path / "reviews.csv"
+    file.write_text("text,label\n" + "".join(f"a film of number {n} that is long,{'ab'[n % 2]}\n" for n in range(30)))
+    (problem,) = check_data(Config.build(Document.empty(["task.name=tag", f"task.train={file}"]))).problems
+    assert f"seqloom train --task classify --data {file}" in problem

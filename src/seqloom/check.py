@@ -31,7 +31,7 @@ from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
 from seqloom.training.memory import LongestExamples, check_training_memory
 from seqloom.training.update_rule import UpdateRule
-from seqloom.training_data import data_readers, length_limit, suggesting_task, with_detected
+from seqloom.training_data import ALSO, data_readers, length_limit, suggesting_task, with_detected
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
@@ -124,7 +124,9 @@ class _Check:
                 work()
         except FAILURES as error:
             problem = f"{where}{str(error) or type(error).__name__}"
-            if not any(str(error) and known.endswith(str(error)) for known in self.problems):
+            advice = str(error).partition(ALSO)[2]  # to train another task: everything else follows from that
+            repeated = [text for text in (str(error), advice) if text]
+            if not any(text in known for known in self.problems for text in repeated):
                 self.problems.append(problem)
 
     def _detect(self) -> None:

@@ -112,6 +112,10 @@ def _located(note: str, name: str) -> str:
     return note.removesuffix(text) + (text if text.startswith("dev file ") else f"{name}: {text}")
 
 
+ALSO = ". Also "
+"""Between an error and the task that the data suit."""
+
+
 @contextmanager
 def suggesting_task(config: Config, sources: Sources = FILES_ONLY) -> Iterator[None]:
     """Reads or fits training data; an error about data that suit another task names that task."""
@@ -121,7 +125,7 @@ def suggesting_task(config: Config, sources: Sources = FILES_ONLY) -> Iterator[N
         advice = _advice(config, sources, error)
         if not advice:
             raise
-        raise DataError(error.location, f"{error.message}. Also {advice}") from None
+        raise DataError(error.location, f"{error.message}{ALSO}{advice}") from None
 
 
 def _advice(config: Config, sources: Sources, error: DataError) -> str:
