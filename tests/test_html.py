@@ -88,4 +88,5 @@ def test_a_heat_map_has_an_axis_and_curves() -> None:
 
 def test_a_scale_of_colours_has_numbers_and_meanings() -> None:
     scale = html.colour_scale(0.5678, negative="against x", positive="for x")
+    assert "<span>−152</span><span>0</span><span>+152</span>" in html.colour_scale(152.3, negative="", positive="")
     assert texts(scale) == ["−0.57", "0", "+0.57", "against x", "for x"]

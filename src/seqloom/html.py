@@ -120,7 +120,8 @@ def pictures(
 def colour_scale(bound: float, *, negative: str, positive: str, strongest: float = STRONGEST) -> str:
     """The colours from ``-bound`` to ``bound``, with the numbers and what they mean."""
     colours = f"rgba({ORANGE},{strongest}), rgba({ORANGE},0) 50%, rgba({BLUE},0) 50%, rgba({BLUE},{strongest})"
-    numbers = "".join(f"<span>{text}</span>" for text in (f"\u2212{bound:.2g}", "0", f"+{bound:.2g}"))
+    number = _digits(bound, 2)
+    numbers = "".join(f"<span>{text}</span>" for text in (f"\u2212{number}", "0", f"+{number}"))
     meanings = "".join(f"<span>{escape(text)}</span>" for text in (negative, positive))
     row = "display:flex;justify-content:space-between;gap:1em"
     return (
@@ -128,6 +129,11 @@ def colour_scale(bound: float, *, negative: str, positive: str, strongest: float
         f'border:1px solid rgba(128,128,128,.35);background:linear-gradient(to right, {colours})"></div>'
         f'<div style="{row}">{numbers}</div><div style="{row};opacity:.65">{meanings}</div></div>'
     )
+
+
+def _digits(value: float, count: int) -> str:
+    """A number with this many significant digits; whole numbers keep all of theirs."""
+    return f"{value:.0f}" if abs(value) >= 10**count else f"{value:.{count}g}"
 
 
 def labelled_words(words: Sequence[str], labels: Sequence[str]) -> str:
@@ -209,7 +215,7 @@ def signed_heatmap(
             parts.append(
                 f'<rect x="{MAP_LEFT + column * width:.2f}" y="{top + 1}" width="{width + 0.1:.2f}" '
                 f'height="{row_height - 2}" fill="rgb({colour})" fill-opacity="{min(abs(value) / bound, 1.0):.3f}">'
-                f"<title>{value:+.4g}</title></rect>"
+                f"<title>{'+' if value >= 0 else ''}{_digits(value, 4)}</title></rect>"
             )
     for row, numbers in enumerate(curves):
         low, spread = min(numbers, default=0.0), (max(numbers, default=0.0) - min(numbers, default=0.0)) or 1.0

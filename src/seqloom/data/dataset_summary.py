@@ -394,7 +394,8 @@ class DatasetSummary:
             if lengths.maximum > OUTLIER * max(lengths.p95, 1):
                 yield (
                     f"the longest example has {lengths.maximum:,} elements ({longest.location}), 95 % have at most "
-                    f"{lengths.p95:,}: its batch takes much more memory and time than others (train.max_length limits it)"
+                    f"{lengths.p95:,}: its batch takes much more memory and time than others (train.max_length limits "
+                    "it)"
                 )
         if self.invalid_labels and are_spans(self.labels):
             location, reason = self.invalid_labels.first[0]
