@@ -88,13 +88,7 @@ def test_what_is_said_of_the_training_table_does_not_depend_on_the_task(task: st
 def test_unknown_keys_of_a_task_are_found_without_it(task: str) -> None:
     """With the message that the task gives; keys without a similar one, and values, wait for the task."""
     files = {"task.name": task, "task.train": "x"}
-    for wrong in (
-        "task.encodr.cell=lstm",
-        "task.dev_fractoin=1",
-        "task.batch_size=3",
-        "task.lr=1",
-        "task.dev_fraction.x=1",
-    ):
+    for wrong in ("task.encodr.cell=lstm", "task.dev_fractoin=1", "task.lr=1", "task.dev_fraction.x=1"):
         document = Document.empty([wrong], values=files)
         with pytest.raises(ConfigError) as expected:
             Config.build(document, defaults=False)
@@ -104,6 +98,7 @@ def test_unknown_keys_of_a_task_are_found_without_it(task: str) -> None:
         else:
             check_tables(document)
     check_tables(Document.empty(["task.dev_fraction=x", "task.qqqqqq=1"], values=files))
+    check_tables(Document.empty(["task.hidden_size=1"], values=files))  # a key of other tables, perhaps a new one here
 
 
 def test_the_stored_keys_are_those_of_the_tasks() -> None:

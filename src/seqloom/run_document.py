@@ -52,7 +52,8 @@ def check_tables(document: Document) -> None:
     document.check_table("train", TrainConfig)
     name = document.get("task.name")
     if isinstance(name, str) and (keys := key_table.read(name)):
-        document.check_keys("task", {**keys, **all_keys({"train": TrainConfig})})
+        known = {**keys, **all_keys({"train": TrainConfig})}
+        document.check_keys("task", known, may_exist=key_table.is_declared)
 
 
 def check_files(document: Document) -> None:

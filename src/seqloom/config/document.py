@@ -3,7 +3,7 @@
 import copy
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time
 from pathlib import Path
@@ -102,10 +102,17 @@ class Document:
         table = self.values.get(name, {})
         self._refuse(problems_of_table(name, section, table) if isinstance(table, dict) else [])
 
-    def check_keys(self, name: str, keys: Mapping[KeyPath, bool]) -> None:
-        """ConfigError with the keys of a table that do not exist; True in ``keys``: a table."""
+    def check_keys(
+        self,
+        name: str,
+        keys: Mapping[KeyPath, bool],  # True for tables
+        *,
+        may_exist: Callable[[str], bool] = lambda _: False,  # whether ``keys`` may lack a key of this name
+    ) -> None:
+        """ConfigError with the keys of a table that do not exist."""
         table = self.values.get(name, {})
-        self._refuse(list(find_unknown((name,), table, keys)) if isinstance(table, dict) else [])
+        problems = find_unknown((name,), table, keys) if isinstance(table, dict) else ()
+        self._refuse([problem for problem in problems if not may_exist(str(problem.path[-1]))])
 
     def _refuse(self, problems: list[Problem]) -> None:
         if problems:

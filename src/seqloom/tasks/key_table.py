@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from pathlib import Path
 
 from seqloom import tasks
@@ -19,6 +20,13 @@ def read(task: str) -> dict[KeyPath, bool]:
     names: list[str] = json.loads(FILE.read_text(encoding="utf-8")).get(task, [])
     keys: dict[KeyPath, bool] = {tuple(name.rstrip(".").split(".")): name.endswith(".") for name in names}
     return {("task",): True, **keys} if keys else {}
+
+
+def is_declared(name: str) -> bool:
+    """Whether a section may have a field of this name that was added after the file was written."""
+    field = re.compile(rf"^    {re.escape(name)}: ", re.MULTILINE)
+    texts = (source.read_text(encoding="utf-8") for source in FILE.parent.parent.rglob("*.py"))
+    return any("from pydantic import" in text and field.search(text) for text in texts)
 
 
 def render() -> str:
