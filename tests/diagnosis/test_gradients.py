@@ -9,8 +9,9 @@ from tests.contracts.registry import build, cells
 from torch import Tensor, nn
 
 import seqloom
+from seqloom.cells import LSTM
 from seqloom.cells.cell import Cell
-from seqloom.diagnosis.gradients import gradients_by_lag
+from seqloom.diagnosis.gradients import gradients_by_lag, reach_of
 from seqloom.diagnosis.recording import CellCall, Part, record
 from seqloom.layers.recurrent.recurrent import Recurrent, steps
 
@@ -176,3 +177,29 @@ def test_the_final_state_is_a_target_of_its_own() -> None:
     assert entry.final_state
     assert [(curve.direction, len(curve.mean)) for curve in curves] == [("forward", 7), ("backward", 7)]
     assert [curve.mean[0] for curve in curves] == pytest.approx([2.0, 2.0])  # of a sum of four units
+
+
+def test_the_reach_of_each_output_is_that_of_a_loop_with_gradients() -> None:
+    torch.manual_seed(2)
+    length = 5
+    layer = Recurrent(LSTM(3, 4).double()).eval()
+    x, weights = torch.randn(1, length, 3).double(), torch.randn(1, length, 4).double()
+    loss, part = recorded(layer, x, weights)
+    (reach,) = reach_of(part, loss, most=length)
+    assert (reach.direction, reach.of, reach.outputs) == ("forward", "state", list(range(length)))
+    cell = layer.cell
+    projected = cell.project(x.transpose(0, 1))
+    expected = torch.zeros(length, length, dtype=torch.float64)
+    for step in range(length):
+        before = [state for state, _ in steps(cell, projected[: step + 1], None, cell.start(1), reverse=False)][-1]
+        state = cell.State(*[field.detach().requires_grad_() for field in before])
+        rest = steps(cell, projected[step + 1 :], None, state, reverse=False)
+        outputs = [state[0], *(after[0] for after, _ in rest)]
+        for output, at in zip(outputs, range(step, length), strict=True):
+            score = (output * weights[0, at]).sum()
+            grads = torch.autograd.grad(score, state, retain_graph=True, allow_unused=True)
+            expected[at, step] = math.sqrt(sum(float(grad.square().sum()) for grad in grads if grad is not None))
+    torch.testing.assert_close(torch.tensor(reach.norms, dtype=torch.float64), expected, rtol=1e-9, atol=1e-12)
+    few = reach_of(part, loss, most=2)[0]
+    assert few.outputs == [2, 4]  # evenly spaced, the last one included
+    assert few.norms == [reach.norms[2], reach.norms[4]]

@@ -18,6 +18,17 @@ export function ticks(low, high, most = 5) {
   return result;
 }
 
+// Logarithms of round values; of 1, 2, 5, 10 … only powers of ten where there are enough of them.
+export function logTicks(low, high, most = 5) {
+  const all = [];
+  for (let power = Math.floor(low); power <= Math.ceil(high); power++) for (const factor of [1, 2, 5]) all.push([factor, power + Math.log10(factor)]);
+  const inside = all.filter(([, value]) => value >= low && value <= high);
+  const powers = inside.filter(([factor]) => factor === 1);
+  const chosen = inside.length <= most || powers.length < 2 ? inside : powers;
+  const step = Math.ceil(chosen.length / most);
+  return chosen.filter((_, index) => index % step === 0).map(([, value]) => value);
+}
+
 function thinned(points) {
   if (points.length <= MOST_POINTS) return points;
   const size = points.length / (MOST_POINTS / 2);
@@ -84,7 +95,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
     const px = (x) => LEFT + ((x - xLow) / (xHigh - xLow)) * (WIDTH - LEFT - RIGHT);
     const py = (y) => HEIGHT - BOTTOM - ((transform(y) - yLow) / (yHigh - yLow)) * (HEIGHT - TOP - BOTTOM);
     const svg = h("svg:svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": describe(title, curves) });
-    for (const tick of ticks(yLow, yHigh, 4)) {
+    for (const tick of state.logarithmic ? logTicks(yLow, yHigh) : ticks(yLow, yHigh, 4)) {
       const value = state.logarithmic ? 10 ** tick : tick;
       const y = HEIGHT - BOTTOM - ((tick - yLow) / (yHigh - yLow)) * (HEIGHT - TOP - BOTTOM);
       svg.append(h("svg:line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }));
