@@ -60,6 +60,14 @@ def test_little_learned() -> None:
     record = build(rows([0.7 - 0.001 * number for number in range(20)], DEV))
     assert severities(record)["learning"] == "warning"
     assert "fell from 0.7 to 0.6815" in verdict(record, "learning")
+    rising = build(rows([0.7 + 0.001 * number for number in range(20)], DEV))
+    assert "went from 0.7 to 0.7185" in verdict(rising, "learning")
+
+
+def test_a_single_logged_loss_is_no_sign_of_little_learning() -> None:
+    record = build(rows([1.495], [1.2]))
+    assert severities(record)["learning"] == "healthy"
+    assert verdict(record, "learning").endswith("training loss 1.495.")
 
 
 def test_the_same_answer_to_everything_is_a_problem() -> None:

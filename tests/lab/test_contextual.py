@@ -15,12 +15,13 @@ from seqloom.lab.contextual import (
     same_sense,
     training_sentence,
     vectors_of,
+    without_form,
 )
 
 
 def rows(lowest: tuple[float, ...], highest: tuple[float, ...]) -> list[Outcome]:
     return [
-        Outcome(layer, seed, word, value)
+        Outcome(layer, seed, word, value, 0.0)
         for layer, values in ((0, lowest), (1, (0.7, 0.7, 0.7)), (2, highest))
         for seed, value in enumerate(values)
         for word in SENSES
@@ -56,7 +57,9 @@ def test_sentences_hold_words_of_one_sense() -> None:
 
 
 def occurrences_of(*cases: tuple[int, str]) -> list[Occurrence]:
-    return [Occurrence([], "stick", sense, frozenset(context)) for sense, context in cases]
+    return [
+        Occurrence([], "stick", sense, frozenset(context), index % 2) for index, (sense, context) in enumerate(cases)
+    ]
 
 
 def test_the_nearest_occurrence_shares_no_context() -> None:
@@ -67,6 +70,17 @@ def test_the_nearest_occurrence_shares_no_context() -> None:
     vectors[3] = torch.tensor([0.0, -1.0])
     # 0, 1 → 2 and 2 → 1: right; 3 → 0: wrong; 4 → 2: wrong.
     assert same_sense(vectors, occurrences) == pytest.approx(3 / 5)
+
+
+def test_the_form_of_the_sentences_can_be_the_same() -> None:
+    """Forms are 0, 1, 0, 1, 0: of the first, third and fifth, only the first two have the same sense."""
+    occurrences = occurrences_of((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.9, 0.4], [1.0, 0.1], [0.0, 1.0]])
+    # 0 → 2 and 2 → 0: right; the others have no occurrence of both senses in sentences of their form.
+    assert same_sense(vectors, occurrences, same_form=True) == 1
+    means = without_form(vectors, occurrences)
+    torch.testing.assert_close(means[[0, 2, 4]].sum(dim=0), torch.zeros(2), atol=1e-6, rtol=0)
+    torch.testing.assert_close(means[1], (vectors[1] - vectors[3]) / 2)
 
 
 def test_equal_vectors_are_chance() -> None:

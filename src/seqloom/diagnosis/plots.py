@@ -305,10 +305,13 @@ def _set_log_scale(axes: Any) -> None:
 
 
 def _curve(axes: Any, points: Points, colour: str, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     if points:
         updates, values = zip(*points, strict=True)
         marker = "o" if len(points) <= 40 else ""
         axes.plot(updates, values, color=colour, linewidth=1.7, marker=marker, markersize=3.5, label=label)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 

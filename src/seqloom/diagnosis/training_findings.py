@@ -49,13 +49,16 @@ def learning(record: TrainingRecord, baseline: float) -> Finding:
             return Finding("learning", "problem", verdict, (RATE, record.limit), evidence)
         score = f"{record.metric} {format_number(best, 4)}"
         trivial = "" if math.isnan(baseline) else f" (baseline {format_number(baseline, 4)})"
-        if last > (1 - limit.LITTLE) * first:
+        several = len(record.loss) > 1  # a short training may have logged a single loss, which says nothing
+        if several and last > (1 - limit.LITTLE) * first:
+            change = "fell" if last < first else "went"
             verdict = (
-                f"The model has learned little: the training loss fell from {first:.4g} to {last:.4g}; {score}"
+                f"The model has learned little: the training loss {change} from {first:.4g} to {last:.4g}; {score}"
                 f"{trivial}. See the other findings for the reason."
             )
             return Finding("learning", "warning", verdict, (RATE, record.limit), evidence)
-        verdict = f"The model learns: {score}{trivial}, training loss {first:.4g} at first, {last:.4g} at the end."
+        losses = f"{first:.4g} at first, {last:.4g} at the end" if several else f"{last:.4g}"
+        verdict = f"The model learns: {score}{trivial}, training loss {losses}."
         return Finding("learning", "healthy", verdict, evidence=evidence)
     verdict = f"The training loss is {first:.4g} at first and {last:.4g} at the end; there are no dev scores."
     return Finding("learning", "healthy", verdict, evidence=evidence)

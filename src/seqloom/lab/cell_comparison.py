@@ -65,7 +65,7 @@ class CellComparison(Experiment):
         "length": 10,
         "updates": 8,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4}
     row: ClassVar[type[Any]] = Score
 
     texts: tuple[TextName, ...] = Field(

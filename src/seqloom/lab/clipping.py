@@ -68,12 +68,12 @@ class Clipping(Experiment):
         "updates": 10,
     }
     thorough: ClassVar[Mapping[str, Any]] = {
-        "seeds": 5,
+        "seeds": 4,
         "learning_rates": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     }
     row: ClassVar[type[Any]] = Outcome
 
-    seeds: int = Field(5, ge=1, description="Repetitions, each with another random seed.")
+    seeds: int = Field(3, ge=1, description="Repetitions, each with another random seed.")
     learning_rates: tuple[float, ...] = Field(
         (0.03, 0.1, 0.3, 1.0, 3.0), min_length=1, description="Learning rates of stochastic gradient descent."
     )

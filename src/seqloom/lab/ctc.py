@@ -139,10 +139,10 @@ class Ctc(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "words": 5, "hidden_size": 4, "updates": 3, "batch_size": 2, "recordings": 3, "lm_sentences": 20,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "recordings": 200}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "recordings": 200}
     row: ClassVar[type[Any]] = Outcome
 
-    seeds: int = Field(4, ge=1, description="Repetitions, each with other words, recordings and weights.")
+    seeds: int = Field(3, ge=1, description="Repetitions, each with other words, recordings and weights.")
     words: int = Field(80, ge=2, description="Words of the vocabulary.")
     features: int = Field(12, ge=1, description="Features of a frame.")
     noise: float = Field(0.8, ge=0, description="Standard deviation of the noise; that of the letters is 1.")

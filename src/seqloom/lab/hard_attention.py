@@ -157,7 +157,7 @@ def draw_example(axes: Any, soft: Outcome, hard: Outcome) -> None:
     axes.set_xticks(range(len(sources)), sources)
     axes.set_yticks(range(len(weights)), [str(number) for number in range(1, len(weights) + 1)])
     axes.set(xlabel="word of the source", ylabel="word of the translation")
-    axes.legend(frameon=True, fontsize=8, loc="upper right")
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
     set_title(axes, "Soft (blue) and hard attention in one sentence")
 
 

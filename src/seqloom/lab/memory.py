@@ -73,12 +73,12 @@ class Memory(Experiment):
     )
     quick: ClassVar[Mapping[str, Any]] = {"seeds": 2, "lengths": (2, 5), "updates": 10, "hidden_size": 8}
     thorough: ClassVar[Mapping[str, Any]] = {
-        "seeds": 6,
+        "seeds": 4,
         "lengths": (5, 7, 10, 14, 20, 28, 40, 57, 80, 113, 160),
     }
     row: ClassVar[type[Any]] = Outcome
 
-    seeds: int = Field(5, ge=1, description="Repetitions, each with another random seed.")
+    seeds: int = Field(3, ge=1, description="Repetitions, each with another random seed.")
     lengths: tuple[int, ...] = Field(
         (5, 7, 10, 14, 20, 40, 80, 160), min_length=1, description="Steps between the symbol and the answer."
     )

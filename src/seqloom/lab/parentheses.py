@@ -74,7 +74,7 @@ class Parentheses(Experiment):
         "test_depth": 4,
         "test_lengths": (20,),
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5, "updates": 1000}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4}
     row: ClassVar[type[Any]] = Accuracy
 
     other_cells: tuple[Cell, ...] = Field(("elman", "gru"), description="Cells that are shown beside the LSTM.")
