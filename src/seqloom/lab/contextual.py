@@ -147,8 +147,8 @@ class Contextual(Experiment):
                 shown = layer == self.layers and word == SHOWN
                 places = plane_of(without_form(vectors, occurrences)).tolist() if shown else []
                 points = tuple((x, y, one.sense) for (x, y), one in zip(places, occurrences, strict=shown))
-                shares = (same_sense(vectors, occurrences, same_form=same_form) for same_form in (False, True))
-                rows.append(Outcome(layer, seed, word, *shares, points))
+                any_form, same_form = (same_sense(vectors, occurrences, same_form=same) for same in (False, True))
+                rows.append(Outcome(layer, seed, word, any_form, same_form, points))
         return rows
 
     def verdict(self, rows: Sequence[Outcome]) -> Verdict:
