@@ -65,11 +65,21 @@ def occurrences_of(*cases: tuple[int, str]) -> list[Occurrence]:
 def test_the_nearest_occurrence_shares_no_context() -> None:
     occurrences = occurrences_of((0, "ab"), (0, "bc"), (0, "de"), (1, "uv"), (1, "wx"))
     vectors = torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.9, 0.4], [1.0, 0.1], [0.0, 1.0]])
-    # 0 → 3, since 1 shares b: wrong; 1 → 3: wrong; 2 → 3: wrong; 3 → 1: wrong; 4 → 2: wrong.
-    assert same_sense(vectors, occurrences) == 0
+    # One of each sense is compared. 0: 2 or 3, since 1 shares b → 3: wrong; 1: 2 or 3 → 3: wrong; 2: 0 or 3, both of
+    # which are there twice, 0, 1 or 3, 4 → 3: wrong; 3: 4 or 0 → 0: wrong; 4: 3 or 0 → 3: right.
+    assert same_sense(vectors, occurrences) == pytest.approx(1 / 5)
     vectors[3] = torch.tensor([0.0, -1.0])
-    # 0, 1 → 2 and 2 → 1: right; 3 → 0: wrong; 4 → 2: wrong.
+    # 0, 1 → 2 and 2 → 0 or 1: right; 3: 4 or 0 → 0: wrong; 4: 3 or 0 → 0: wrong.
     assert same_sense(vectors, occurrences) == pytest.approx(3 / 5)
+
+
+def test_chance_is_one_half() -> None:
+    """Random vectors: fewer occurrences of the own sense share no word, which must not count."""
+    random = Random(1)  # noqa: S311  no secret
+    occurrences = [occurrence(random, "bat", sense) for sense in (0, 1) for _ in range(100)]
+    vectors = torch.randn(200, 8, generator=torch.Generator().manual_seed(1))
+    # 200 answers that are right with probability 1/2: 3 standard deviations are 0.106.
+    assert same_sense(vectors, occurrences) == pytest.approx(0.5, abs=0.11)
 
 
 def test_the_form_of_the_sentences_can_be_the_same() -> None:

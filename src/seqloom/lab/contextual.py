@@ -249,24 +249,24 @@ def without_form(vectors: Tensor, occurrences: Sequence[Occurrence]) -> Tensor: 
 def same_sense(vectors: Tensor, occurrences: Sequence[Occurrence], *, same_form: bool = False) -> float:
     """The share of occurrences whose nearest one without a common context word has the same sense.
 
-    ``same_form``: it has to be in a sentence of the same form. Of equally near ones, the share with the same sense
-    counts; each sense has the same weight, since fewer occurrences of the own sense have no common word. Occurrences
-    for which a sense has none are skipped.
+    ``same_form``: it has to be in a sentence of the same form. As many occurrences of both senses are compared, so that
+    chance is one half; of equally near ones, the share with the same sense counts.
     """
     units = functional.normalize(vectors.double(), dim=1)
-    senses = torch.tensor([one.sense for one in occurrences])
-    apart = torch.tensor(
-        [
-            [not (one.context & other.context) and (one.form == other.form or not same_form) for other in occurrences]
-            for one in occurrences
-        ]
-    )
-    cosines = (units @ units.T).masked_fill(~apart, -torch.inf)
-    nearest = (cosines >= cosines.max(dim=1, keepdim=True).values - 1e-9) & apart  # rounding
-    same = senses.unsqueeze(1) == senses
-    own, other = ((nearest & kind).sum(dim=1) / (apart & kind).sum(dim=1) for kind in (same, ~same))
-    shares = own / (own + other)
-    return float(shares[shares.isfinite()].mean()) if shares.isfinite().any() else 0.5
+    cosines = units @ units.T
+    shares = []
+    for row, one in enumerate(occurrences):
+        apart: tuple[list[int], list[int]] = ([], [])  # of the same sense, and of the other one
+        for index, other in enumerate(occurrences):
+            if not one.context & other.context and (one.form == other.form or not same_form):
+                apart[one.sense != other.sense].append(index)
+        count = min(map(len, apart))
+        if count:
+            same, different = (cosines[row, indices[:count]] for indices in apart)
+            limit = max(same.max(), different.max()) - 1e-9  # rounding
+            nearest = [int((values >= limit).sum()) for values in (same, different)]
+            shares.append(nearest[0] / sum(nearest))
+    return fmean(shares) if shares else 0.5
 
 
 def seed_means(rows: Sequence[Outcome], layer: int, *, same_form: bool = False) -> list[float]:
