@@ -64,6 +64,18 @@ def test_a_warm_up_that_is_longer_than_the_training_is_named(run: Run, summary: 
     )
 
 
+def test_a_damaged_row_of_metrics_does_not_hide_the_results(run: Run, summary: RunSummary, tmp_path: Path) -> None:
+    """A training that is resumed with such a row ends with its results, not with an error."""
+    copied = shutil.copytree(run.path, tmp_path / "run")
+    rows = (copied / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (copied / "metrics.jsonl").write_bytes(b"".join([rows[0], b"garbage \xff\n", *rows[2:]]))
+    damaged = Run.open(copied)
+    with pytest.raises(RunError, match=r"metrics.jsonl:2: not valid JSON"):
+        damaged.rows()
+    found = summarize(damaged, load_config(damaged))
+    assert (found.metrics, found.finished, found.warmup) == (summary.metrics, summary.finished, 0)
+
+
 def test_commands_name_the_custom_layer_again(run: Run, summary: RunSummary) -> None:
     assert not any("--layer" in command for command in commands(summary).values())
     own = replace(summary, layer="my module:Cell")

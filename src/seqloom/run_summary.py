@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -137,6 +137,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
     last = _validated(_Checkpoint, run.load("last").facts if run.saved("last") else {}, run.path / "last")
     baseline = load_baseline(run)
     finished = str(last.position.get("finished", facts.finished))
+    rows = _readable_rows(run)
     return RunSummary(
         path=str(run.path),
         task=config.name,
@@ -158,7 +159,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         metrics=best.metrics,
         degenerate=best.degenerate,
         remedy=with_limit(task.degenerate_remedy, ending_limit(finished)),
-        flat_loss=flat_loss([row["loss"] for row in run.rows() if isinstance(row.get("loss"), float | int)]),
+        flat_loss=flat_loss([row["loss"] for row in rows if isinstance(row.get("loss"), float | int)]),
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.baseline_scores,
         settings=facts.settings,
@@ -172,15 +173,23 @@ def summarize(run: Run, config: Config) -> RunSummary:
         },
         generates=(getattr(task, "direction", ""), getattr(task, "objective", "")) == ("forward", "causal"),
         layer=_layer_option(run, custom_layer(task)),
-        warmup=config.train.warmup if finished and _updates(run) < config.train.warmup else 0,
+        warmup=config.train.warmup if finished and rows and _updates(rows) < config.train.warmup else 0,
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
         versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
     )
 
 
-def _updates(run: Run) -> int:
+def _readable_rows(run: Run) -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl; none if one is damaged, which must not end a finished training with an error."""
+    try:
+        return run.rows()
+    except RunError:  # its plots, which are not drawn, name it in the log
+        return []
+
+
+def _updates(rows: Sequence[Mapping[str, Any]]) -> int:
     """The number of updates, as the log says."""
-    return max((int(row["update"]) for row in run.rows() if isinstance(row.get("update"), int)), default=0)
+    return max((int(row["update"]) for row in rows if isinstance(row.get("update"), int)), default=0)
 
 
 def _layer_option(run: Run, name: str) -> str:
