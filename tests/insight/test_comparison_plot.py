@@ -32,6 +32,17 @@ def test_thin_lines_for_runs_and_a_thick_one_for_their_mean(tmp_path: Path) -> N
     assert (tmp_path / "curves.png").is_file()
 
 
+def test_single_evaluations_are_points_over_whole_updates(tmp_path: Path) -> None:
+    curves = {"base": [rows(0.5), rows(0.6)], "gru": [rows(0.4)]}
+    figure = draw_compared_curves(curves, tmp_path / "curves.png", metric="accuracy")
+    assert figure is not None
+    _, accuracy = figure.axes
+    points = [np.asarray(line.get_xydata()).tolist() for line in accuracy.get_lines()]
+    assert points == [[[10, 0.5], [10, 0.6]], [[10, 0.4]]]
+    figure.canvas.draw()
+    assert all(float(tick).is_integer() for axes in figure.axes for tick in axes.get_xticks())
+
+
 def test_nothing_to_draw(tmp_path: Path) -> None:
     assert draw_compared_curves({"base": [[]], "failed": []}, tmp_path / "curves.png", metric="accuracy") is None
     assert not (tmp_path / "curves.png").exists()

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -42,18 +43,22 @@ def draw_compared_curves(
     panels = {title: variants for title, variants in panels.items() if any(map(any, variants.values()))}
     if not panels:
         return None
+    from matplotlib.ticker import MaxNLocator
+
     figure = panel_figure(len(panels), width=5.8, height=3.9)
     for axes, (title, variants) in zip(figure.axes, panels.items(), strict=True):
+        as_points = all(len(set(chain.from_iterable(runs))) < 2 for runs in variants.values())  # there are no curves
         for index, (name, runs) in enumerate(variants.items()):
             style: dict[str, Any] = {
                 "color": COLOURS[index % len(COLOURS)],
                 "linestyle": LINES[index // len(COLOURS) % len(LINES)],
             }
-            _draw_variant(axes, [run for run in runs if run], label=_short(name), style=style)
+            _draw_variant(axes, [run for run in runs if run], label=_short(name), style=style, as_points=as_points)
         arrow = "" if title == "training loss" else f" ({'higher' if higher_is_better else 'lower'} is better)"
         axes.set_title(title.replace("_", " ") + arrow, loc="left", fontweight="bold", color=BLACK, fontsize=10)
         axes.set_xlabel("update", color=SLATE)
         axes.set_ylabel(title.replace("_", " ").removeprefix("training ").removeprefix("dev "), color=SLATE)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     figure.axes[-1].legend(frameon=False, fontsize=8, labelcolor=BLACK)
     save_figure(figure, path)
@@ -65,7 +70,9 @@ def _points(rows: Sequence[Mapping[str, Any]], name: str, *, dev: bool = False) 
     return {update: [values[name]] for update, values in sources if is_number(values.get(name))}
 
 
-def _draw_variant(axes: "Axes", runs: Sequence[Points], *, label: str, style: Mapping[str, Any]) -> None:
+def _draw_variant(
+    axes: "Axes", runs: Sequence[Points], *, label: str, style: Mapping[str, Any], as_points: bool
+) -> None:
     if not runs:
         return
     merged: defaultdict[float, list[float]] = defaultdict(list)
@@ -73,7 +80,10 @@ def _draw_variant(axes: "Axes", runs: Sequence[Points], *, label: str, style: Ma
         for update, values in run.items():
             merged[update] += values
     if len(merged) == 1:
-        ((_, values),) = merged.items()
+        ((update, values),) = merged.items()
+        if as_points:
+            axes.plot([update] * len(values), values, "o", markersize=6, color=style["color"], label=label)
+            return
         axes.axhline(fmean(values), linewidth=1.6, label=label, **style)
         return
     common = sorted(update for update, values in merged.items() if len(values) == len(runs))
