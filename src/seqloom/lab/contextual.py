@@ -1,8 +1,9 @@
 """Whether contextual vectors tell the senses of a word apart: "stick" beside a dog, and "stick" beside glue.
 
 A bidirectional language model reads generated sentences in which words of two senses occur among the words of one of
-them. Nothing tells it the sense. Its layers give each occurrence of a word a vector of its own (ELMo); the vectors of
-its lowest layer depend on the word only.
+them. Nothing tells it the sense. The training is long enough for it to learn which nouns belong together: its loss
+falls from 1.4 nats a word, where nouns are guessed alike, to about 1. Its layers give each occurrence of a word a
+vector of its own (ELMo); the vectors of its lowest layer depend on the word only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,16 +108,16 @@ class Contextual(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "hidden_size": 4, "updates": 2, "batch_size": 4, "occurrences": 4,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5, "occurrences": 100}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5}
     row: ClassVar[type[Any]] = Outcome
 
     seeds: int = Field(3, ge=1, description="Repetitions, each with other sentences and weights.")
     layers: int = Field(2, ge=1, description="LSTM layers in each direction.")
-    hidden_size: int = Field(32, ge=1, description="Size of the word vectors and units of each layer and direction.")
-    batch_size: int = Field(32, ge=1, description="Sentences per update.")
-    updates: int = Field(400, ge=1, description="Updates of each training.")
-    learning_rate: float = Field(1e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
-    occurrences: int = Field(50, ge=2, description="New occurrences of each sense.")
+    hidden_size: int = Field(64, ge=1, description="Size of the word vectors and units of each layer and direction.")
+    batch_size: int = Field(64, ge=1, description="Sentences per update.")
+    updates: int = Field(800, ge=1, description="Updates of each training.")
+    learning_rate: float = Field(2e-2, gt=0, description="Peak learning rate of Adam; it falls along a cosine.")
+    occurrences: int = Field(100, ge=2, description="New occurrences of each sense.")
 
     def trials(self) -> list[Trial]:
         return [Trial(f"seed {seed}", partial(self._measure, seed)) for seed in self.all_seeds]
