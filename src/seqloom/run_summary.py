@@ -305,7 +305,7 @@ def commands(summary: RunSummary) -> dict[str, str]:
     run, file = shlex.quote(summary.path), "FILE" if source == IN_MEMORY else shlex.quote(source)
     whole = "FILE" if summary.dev_is_short else file
     usual = whole if summary.inputs_are_files else "'your text'"
-    texts = {"caption": "image.png", "embed": "WORD WORD"}.get(summary.task, usual)
+    texts = {"caption": whole, "embed": "WORD WORD"}.get(summary.task, usual)
     result = {
         "predict": f"seqloom predict {run} {whole}{_again(summary, 'captions')}",
         "evaluate": f"seqloom evaluate {run} {file if summary.dev else 'TEST_FILE'}{_again(summary)}",

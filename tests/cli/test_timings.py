@@ -71,7 +71,7 @@ def test_a_list_with_texts_is_aligned_into_files(run: Path, tmp_path: Path) -> N
 def test_predictions_have_the_same_formats(run: Path) -> None:
     recording = run.parent / "0.wav"
     assert invoke("predict", run, recording, "--timings", "vtt").startswith("WEBVTT")
-    assert 'name = "tokens"' in invoke("predict", run, recording, "--timings", "textgrid")
+    assert 'name = "tokens"' in invoke("predict", run, recording, "--timings", "TextGrid")
     assert "expected one of tsv, textgrid" in refused("predict", run, recording, "--timings", "midi")
     assert "--timings excludes" in refused("predict", run, recording, "--timings", "srt", "--json")
     assert "--output is the folder for --timings" in refused("predict", run, recording, "--output", "x")

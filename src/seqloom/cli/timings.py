@@ -17,6 +17,7 @@ class TimingWriter:
     """Writes the transcripts of the examples that it has watched, in the same order."""
 
     def __init__(self, task: Task, timings: str, folder: Path | None) -> None:
+        timings = timings.lower()
         if timings not in FORMATS:
             raise ValueError(f"--timings: expected one of {', '.join(FORMATS)}, got {timings!r}")
         task.require_timings()
