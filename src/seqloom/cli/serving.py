@@ -53,7 +53,7 @@ def serve(
     """Serve models over HTTP. Speaks JSON, the OpenAI API for text and speech, and the Open Inference Protocol."""
     with errors():
         try:
-            from seqloom.service.serve import serve as run_service
+            from seqloom.service.serve import serve_runs
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(f"{error.name} is not installed; run pip install 'seqloom[serve]'") from None
         from seqloom.service.settings import MEGABYTE, ServiceSettings
@@ -70,7 +70,7 @@ def serve(
             max_body=max_body * MEGABYTE,
             reload_seconds=2.0 if reload else 0.0,
         )
-        code = run_service(
+        code = serve_runs(
             run,
             settings,
             threads=threads,

@@ -15,7 +15,7 @@ from seqloom.service.telemetry import configure_logging
 EXPORTED = ".onnx"
 
 
-def serve(
+def serve_runs(
     paths: Sequence[Path],
     settings: ServiceSettings,
     *,
