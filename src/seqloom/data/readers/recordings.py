@@ -100,6 +100,9 @@ class RecordingReader:
 
     def _sequence_format(self, source: Path) -> SequenceFormat | None:
         """How a file holds many recordings; None: it lists files, or is one recording."""
+        own = source.name.lower().endswith(f".{self.format}")
+        if self.format != "auto" and not own and self.detect(source) == "file":  # one recording beside such files
+            return None
         return self._sequences.detect(source, self.format)
 
     def preview(self, source: Source, *, limit: int) -> DataPreview:
