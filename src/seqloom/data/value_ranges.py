@@ -24,7 +24,7 @@ class ValueRanges:
         self._kept: list[NDArray[Any]] = []
 
     def add(self, values: NDArray[Any] | None, names: Sequence[str]) -> None:
-        if values is None or values.ndim != 2 or not len(values) or values is self._last:
+        if values is None or values.ndim != 2 or not len(values) or self._is_last(values):
             return
         low, high = values.min(axis=0), values.max(axis=0)
         if len(low) == len(self.low):
@@ -33,6 +33,11 @@ class ValueRanges:
         self._last = values
         if sum(kept.size for kept in self._kept) < KEPT_ELEMENTS:
             self._kept.append(values)
+
+    def _is_last(self, values: NDArray[Any]) -> bool:
+        """Whether these are the values that were added before, perhaps another view of them."""
+        last = self._last
+        return last is not None and values.shape == last.shape and values.ctypes.data == last.ctypes.data
 
     def name(self, column: int) -> str:
         return self.names[column] if self.names else str(column + 1)
