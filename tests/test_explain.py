@@ -44,7 +44,7 @@ def untrained_model(case: Case, folder: Path) -> Model:
         module.count(examples)
     for parameter in module.parameters():
         parameter.data *= 2  # further from chance
-    return Model(Config(task, config.train), module)
+    return Model(Config(task, config.train), module, task=task.for_prediction())
 
 
 @pytest.mark.parametrize("name", CASES)
