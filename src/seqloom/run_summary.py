@@ -68,7 +68,7 @@ class RunSummary:
     resumable: bool  # the last checkpoint is there
     inputs_are_files: bool
     dev_is_short: bool  # too short to predict what follows it
-    generates: bool
+    prompt: str | None  # what ``seqloom generate`` is given, as an example; None: the model does not generate
     layer: str  # --layer again, as module:name; empty: there is no custom layer
     warmup: int  # updates of warm-up, if the training ended before; otherwise 0
     files: dict[str, str]  # that predictions and evaluations need besides the data, by option
@@ -171,7 +171,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
             for option, field in {**task.prediction_files, **task.data_files}.items()
             if (name := _file_name(getattr(task, field)))
         },
-        generates=(getattr(task, "direction", ""), getattr(task, "objective", "")) == ("forward", "causal"),
+        prompt=task.example_prompt,
         layer=_layer_option(run, custom_layer(task)),
         warmup=config.train.warmup if finished and rows and _updates(rows) < config.train.warmup else 0,
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
@@ -311,8 +311,8 @@ def commands(summary: RunSummary) -> dict[str, str]:
         "evaluate": f"seqloom evaluate {run} {file if summary.dev else 'TEST_FILE'}{_again(summary)}",
         "explain": f"seqloom explain {run} {texts}{_again(summary, 'captions', 'constrain')}",
     }
-    if summary.generates:
-        result = {"generate": f"seqloom generate {run}", **result}
+    if summary.prompt is not None:
+        result = {"generate": f"seqloom generate {run} {summary.prompt}".rstrip(), **result}
     if summary.degenerate or summary.flat_loss or "No better than" in _comparison(summary):
         result = {"doctor": f"seqloom doctor {run} {file}{_again(summary, *NOT_FOR_LOSS)}", **result}
     if summary.layer:

@@ -18,7 +18,7 @@ SENTENCES = {
     "token_error_rate": "{per_hundred} errors per 100 tokens",
     "mse_scaled": "squared error in units of the variance: 0 is perfect, 1 is as good as the mean",
     "r2": "share of the variance that is explained: 1 is perfect, 0 is as good as the mean",
-    "nll": "negative log-likelihood of a frame in nats; lower is better",
+    "nll": "negative log-likelihood of a frame or point in nats; lower is better",
     "loss": "negative log-likelihood per item in nats; lower is better",
     "spearman": "rank correlation with human judgements; 1 is perfect",
     "score": "accuracy of analogies, or rank correlation with human judgements; 1 is perfect",

@@ -633,6 +633,11 @@ class Task(ConfigSection, ABC):
         self._refuse("generate_strokes", "draw")
 
     @property
+    def example_prompt(self) -> str | None:
+        """What ``seqloom generate`` is given, as an example; empty: nothing; None: the model does not generate."""
+        return None
+
+    @property
     def draws(self) -> bool:
         """Whether the task generates pen strokes instead of text."""
         return type(self).generate_strokes is not Task.generate_strokes

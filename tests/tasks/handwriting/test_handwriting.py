@@ -17,6 +17,9 @@ from seqloom import workflow
 from seqloom.cli.main import app
 from seqloom.data.readers.text_files import DataError
 from seqloom.models.encoder import DecoderConfig
+from seqloom.run import Run
+from seqloom.run_config import load_config
+from seqloom.run_summary import commands, summarize
 from seqloom.tasks.handwriting import Handwriting
 
 POINTS = np.array([[1, 2, 0], [1, -1, 0], [0.5, 0.25, 1], [3, 1, 1]], dtype=np.float32)
@@ -132,3 +135,10 @@ def test_the_window_is_explained(run: Path) -> None:
     assert explanation.attention is not None
     assert explanation.attention.columns == ["a", "b"]
     assert [sum(row) for row in explanation.attention.weights] == pytest.approx([1] * len(explanation.attention.rows))
+
+
+def test_the_next_command_generates(run: Path) -> None:
+    assert (
+        commands(summarize(Run.open(run), load_config(Run.open(run))))["generate"]
+        == f"seqloom generate {run} 'your text'"
+    )

@@ -230,6 +230,10 @@ class Handwriting(HandwritingSettings):
     def custom_layer_field(self) -> str:
         return "decoder"
 
+    @property
+    def example_prompt(self) -> str:
+        return "'your text'" if self.condition == "text" else ""
+
     def generate_strokes(
         self,
         model: Any,

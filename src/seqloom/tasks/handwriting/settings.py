@@ -55,7 +55,7 @@ class HandwritingSettings(Task):
 
     @classmethod
     def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
-        values: dict[str, Any] = {"task.decoder.hidden_size": 128, "train.learning_rate": 0.004}
+        values: dict[str, Any] = {"task.decoder.hidden_size": 128}
         if not isinstance(document.get("task.decoder.cell"), list):  # which has a length of its own
             values["task.decoder.layers"] = 2
         return values | training_defaults(document, data.examples if data else None)

@@ -160,6 +160,10 @@ class LanguageModel(LanguageModelSettings):
             return "encoder"
         return "decoder" if self.model == "neural" else ""
 
+    @property
+    def example_prompt(self) -> str | None:
+        return "" if (self.objective, self.direction) == ("causal", "forward") else None
+
     def generate(
         self, model: nn.Module, prompt: str, *, length: int, sample: Sample, alternatives: int = 0
     ) -> Iterator[GeneratedToken]:
