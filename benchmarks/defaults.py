@@ -9,6 +9,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,19 +144,21 @@ def _brown() -> None:
     (prepare.FOLDER / "brown.txt").write_text("".join(rows))
 
 
-def _shapes() -> None:
-    """Drawings of shapes with their descriptions."""
-    folder = prepare.FOLDER / "shapes"
+def _generated(name: str) -> None:
+    """A built-in data set."""
+    folder = prepare.FOLDER / name
     if folder.exists():
         shutil.rmtree(folder)
-    datasets.build("shapes", folder)
+    datasets.build(name, folder)
 
 
 PREPARE: dict[str, Callable[[], None]] = {
     "yesno": _yesno,
     "names": _names,
     "brown": _brown,
-    "shapes": _shapes,
+    "shapes": partial(_generated, "shapes"),
     "an4": prepare.speech,
     "fsdd": prepare.digit_strings,
+    "omniglot": prepare.omniglot,
+    "pen_strokes": partial(_generated, "pen_strokes"),
 }

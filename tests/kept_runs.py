@@ -16,15 +16,17 @@ from seqloom import checkpoint, model
 from seqloom.run import FILES
 from seqloom.workflow import train
 
-CASES = ("caption, vectors", "classify", "embed", "forecast", "language_model", "tag, crf", "transcribe", "translate")
+CASES = (
+    *("caption, vectors", "classify", "embed", "forecast", "handwriting, no text", "language_model", "tag, crf"),
+    *("transcribe", "translate"),
+)
 ANSWERS = "answers.json"
 
 
 def questions(name: str) -> list[Any]:
-    """The inputs of a case as JSON values."""
-    return [
-        question.tolist() if isinstance(question, np.ndarray) else question for question in tiny.CASES[name].questions
-    ]
+    """The inputs of a case as JSON values, without their targets."""
+    inputs = [question[0] if isinstance(question, tuple) else question for question in tiny.CASES[name].questions]
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in inputs]
 
 
 def answers(run: Path, inputs: list[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from docs.site import gallery
 from typer.testing import CliRunner
@@ -73,6 +74,8 @@ RUNS = {
     ],
     "joint": ["--task", "transcribe", "--data", "sounds", "task.model=joint"],
     "handwriting": ["handwriting.toml"],
+    "reviews": ["--task", "classify", "--data", "reviews.csv"],
+    "speech": ["--task", "transcribe", "--data", "sounds"],
     "embed": ["embed.toml"],
     "contextual": ["contextual.toml"],
     "masked": ["masked.toml"],
@@ -186,6 +189,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     days = (date(2023, 1, 1) + timedelta(days=number) for number in range(300))
     rows = (f"{day},{100 + 20 * (day.weekday() < 5) + day.day}\n" for day in days)
     (folder / "sales.csv").write_text("date,sales\n" + "".join(rows))
+    pd.read_csv(folder / "sales.csv", parse_dates=["date"]).to_excel(folder / "sales.xlsx", index=False)
+    reviews = [("great fun", 5), ("too long", 1), ("a joy to watch", 5), ("a waste of time", 1)] * 10
+    (folder / "reviews.csv").write_text("review,stars\n" + "".join(f"{text},{stars}\n" for text, stars in reviews))
+    (folder / "new.csv").write_text("review\nfun to watch\nlong\n")
+    shutil.copytree(folder / "sounds" / "clips", folder / "new", ignore=shutil.ignore_patterns("train-*"))
     build("analogies", folder / "analogies")
     (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")

@@ -39,9 +39,14 @@ def test_kept_runs_predict_as_they_did(path: Path) -> None:
     assert_close(answers(path, kept["inputs"]), kept["answers"])
 
 
+LATER = {"handwriting": 2}
+"""Tasks that the first format did not have, and the format that they came with."""
+
+
 def test_there_is_a_kept_run_of_each_task_and_format() -> None:
     for version in range(1, migration.FORMAT + 1):
-        assert {path.name for path in RUNS if path.parent.name == f"format_{version}"} >= set(tasks.names())
+        names = {name for name in tasks.names() if LATER.get(name, 1) <= version}
+        assert {path.name for path in RUNS if path.parent.name == f"format_{version}"} >= names
     assert set(migration.MIGRATIONS) == set(range(1, migration.FORMAT))
 
 

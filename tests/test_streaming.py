@@ -175,7 +175,7 @@ def test_an_empty_stream_is_an_empty_line(runs: dict[str, Path]) -> None:
         ("both ways", "-", b"", "encoder.bidirectional is true: this model needs the whole recording"),
         ("strokes", "-", b"", "reads frames of 3 features; --stream needs a model that reads audio"),
         ("stream", "a.wav", b"", "--stream reads from standard input: give - instead of a.wav"),
-        ("stream", "-", b"abc", "standard input: the stream ends in the middle of a 16-bit sample"),
+        ("stream", "-", b"\x01\x80\x03", "standard input: the stream ends in the middle of a 16-bit sample"),
     ],
 )
 def test_unsupported_streams_are_refused(

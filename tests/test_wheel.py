@@ -68,7 +68,7 @@ def test_it_is_named_after_the_version(wheel: Path) -> None:
     assert metadata(wheel)["Version"] == seqloom.__version__
 
 
-PACKED = {".py", ".toml", ".js", ".css", ".html", ".svg"}
+PACKED = {".py", ".toml", ".json", ".js", ".css", ".html", ".svg"}
 
 
 def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:

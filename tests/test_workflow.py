@@ -359,6 +359,7 @@ def train_all(folder: Path, *, workers: int) -> None:
             "caption",
             "transcribe",
             "embed",
+            "handwriting",
         ):
             own = Path("data", name)
             own.mkdir(parents=True)

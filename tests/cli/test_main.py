@@ -419,7 +419,7 @@ def test_variants_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     assert again.exit_code == 0, again.output
     assert again.stdout.startswith("variant ")
-    assert f"Table written to {folder / 'both' / 'compare.md'}" in again.stdout
+    assert f"Table written to {folder / 'both' / 'compare.md'}" in " ".join(again.stdout.split())
     assert "training" not in again.stderr  # all is done
     wrong = call("compare", folder / "small.toml", "task.model=hmm", "gru")
     assert (wrong.exit_code, wrong.stdout) == (1, "")
