@@ -74,7 +74,7 @@ RUNS = {
     ],
     "joint": ["--task", "transcribe", "--data", "sounds", "task.model=joint"],
     "handwriting": ["handwriting.toml"],
-    "stars": ["--task", "classify", "--data", "reviews.csv"],
+    "opinions": ["--task", "classify", "--data", "reviews.csv"],
     "speech": ["--task", "transcribe", "--data", "sounds"],
     "embed": ["embed.toml"],
     "contextual": ["contextual.toml"],
