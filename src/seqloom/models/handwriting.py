@@ -69,7 +69,7 @@ class HandwritingModel(nn.Module):
 
     def forward(self, inputs: PenInputs) -> StrokeDistribution:  # (B, T + 1, …)
         """The distribution of what follows each point."""
-        values, _ = self._features(inputs.points.values, inputs.points.mask, self.start(inputs.text))
+        values, _ = self.layer(inputs.points.values, inputs.points.mask, self.start(inputs.text))
         return StrokeDistribution.of(self.output(self.dropout(values)), self.components)
 
     def log_probabilities(self, inputs: PenInputs, targets: PenTargets) -> Tensor:  # (B, T + 1)
@@ -81,9 +81,8 @@ class HandwritingModel(nn.Module):
         """How much of each character the lowest layer sees at each point; None if the model reads no text."""
         if not self.characters:
             return None
-        state = self.start(inputs.text)
-        first, first_state = (self.layer.layers[0], state[0]) if isinstance(self.layer, Stack) else (self.layer, state)
-        return cast(SlidingWindow, first).weights(inputs.points.values, inputs.points.mask, first_state).squeeze(1)
+        window, state = self._lowest(self.start(inputs.text))
+        return window.weights(inputs.points.values, inputs.points.mask, state).squeeze(1)
 
     @torch.no_grad()
     def sample(
@@ -100,12 +99,12 @@ class HandwritingModel(nn.Module):
         state = self.start(text)
         point = self.output.weight.new_zeros(batch, 1, POINT)
         if prime is not None and prime.shape[1]:
-            _, state = self._features(torch.cat([point, prime[:, :-1]], dim=1), None, state)
+            _, state = self.layer(torch.cat([point, prime[:, :-1]], dim=1), None, state)
             point = prime[:, -1:]
         active = torch.ones(batch, dtype=torch.bool, device=point.device)
         drawn: list[Tensor] = []
         for _ in range(length):
-            values, state = self._features(point, None, state)
+            values, state = self.layer(point, None, state)
             distribution = StrokeDistribution.of(self.output(values.squeeze(1)), self.components).biased(bias)
             beyond = self._beyond_text(state, text)
             movement, pen = distribution.without_end(beyond < -AT_END).sample(generator)
@@ -125,12 +124,13 @@ class HandwritingModel(nn.Module):
         """How many characters the window is beyond the last one; 0 without a text."""
         if not self.characters:
             return self.output.weight.new_zeros(len(text.mask))
-        centre: Tensor = (state[0] if isinstance(self.layer, Stack) else state).centre
-        return centre - (text.lengths - 1)
+        return self._lowest(state)[1].centre - (text.lengths - 1)
 
-    def _features(self, points: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        values, state = self.layer(points, mask, state)
-        return values, state
+    def _lowest(self, state: Any) -> tuple[SlidingWindow, SlidingWindow.State]:
+        """The layer that reads the text, and its part of the state."""
+        if isinstance(self.layer, Stack):
+            return cast(SlidingWindow, self.layer.layers[0]), state[0]
+        return cast(SlidingWindow, self.layer), state
 
     def _one_hot(self, ids: Tensor) -> Tensor:  # (B, S) → (B, S, characters)
         return nn.functional.one_hot(ids, self.characters).to(self.output.weight.dtype)

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -97,11 +97,6 @@ class Handwriting(HandwritingSettings):
     @property
     def fitted(self) -> Learned:
         return require_fitted(self.learned)
-
-    @property
-    def writes_text(self) -> bool:
-        """Whether the model writes a given text."""
-        return bool(self.fitted.characters)
 
     def fit(self, examples: Iterable[Recording]) -> Self:
         characters: set[str] = set()
@@ -277,12 +272,11 @@ class Handwriting(HandwritingSettings):
     def explain(self, model: Any, example: Recording, *, beam: bool = False, heads: bool = False) -> Explanation:
         """The likelihood of a drawing, and which character the model sees at which point."""
         explanation = super().explain(model, example, beam=beam, heads=heads)
-        windows = model.windows(self.collate([example]).inputs)
         headline = f"{explanation.prediction.nll:.4f} nats per point ({len(example)} points)"
+        explanation = replace(explanation, headline=headline, notes=[])
+        windows = model.windows(self.collate([example]).inputs)
         if windows is None:
-            return Explanation(
-                task=self.name, source=explanation.source, prediction=explanation.prediction, headline=headline
-            )
+            return explanation
         seen = windows[0].numpy()
         bounds = np.unique(np.linspace(0, len(seen), min(len(seen), MAX_ROWS) + 1).astype(int))
         rows = [seen[first:last].mean(axis=0) for first, last in pairwise(bounds)]
@@ -290,13 +284,7 @@ class Handwriting(HandwritingSettings):
         window = AttentionMap(
             "window over the text", [str(bound) for bound in bounds[:-1]], list(example.text or ""), normed
         )
-        return Explanation(
-            task=self.name,
-            source=explanation.source,
-            prediction=explanation.prediction,
-            headline=headline,
-            attention=window,
-        )
+        return replace(explanation, attention=window)
 
 
 def _check_strokes(example: Recording) -> None:
