@@ -224,6 +224,17 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
     return layers
 
 
+def group_above(recurrence: RecurrenceConfig, size: int, wrap: Callable[[Layer], Layer]) -> list[Layer]:
+    """The lowest layer inside another one, such as one that attends before each step, and the layers above it."""
+    kinds = recurrence.kinds
+    (lowest,) = group_layers(
+        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}), size
+    )
+    first = wrap(lowest)
+    rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
+    return [first, *group_layers(rest, first.output_size)]
+
+
 def is_cell_class(factory: LayerFactory) -> bool:
     return isinstance(factory, type) and issubclass(factory, Cell)
 

@@ -19,7 +19,7 @@ from seqloom.layers.layer import Layer
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder
-from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_layers
+from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_above
 from seqloom.models.scheduled_sampling import ScheduledSampling, TokenMixer
 
 Bridge = Literal["linear", "copy", "zero"]
@@ -137,19 +137,16 @@ def _bahdanau_layers(
     recurrence: RecurrenceConfig, attention: AttentionConfig, size: int, *, memory_size: int
 ) -> list[Layer]:
     """The first recurrent layer with attention before each step, and the layers above it."""
-    kinds = recurrence.kinds
-    if not kinds:
+    if not recurrence.kinds:
         raise ValueError(
             'decoder.layers is 0, and attention.style is "bahdanau": there is no recurrent step to attend before'
         )
     mechanism = attention.build(recurrence.hidden_size, memory_size)
-    (lowest,) = group_layers(
-        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}),
+    return group_above(
+        recurrence,
         size + mechanism.context_size,
+        lambda lowest: BahdanauAttention(cast(Recurrent, lowest).cell, mechanism),
     )
-    first = BahdanauAttention(cast(Recurrent, lowest).cell, mechanism)
-    rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
-    return [first, *group_layers(rest, first.output_size)]
 
 
 class SourceEncoder(Protocol):

@@ -1,6 +1,5 @@
 """A network that moves a pen: freely, or to write a text (Graves 2013)."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -14,7 +13,7 @@ from seqloom.layers.dropout import Dropout
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
-from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_layers
+from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_above
 from seqloom.models.stroke_distribution import END, LIFT, StrokeDistribution
 
 POINT = 3  # numbers of a point: dx, dy, and 1 if the pen is lifted after it
@@ -143,12 +142,11 @@ def _build_layer(recurrence: RecurrenceConfig, characters: int, window_component
     if not kinds or kinds[0] == TRANSFORMER:
         raise ValueError("a model that writes texts needs a recurrent cell in its lowest layer, such as lstm")
     recurrence.require_custom_layer()
-    (lowest,) = group_layers(
-        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}), POINT + characters
-    )
-    if not isinstance(lowest, Recurrent):
-        raise TypeError("a model that writes texts needs a cell in its lowest layer, not a custom layer")
-    window = SlidingWindow(lowest.cell, characters, components=window_components)
-    rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
-    upper: Sequence[Layer] = group_layers(rest, window.output_size) if len(kinds) > 1 else []
-    return Stack([window, *upper], dropout=recurrence.dropout) if upper else window
+
+    def with_window(lowest: Layer) -> Layer:
+        if not isinstance(lowest, Recurrent):
+            raise TypeError("a model that writes texts needs a cell in its lowest layer, not a custom layer")
+        return SlidingWindow(lowest.cell, characters, components=window_components)
+
+    layers = group_above(recurrence, POINT + characters, with_window)
+    return layers[0] if len(layers) == 1 else Stack(layers, dropout=recurrence.dropout)
