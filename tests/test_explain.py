@@ -381,7 +381,7 @@ def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> No
     assert (tmp_path / "contexts.png").read_bytes().startswith(b"\x89PNG")
     *_, last = map(json.loads, call(run, "a cd b", "eff cd", "--json").stdout.splitlines())
     (pair,) = last["contexts"]
-    (_, first, _), (_, second) = (text.vectors for text in load(run).embed(["a cd b", "eff cd"]))
+    (_, first, _), (_, second) = (text.vectors for text in load(run).embed_words(["a cd b", "eff cd"]))
     layers = [(np.array(left), np.array(right)) for left, right in zip(first, second, strict=True)]
     expected = [left @ right / np.linalg.norm(left) / np.linalg.norm(right) for left, right in layers]
     assert pair["similarities"] == pytest.approx(expected)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.contracts.tiny import CASES, build
-from tests.test_model import Mean
+from tests.model.test_model import Mean
 
 from seqloom import workflow
 from seqloom.config import Document

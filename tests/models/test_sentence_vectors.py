@@ -46,7 +46,7 @@ def test_every_pooling_equals_pooling_by_hand(model: Model) -> None:
         rows = memory.values[0][memory.mask[0]].numpy()
         for name, pool in pooled.items():
             expected = pool(rows) if len(rows) else np.zeros(memory.values.shape[2])
-            (vector,) = model.embed([text], pooling=name)  # type: ignore[call-overload]
+            (vector,) = model.embed([text], pooling=name)  # type: ignore[arg-type]
             np.testing.assert_allclose(vector, expected, rtol=1e-6, atol=1e-7)
 
 
@@ -81,7 +81,7 @@ def test_words_of_language_models_without_the_boundary(tmp_path: Path) -> None:
         settings = build(CASES[name], folder)
         case = fit(settings.task, settings.task.train)
         model = Model(settings._replace(task=case.task), case.module)
-        words = model.embed(["a cd é"])[0]
+        words = model.embed_words(["a cd é"])[0]
         top = np.array([layers[-1] for layers in words.vectors])
         np.testing.assert_allclose(model.embed(["a cd é"], pooling="mean")[0], top.mean(axis=0), rtol=1e-5)
 

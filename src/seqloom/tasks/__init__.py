@@ -7,7 +7,7 @@ import typing
 if typing.TYPE_CHECKING:
     from seqloom.tasks.task import Task
 
-SHARED = ("key_table", "task", "targets")
+SHARED = ("capabilities", "key_table", "targets", "task")
 """Modules that are not tasks."""
 
 

@@ -1,4 +1,4 @@
-"""The contract of a task: seven methods that lead from a file to a score, and optional capabilities with defaults."""
+"""The contract of a task: seven methods that lead from a file to a score, and what every task has besides."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -13,7 +13,6 @@ from typing import (
     ClassVar,
     Literal,
     NamedTuple,
-    NoReturn,
     Self,
     TypedDict,
     TypeVar,
@@ -21,12 +20,9 @@ from typing import (
     get_args,
 )
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from torch import Tensor, nn
 
-from seqloom import tasks
 from seqloom.checkpoint import RunError
 from seqloom.config import ConfigSection, Document, with_changes
 from seqloom.data.batch import Batch
@@ -36,27 +32,20 @@ from seqloom.data.preview import DataPreview, preview
 from seqloom.data.readers.text_files import DataError, encoding_problem, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.tokenizers import Tokenizer
-from seqloom.data.timed_text import TimedText
 from seqloom.decoding.frames.frame_search import FrameSearch
-from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
-from seqloom.insight.attribution import Attribution
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
-from seqloom.insight.label_paths import LabelPaths
-from seqloom.layers.layer import Memory
-from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
-from seqloom.models.generation import GeneratedToken
 from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig
-from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Run
+from seqloom.tasks.capabilities import Capabilities
 
 if TYPE_CHECKING:
-    from seqloom.onnx.exported import OnnxModel
+    pass
 
 
 def _check_encoding(encoding: str) -> str:
@@ -118,7 +107,7 @@ def with_readable_tokens(prediction: dict[str, Any], tokenizer: Tokenizer) -> di
     return {**prediction, "tokens": readable, "nbest": nbest}
 
 
-class Task(ConfigSection, ABC):
+class Task(Capabilities, ABC):
     """What to learn from which files. A task has no training loop, no device, no optimizer, and writes no files.
 
     An example has a length (``len``, for bucketing) and a ``location`` (file and line, for error messages).
@@ -143,7 +132,6 @@ class Task(ConfigSection, ABC):
     input_name: ClassVar[str] = "example"
     """The word for what has a target, such as word or image."""
 
-    name: str = ""
     train: str = Field(description="Training file. $NAME is replaced by the environment variable NAME.")
     dev: str = Field(
         "", description="Dev file, which selects the best checkpoint (empty: hold out part of the training file)."
@@ -173,9 +161,6 @@ class Task(ConfigSection, ABC):
     def preview(self, source: Path | Sequence[Any]) -> DataPreview:
         """A first look at the training data, from which ``defaults`` chooses."""
         return preview(lambda: self.read(source), source)
-
-    learned: ConfigSection | None = Field(None, exclude=True)
-    """What ``fit`` learned: vocabularies, scales. Each task narrows the type."""
 
     @field_validator("dev_fold")
     @classmethod
@@ -333,7 +318,7 @@ class Task(ConfigSection, ABC):
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:  # noqa: ARG002
         """The loss to minimize; not needed if the model trains itself."""
-        self._refuse("loss", "be trained by gradient descent")
+        self._refuse(Task.loss, "be trained by gradient descent")
 
     @abstractmethod
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
@@ -372,10 +357,6 @@ class Task(ConfigSection, ABC):
     def answer_text(self, prediction: Any) -> str:
         """A prediction for people, in the form of the target of ``example_texts``."""
         return str(prediction).strip()
-
-    def with_predicted_target(self, example: Any, prediction: Any) -> Any:  # noqa: ARG002
-        """The example with its prediction in place of the target, so that the loss is that of the prediction."""
-        self._refuse("with_predicted_target", "take a prediction as the target")
 
     def for_prediction(self) -> Self:
         """The task as it answers users, where that differs from the evaluation in training."""
@@ -494,32 +475,6 @@ class Task(ConfigSection, ABC):
             notes=[note],
         )
 
-    def attribute(
-        self,
-        model: nn.Module,  # noqa: ARG002
-        example: Any,  # noqa: ARG002
-        *,
-        prediction: Any,  # noqa: ARG002  what the model predicts for the example
-        method: str,  # noqa: ARG002  one of insight.attribution.METHODS
-        target: str = "",  # noqa: ARG002  label to explain; empty: the predicted one
-        word: str | int = "",  # noqa: ARG002  word whose label is explained, or its position from 1; empty: any
-    ) -> Attribution:
-        """How much each input raises or lowers the score of a label."""
-        self._refuse("attribute", "show which inputs mattered")
-
-    @property
-    def can_attribute(self) -> bool:
-        """Whether ``attribute`` works for this model."""
-        return False
-
-    def label_paths(self, model: nn.Module, example: Any, *, label: str) -> LabelPaths:  # noqa: ARG002
-        """The alignments of a text, of CTC models."""
-        self._refuse("label_paths", "list CTC paths")
-
-    def explain_together(self, model: nn.Module, examples: Sequence[Any]) -> Explanation | None:  # noqa: ARG002
-        """What several examples show together, such as one word in several contexts; None if nothing."""
-        return None
-
     def input_tokens(self, example: Any) -> list[str]:  # noqa: ARG002
         """The token read at each time step, in the order of reading; empty if inputs are not tokens."""
         return []
@@ -586,99 +541,9 @@ class Task(ConfigSection, ABC):
             changes["lm"] = getattr(self, self.option_fields["lm"]).model_copy(update=update)
         return with_changes(self, "task", changes) if changes else self
 
-    def with_top_words(self, count: int) -> Self:  # noqa: ARG002
-        """A copy that is evaluated on the ``count`` most frequent words only."""
-        self._refuse("with_top_words", "be restricted to the most frequent words")
-
     def ensemble_conflict(self, other: "Task") -> str:
         """Why models of this and another fitted task cannot form an ensemble; empty if they can."""
         return "" if self.learned == other.learned else "have different vocabularies"
-
-    def ensemble(self, models: Sequence[nn.Module]) -> nn.Module:  # noqa: ARG002
-        """Combine several models into one that averages their probabilities."""
-        self._refuse("ensemble", "be part of an ensemble")
-
-    def encode(self, model: nn.Module, batch: Batch) -> Memory:  # noqa: ARG002
-        """The outputs of the encoder at the elements of each row, from which sentence vectors are pooled."""
-        self._refuse("encode", "give sentence vectors")
-
-    def embed(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
-        """Contextual word vectors, one answer per row."""
-        self._refuse("embed", "give contextual word vectors")
-
-    def generate(
-        self,
-        model: nn.Module,  # noqa: ARG002
-        prompt: str,  # noqa: ARG002
-        *,
-        length: int,  # noqa: ARG002
-        sample: Sample,  # noqa: ARG002
-        alternatives: int = 0,  # noqa: ARG002  most probable tokens to return with each
-    ) -> Iterator[GeneratedToken]:
-        """Continue the prompt token by token."""
-        self._refuse("generate", "generate text")
-
-    def generate_strokes(
-        self,
-        model: nn.Module,  # noqa: ARG002
-        text: str,  # noqa: ARG002  to write; empty: none
-        *,
-        count: int,  # noqa: ARG002  drawings
-        bias: float,  # noqa: ARG002  0: as varied as the training data; larger: tidier
-        length: int,  # noqa: ARG002  maximum number of points; 0: by the training data
-        seed: int,  # noqa: ARG002
-        prime: Any = None,  # noqa: ARG002  example that the drawings continue
-    ) -> list[NDArray[np.float32]]:
-        """Drawings as movements of a pen, (T, 3) each."""
-        self._refuse("generate_strokes", "draw")
-
-    @property
-    def example_prompt(self) -> str | None:
-        """What ``seqloom generate`` is given, as an example; empty: nothing; None: the model does not generate."""
-        return None
-
-    @property
-    def draws(self) -> bool:
-        """Whether the task generates pen strokes instead of text."""
-        return type(self).generate_strokes is not Task.generate_strokes
-
-    def align(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
-        """Place the given text of each recording in time: the answers that ``predict`` would give for this text."""
-        self._refuse("align", "align a text with a recording")
-
-    def require_timings(self) -> None:
-        """Raise unless predictions have times in seconds, so that ``timed_text`` works."""
-        self._refuse("timed_text", "give the times of words")
-
-    def timed_text(self, prediction: Any, *, name: str = "", duration: float = 0.0) -> TimedText:  # noqa: ARG002
-        """The words and tokens of a prediction with their times in seconds, for subtitles and other programs."""
-        self._refuse("timed_text", "give the times of words")
-
-    def open_stream(self, model: nn.Module, *, lag: float = 0.0) -> StreamingSession[Any]:  # noqa: ARG002
-        """Open a session that predicts while its input is still arriving."""
-        self._refuse("open_stream", "stream")
-
-    def backtest(
-        self,
-        examples: Sequence[Any],  # noqa: ARG002  of labelled data
-        *,
-        step: int,  # noqa: ARG002  time steps from one origin to the next; 0: the horizon
-        origins: int,  # noqa: ARG002  the last ones, of each series; 0: all
-        predict: Callable[[Sequence[Any]], list[Any]],  # noqa: ARG002  answers of the model
-        picture: Path | None = None,  # noqa: ARG002  file for a plot of the forecasts
-    ) -> Backtest:
-        """Forecast from several origins, and compare with what came."""
-        self._refuse("backtest", "be backtested")
-
-    def export(self, model: nn.Module, path: Path) -> None:  # noqa: ARG002
-        """Write the model to a file for other programs, in a format of the task's own; the suffix chooses it."""
-        if type(self).onnx_model is Task.onnx_model:
-            self._refuse("onnx_model", "be exported")
-        raise ValueError(f"{path}: a model of the task {self.name} is exported as .onnx")
-
-    def onnx_model(self, model: nn.Module) -> "OnnxModel":  # noqa: ARG002
-        """The model as a graph of ONNX operators, which runs without Seqloom."""
-        self._refuse("onnx_model", "be exported to ONNX")
 
     def _missing_target(self, example: Any, purpose: Literal["training", "evaluation", "alignment"]) -> DataError:
         name = self.target_name
@@ -693,8 +558,3 @@ class Task(ConfigSection, ABC):
     def _require_target(self, batch: Batch) -> None:
         if batch.target is None:
             raise ValueError(f"cannot compute the loss: some examples of the batch have no {self.target_name}")
-
-    def _refuse(self, method: str, action: str) -> NoReturn:
-        """Raise a TypeError that lists the tasks that override the method."""
-        able = [name for name in tasks.names() if getattr(tasks.find(name), method) is not getattr(Task, method)]
-        raise TypeError(f"a model of the task {self.name} cannot {action} (tasks that can: {', '.join(able)})")

@@ -55,7 +55,7 @@ def parts(model: torch.nn.Module, *, kind: type[torch.nn.Module]) -> Iterator[An
 
 
 def test_contextual_vectors_mix_the_layers_of_the_language_model(folder: Path) -> None:
-    (expected_vectors,) = load(folder / "language").embed(["Anna sees the Zebra"])
+    (expected_vectors,) = load(folder / "language").embed_words(["Anna sees the Zebra"])
     levels = torch.tensor(expected_vectors.vectors)  # (words, layers, D)
     combined, inputs = embed(tag(folder), "Anna sees the Zebra")
     (mixed,) = parts(combined, kind=ContextualEmbedding)

@@ -89,7 +89,7 @@ def test_generation_uses_the_forward_direction() -> None:
 
 def test_word_vectors_depend_on_context() -> None:
     bilm = model()
-    (answer,) = bilm.embed(["the cat the dog the"])
+    (answer,) = bilm.embed_words(["the cat the dog the"])
     assert answer.words == ["the", "cat", "the", "dog", "the"]
     vectors = torch.tensor(answer.vectors)
     assert vectors.shape == (5, 3, 16)
@@ -101,7 +101,7 @@ def test_word_vectors_depend_on_context() -> None:
 
 def test_unknown_words_have_character_level_vectors() -> None:
     bilm = model(**SPELLED)
-    one, other = bilm.embed(["the cats sat", "the tacs sat"])
+    one, other = bilm.embed_words(["the cats sat", "the tacs sat"])
     assert one.vectors[0][0] == pytest.approx(other.vectors[0][0])
     assert one.vectors[1][0] != pytest.approx(other.vectors[1][0])
 
@@ -136,4 +136,4 @@ def test_a_forward_model_has_no_word_vectors() -> None:
     with pytest.raises(
         TypeError, match=r'only a language model with task\.direction = "both" or task\.objective = "masked" gives'
     ):
-        bilm.embed(["a dog"])
+        bilm.embed_words(["a dog"])

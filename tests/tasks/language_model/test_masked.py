@@ -122,7 +122,7 @@ def test_the_baseline_is_scored_on_the_same_tokens() -> None:
 
 def test_word_vectors_depend_on_context_on_both_sides() -> None:
     masked = model(**SPELLED)
-    one, other = masked.embed(["the cat the", "the cat sat"])
+    one, other = masked.embed_words(["the cat the", "the cat sat"])
     assert one.words == ["the", "cat", "the"]
     assert one.vectors[0][0] == pytest.approx(one.vectors[2][0])  # out of context
     assert one.vectors[0][1] != pytest.approx(other.vectors[0][1])  # the first word sees the last

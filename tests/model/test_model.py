@@ -147,7 +147,7 @@ def test_unsupported_actions_are_refused(run: Run, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=rf"{cannot} stream \(tasks that can: transcribe\)$"):
         model.open_stream()
     with pytest.raises(TypeError, match=rf"{cannot} give contextual word vectors \(tasks that can: language_model\)$"):
-        model.embed(["x"])
+        model.embed_words(["x"])
     (tmp_path / "empty.txt").touch()
     with pytest.raises(ValueError, match="there are no examples"):
         model.evaluate(str(tmp_path / "empty.txt"))
