@@ -56,6 +56,31 @@ def test_conllu_columns(tmp_path: Path) -> None:
     assert next(read_conllu(path, words="lemma", labels=4)).words == ("A", "B")
 
 
+def test_feature_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.conll", "a N B-x\nb V O\n\nc N O\n")
+    first, second = TaggedReader(features=(1,)).read(path)
+    assert isinstance(first, Sentence)
+    assert (first.features, first.labels) == ((("N", "V"),), ("B-x", "O"))
+    assert isinstance(second, Sentence)
+    assert second.features == (("N",),)
+    assert TaggedReader(features=(-2,)).inspect(path)[1] == (
+        "word from column 1 (task.word_column = 0), feature from column 2, label from column 3 (task.label_column = 2)"
+    )
+    unlabelled = write(tmp_path, "b.conll", "a N\nb V\n")  # to predict: the last column is the feature
+    assert next(read_conll(unlabelled, features=(1,))).labels is None
+    with pytest.raises(DataError, match=r"a\.conll:1: task\.feature_columns names column 3, which holds the words or"):
+        TaggedReader(features=(2,)).inspect(path)
+    with pytest.raises(DataError, match="feature_columns"):
+        list(read_conll(path, features=(7,)))
+    universal = write(tmp_path, "c.conllu", UD)
+    (sentence,) = TaggedReader(features=("upos", "lemma"), labels="deprel").read(universal)
+    assert isinstance(sentence, Sentence)
+    assert sentence.features == (("X", "Y"), ("A", "B"))
+    assert "feature from column 4 'upos'" in TaggedReader(features=("upos",), labels="xpos").inspect(universal)[1]
+    with pytest.raises(DataError, match="names column 4, which holds the words or the labels"):
+        TaggedReader(features=("upos",)).inspect(universal)
+
+
 def test_parallel_files(tmp_path: Path) -> None:
     words = write(tmp_path, "train.seq.in", "a b \nc\n\n")
     assert [one.labels for one in read_parallel(words, ("seq.in", "seq.out"))] == [None] * 3

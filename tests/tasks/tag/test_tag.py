@@ -18,6 +18,7 @@ from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import VectorSequence
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
+from seqloom.onnx.graph import ExportError
 from seqloom.tasks.tag import Learned, Tag
 from seqloom.tasks.targets.tags import TagPrediction
 
@@ -62,6 +63,70 @@ def test_learned_state_survives_json() -> None:
         before, after = tagger.collate(SPANS), tagger.model_copy(update={"learned": again}).collate(SPANS)
         assert all(torch.equal(left, right) for left, right in zip(before.inputs, after.inputs, strict=True))
         assert torch.equal(before.target, after.target)
+
+
+def test_features_are_embedded_beside_the_words() -> None:
+    examples = [
+        dataclasses.replace(sentence("Anna met him", "B-p O O"), features=(("N", "V", "P"), ("1", "1", "2"))),
+        dataclasses.replace(sentence("York", "B-l"), features=(("N",), ("3",))),
+    ]
+    tagger = fitted(examples, feature_columns=[1, 2], feature_size=3)
+    assert tagger.learned is not None
+    assert Learned.model_validate_json(tagger.learned.model_dump_json()) == tagger.learned
+    first, second = tagger.learned.features
+    model: Any = tagger.build_model().eval()
+    unseen = dataclasses.replace(examples[0], features=(("V", "X", "N"), ("2", "2", "1")))
+    inputs = tagger.collate([unseen, examples[1]]).inputs
+    embed = model.encoder.embed
+    vectors = embed(inputs)
+    assert torch.equal(vectors[..., :16], embed.own(inputs.own))
+    tables = [part.weight for part in embed.pretrained]
+    assert torch.equal(vectors[0, :, 16:19], tables[0][[first.index("V"), 1, first.index("N")]])
+    assert torch.equal(vectors[0, :, 19:], tables[1][[second.index(value) for value in "221"]])
+    assert torch.equal(vectors[1, 0, 16:19], tables[0][first.index("N")])
+    with pytest.raises(DataError, match=r"train\.conll:3: found words without the columns of task\.feature_columns"):
+        tagger.collate([sentence("Anna met him")])
+    with pytest.raises(ExportError, match="feature_columns"):
+        tagger.onnx_model(model)
+    (part, rest) = tagger.shorten(unseen, 2, "split")
+    assert isinstance(part, Sentence)
+    assert isinstance(rest, Sentence)
+    assert (part.features, rest.features) == ((("V", "X"), ("2", "2")), (("N",), ("1",)))
+    with pytest.raises(ValueError, match="reads words only"):
+        task(model="hmm", feature_columns=[1])
+
+
+def test_the_score_of_the_outside_label_is_calibrated() -> None:
+    """A model whose O is too high by 1.25, with scores for B-x of the right sign and size; then one that is right."""
+    random = np.random.default_rng(3)
+    truth = random.random((200, 4)) < 0.4
+    examples = [sentence("a b c d", " ".join("B-x" if here else "O" for here in row)) for row in truth]
+    tagger = fitted(examples)
+    assert tagger.is_calibrated
+    assert not fitted(examples, calibrate=False).is_calibrated
+    assert not fitted([sentence("a b", "N V"), sentence("a", "N")]).is_calibrated
+    model: Any = tagger.build_model()
+    scores = np.where(truth, 1.0, -1.0) + random.normal(size=truth.shape) * 0.7
+
+    def predict() -> list[TagPrediction]:
+        spans, outside = model.linear.bias.tolist()
+        rows = np.where(scores + spans > outside, "B-x", "O").tolist()
+        return [TagPrediction(["a", "b", "c", "d"], row, [1.0] * 4) for row in rows]
+
+    with torch.no_grad():
+        model.linear.bias[:] = torch.tensor([0.0, 1.25])
+    before = tagger.score(predict(), examples)["span_f1"]
+    note = tagger.calibrate_to(model, examples, predict=predict)
+    outside = model.linear.bias[1].item()
+    after = tagger.score(predict(), examples)["span_f1"]
+    assert outside in (0.25, -0.25)
+    assert after > before + 0.1
+    assert note == (
+        f"calibrated: the score of O is lowered by {1.25 - outside:g}, which changes span_f1 on the dev data from "
+        f"{before:.4f} to {after:.4f}"
+    )
+    assert tagger.calibrate_to(model, examples, predict=predict) == ""
+    assert model.linear.bias[1].item() == outside
 
 
 def test_collated_words_labels_and_counts() -> None:

@@ -40,6 +40,7 @@ def describe_columns(
     *,
     words: Column | None,
     labels: LabelColumn | None,
+    features: Sequence[Column],
     separator: str | None,
     encoding: str,
     check: bool,  # refuse columns and sentences that are certainly misread
@@ -70,30 +71,40 @@ def describe_columns(
     chosen = [
         find_column(first.location, column, width, key="label_column") for column in label_columns(labels) or (-1,)
     ]
-    _check_distinct(first.location, word, chosen)
-    others = [str(index + 1) for index in range(width) if index not in (word, *chosen)]
+    read = [find_column(first.location, column, width, key="feature_columns") for column in features]
+    _check_distinct(first.location, word, chosen, read)
+    others = [str(index + 1) for index in range(width) if index not in (word, *chosen, *read)]
     taken = [f"word from column {word + 1} (task.word_column = {word})"]
+    taken += [f"feature from column {index + 1}" for index in read]
     taken += [f"label from column {index + 1} (task.label_column = {index})" for index in chosen]
     unread = f"; not read: column{'s' * (len(others) > 1)} {', '.join(others)}" if others else ""
     header = f"; line {head[0].location.line} is a header" if is_header(head[0].rows[0]) else ""
     return ", ".join(taken) + unread + header
 
 
-def describe_conllu(words: Column | None, labels: LabelColumn | None) -> str:
+def describe_conllu(words: Column | None, labels: LabelColumn | None, features: Sequence[Column]) -> str:
     """The columns of CoNLL-U that are read."""
     columns = [("word", "word_column", "form" if words is None else words)]
+    columns += [("feature", "feature_columns", column) for column in features]
     columns += [("label", "label_column", column) for column in label_columns(labels) or ("upos",)]
     where = Location("CoNLL-U", 0)
     indices = [(noun, find_column(where, column, len(CONLLU), key=key, names=CONLLU)) for noun, key, column in columns]
-    _check_distinct(where, indices[0][1], [index for _, index in indices[1:]])
+    read, chosen = ([index for noun, index in indices if noun == kind] for kind in ("feature", "label"))
+    _check_distinct(where, indices[0][1], chosen, read)
     return "CoNLL-U: " + ", ".join(f"{noun} from column {index + 1} {CONLLU[index]!r}" for noun, index in indices)
 
 
-def _check_distinct(location: Location, word: int, labels: Sequence[int]) -> None:
+def _check_distinct(location: Location, word: int, labels: Sequence[int], features: Sequence[int]) -> None:
     if word in labels:
         raise DataError(
             location,
             f"task.word_column and task.label_column are both column {word + 1}; expected different columns",
+        )
+    if shared := {word, *labels} & set(features):
+        raise DataError(
+            location,
+            f"task.feature_columns names column {min(shared) + 1}, which holds the words or the labels; expected "
+            "other columns",
         )
 
 

@@ -56,6 +56,7 @@ class Sentence:
     labels: tuple[str, ...] | None = None
     lines: Sequence[int] = ()  # line of each word; empty if all are on one line
     target: Numbers | None = None  # (T, K), numbers in place of the labels
+    features: tuple[tuple[str, ...], ...] = ()  # further columns that the model reads, one value per word each
 
     def __len__(self) -> int:
         return len(self.words)
@@ -79,6 +80,7 @@ class TaggedReader:
     encoding: str = "utf-8"
     words: Column | None = None
     labels: LabelColumn | None = None
+    features: tuple[Column, ...] = ()
     target_type: TargetType = "auto"
     group: Column | None = None
     time: Column | None = None
@@ -129,9 +131,17 @@ class TaggedReader:
         if kind == "lines":
             return read_lines(source, encoding=self.encoding)
         if kind == "conllu":
-            return read_conllu(source, words=self.words, labels=self.labels, encoding=self.encoding)
-        separator = self._separator(source)
-        return read_conll(source, words=self.words, labels=self.labels, separator=separator, encoding=self.encoding)
+            return read_conllu(
+                source, words=self.words, labels=self.labels, features=self.features, encoding=self.encoding
+            )
+        return read_conll(
+            source,
+            words=self.words,
+            labels=self.labels,
+            features=self.features,
+            separator=self._separator(source),
+            encoding=self.encoding,
+        )
 
     def _separator(self, source: Path) -> str | None:
         """The separator of columns in CoNLL; None: tabs, or else spaces."""
@@ -167,12 +177,13 @@ class TaggedReader:
         if kind == "media" and self.media is not None:
             return {}, self.media.describe(source, self._chosen)
         if kind == "conllu":
-            return {}, describe_conllu(self.words, self.labels)
+            return {}, describe_conllu(self.words, self.labels, self.features)
         if kind == "conll":
             return {}, describe_columns(
                 source,
                 words=self.words,
                 labels=self.labels,
+                features=self.features,
                 separator=self._separator(source),
                 encoding=self.encoding,
                 check=self.format == "auto",
@@ -301,6 +312,7 @@ def read_conll(
     *,
     words: Column | None = None,
     labels: LabelColumn | None = None,
+    features: Sequence[Column] = (),
     separator: str | None = None,  # None: tabs, or else spaces
     encoding: str = "utf-8",
 ) -> Iterator[Sentence]:
@@ -310,11 +322,18 @@ def read_conll(
         first = find_column(block.location, 0 if words is None else words, width, key="word_column")
         columns = label_columns(labels) or (-1,)
         second = [find_column(block.location, column, width, key="label_column") for column in columns if width > 1]
-        yield _sentence(block, first, second)
+        third = [find_column(block.location, column, width, key="feature_columns") for column in features]
+        known = [] if labels is None and set(second) & set(third) else second  # a file without the column of labels
+        yield _sentence(block, first, known, third)
 
 
 def read_conllu(
-    source: Source, *, words: Column | None = None, labels: LabelColumn | None = None, encoding: str = "utf-8"
+    source: Source,
+    *,
+    words: Column | None = None,
+    labels: LabelColumn | None = None,
+    features: Sequence[Column] = (),
+    encoding: str = "utf-8",
 ) -> Iterator[Sentence]:
     """CoNLL-U; a sentence whose labels are all ``_`` has none."""
     for block in conllu(source, encoding=encoding):
@@ -324,8 +343,11 @@ def read_conllu(
             find_column(block.location, column, len(CONLLU), key="label_column", names=CONLLU)
             for column in label_columns(labels) or ("upos",)
         ]
+        third = [
+            find_column(block.location, column, len(CONLLU), key="feature_columns", names=CONLLU) for column in features
+        ]
         known = any(row[column] != "_" for row in block.rows for column in second)
-        yield _sentence(block, first, second if known else [])
+        yield _sentence(block, first, second if known else [], third)
 
 
 def _find_sentences(source: Source, chosen: Chosen, *, encoding: str) -> tuple[Table, Columns]:
@@ -495,7 +517,7 @@ def _array(location: Location, item: Any) -> NDArray[np.floating[Any]]:
     return compact(values)
 
 
-def _sentence(block: Block, words: int, labels: Sequence[int]) -> Sentence:
+def _sentence(block: Block, words: int, labels: Sequence[int], features: Sequence[int]) -> Sentence:
     numbers = [block.at(row).line for row in range(len(block.rows))]
     consecutive = range(numbers[0], numbers[0] + len(numbers))
     sentence = Sentence(
@@ -503,6 +525,7 @@ def _sentence(block: Block, words: int, labels: Sequence[int]) -> Sentence:
         tuple(row[words] for row in block.rows),
         tuple(row[labels[0]] for row in block.rows) if len(labels) == 1 else None,
         consecutive if numbers == list(consecutive) else tuple(numbers),
+        features=tuple(tuple(row[column] for row in block.rows) for column in features),
     )
     if len(labels) < 2:
         return sentence

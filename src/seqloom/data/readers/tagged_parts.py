@@ -25,5 +25,6 @@ def _slice(sequence: TaggedSequence, start: int, stop: int) -> TaggedSequence:
     target = None if sequence.target is None else sequence.target[start:stop]
     if isinstance(sequence, Sentence):
         lines = sequence.lines[start:stop]
-        return Sentence(sequence.at(start), sequence.words[start:stop], labels, lines, target)
+        features = tuple(column[start:stop] for column in sequence.features)
+        return Sentence(sequence.at(start), sequence.words[start:stop], labels, lines, target, features)
     return replace(sequence, values=sequence.values[start:stop], labels=labels, target=target)

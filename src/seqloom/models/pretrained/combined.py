@@ -1,5 +1,6 @@
 """A task's own embedding combined with pretrained ones: contextual vectors, or word vectors."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -24,7 +25,7 @@ class CombinedInput(NamedTuple):
     """One sequence as the inputs of several embeddings."""
 
     own: Any  # of the task's own embedding; () without one
-    pretrained: tuple[Any, ...]  # for each pretrained embedding: ContextualInput, or word ids (B, T)
+    pretrained: tuple[Any, ...]  # for each further embedding: ContextualInput, or ids of words or features (B, T)
     mask: Tensor  # (B, T)
 
 
@@ -97,12 +98,21 @@ class PretrainedEmbedding(nn.Module):
         return vectors
 
 
-class CombinedEmbedding(nn.Module):
-    """The concatenation of the task's own embedding and pretrained ones."""
+class FeatureEmbedding(Embedding):
+    """A learned vector for each value of a feature of words, such as their part-of-speech tag."""
 
-    def __init__(
-        self, own: nn.Module | None, pretrained: list[ContextualEmbedding | PretrainedEmbedding], *, size: int
-    ) -> None:
+    def __init__(self, values: int, size: int, *, dropout: float) -> None:
+        super().__init__(values, size, dropout=dropout)
+        self.size = size
+
+
+Part = ContextualEmbedding | PretrainedEmbedding | FeatureEmbedding
+
+
+class CombinedEmbedding(nn.Module):
+    """The concatenation of the task's own embedding, pretrained ones, and those of features of the words."""
+
+    def __init__(self, own: nn.Module | None, pretrained: Sequence[Part], *, size: int) -> None:
         super().__init__()
         self.own = own
         self.pretrained = nn.ModuleList(pretrained)

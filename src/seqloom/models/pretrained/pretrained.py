@@ -23,6 +23,7 @@ from seqloom.models.pretrained.combined import (
     CombinedEmbedding,
     ContextualEmbedding,
     ContextualInput,
+    FeatureEmbedding,
     PretrainedEmbedding,
 )
 from seqloom.models.pretrained.contextual import LMVocabulary
@@ -220,17 +221,22 @@ class PretrainedConfig(ConfigSection):
         return list(rows), vectors[list(rows.values())].numpy()
 
     def build_embedding(
-        self, pretrained: PretrainedInputs | None, own: nn.Module | None, *, size: int
+        self,
+        pretrained: PretrainedInputs | None,
+        own: nn.Module | None,
+        *,
+        size: int,
+        features: Sequence[FeatureEmbedding] = (),
     ) -> tuple[nn.Module, int]:
-        """The task's own embedding of this size together with the pretrained ones, and their total size."""
-        if pretrained is None and own is not None:
+        """The task's own embedding of this size together with the others, and their total size."""
+        if pretrained is None and own is not None and not features:
             return own, size
         options: dict[str, Any] = {"fine_tune": self.fine_tune, "dropout": self.dropout}
         language = pretrained.language if pretrained else None
         embeddings: list[ContextualEmbedding | PretrainedEmbedding] = []
         embeddings += [language.build(**options, layer_decay=self.layer_decay)] if language else []
         embeddings += [words.build(**options) for words in (pretrained.words if pretrained else ())]
-        combined = CombinedEmbedding(own, embeddings, size=0 if own is None else size)
+        combined = CombinedEmbedding(own, [*embeddings, *features], size=0 if own is None else size)
         return combined, combined.size
 
 

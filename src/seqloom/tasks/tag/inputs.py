@@ -22,7 +22,7 @@ from seqloom.models.character_encoder import (
     to_characters,
 )
 from seqloom.models.hmm import RARE, HMMInput, suffixes
-from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.pretrained.combined import CombinedInput, FeatureEmbedding
 from seqloom.models.signals.encoders import FrameImages
 from seqloom.models.signals.image_encoder import ImageEncoder
 from seqloom.models.tagger import FrameEmbedding, VideoEmbedding, WordEmbedding
@@ -48,8 +48,22 @@ def lookup_form(settings: TagSettings, word: str) -> str:
     return word.lower() if settings.words.lowercase and settings.model == "neural" else word
 
 
-def fit_words(settings: TagSettings, common: dict[str, Any], surface: Counter[str]) -> Learned:
-    """The vocabularies of the words of the training data, given with their counts."""
+def checked_features(settings: TagSettings, sentence: Sentence) -> tuple[tuple[str, ...], ...]:
+    """The values of the columns that the model reads beside the words."""
+    if len(sentence.features) != len(settings.feature_columns):
+        columns = ", ".join(map(repr, settings.feature_columns))
+        raise DataError(
+            sentence.location,
+            f"found words without the columns of task.feature_columns ({columns}), which the model reads; expected "
+            "CoNLL or CoNLL-U with these columns",
+        )
+    return sentence.features
+
+
+def fit_words(
+    settings: TagSettings, common: dict[str, Any], surface: Counter[str], features: Sequence[Counter[str]]
+) -> Learned:
+    """The vocabularies of the words of the training data, and of the columns beside them, given with their counts."""
     words: Counter[str] = Counter()
     characters: Counter[str] = Counter()
     for word, times in surface.items():
@@ -62,6 +76,7 @@ def fit_words(settings: TagSettings, common: dict[str, Any], surface: Counter[st
         words=vocabulary,
         counts=tuple(words[token] for token in vocabulary.tokens),
         characters=vocabulary_from_counts(characters, size=1 << 15),
+        features=tuple(map(vocabulary_from_counts, features)),
         suffixes=build_vocabulary(rare, min_count=2) if settings.model == "hmm" else None,
         size=settings.words.embedding_size,
         vectors=settings.pretrained.load(surface, settings.pretrained.language("words")),
@@ -91,9 +106,14 @@ def collate_words(
     if settings.characters.layers:
         characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.tokens))
     inputs = CharacterInput(words, characters, mask)
-    if learned.vectors is None:
+    if learned.vectors is None and not learned.features:
         return inputs
-    return CombinedInput(inputs, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
+    further = [
+        pad([vocabulary.encode(checked_features(settings, sentence)[column]) for sentence in sentences], dtype=np.int64)
+        for column, vocabulary in enumerate(learned.features)
+    ]
+    vectors = () if learned.vectors is None else learned.vectors.collate([sentence.words for sentence in sentences])
+    return CombinedInput(inputs, (*vectors, *(ids for ids, _ in further)), mask)
 
 
 class FrameStatistics:
@@ -167,8 +187,12 @@ def build_embedding(settings: TagSettings, learned: Learned) -> tuple[nn.Module,
         unknown=settings.words.unknown_dropout,
         dropout=settings.input_dropout,
     )
+    features = [
+        FeatureEmbedding(len(vocabulary), settings.feature_size, dropout=settings.input_dropout)
+        for vocabulary in learned.features
+    ]
     return settings.pretrained.build_embedding(
-        learned.vectors, embedding if embedding.size else None, size=embedding.size
+        learned.vectors, embedding if embedding.size else None, size=embedding.size, features=features
     )
 
 

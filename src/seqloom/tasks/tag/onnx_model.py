@@ -64,6 +64,8 @@ def _input(task: "Tag", model: Any) -> ModelInput:
     """How inputs enter the graph."""
     learned = task.fitted
     embed: Any = model.encoder.embed
+    if learned.features:
+        raise ExportError("a model with task.feature_columns cannot be exported to ONNX yet")
     if isinstance(embed, CombinedEmbedding):
         raise ExportError("a model with pretrained vectors (task.pretrained) cannot be exported to ONNX yet")
     if isinstance(embed, WordEmbedding) and learned.words is not None and learned.characters is not None:

@@ -26,6 +26,7 @@ def build_reader(settings: TagSettings) -> TaggedReader:
         encoding=settings.encoding,
         words=settings.word_column,
         labels=settings.label_column,
+        features=settings.feature_columns,
         target_type=settings.target_type,
         group=settings.group_column,
         time=settings.time_column,

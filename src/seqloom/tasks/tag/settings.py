@@ -61,6 +61,7 @@ class Learned(ConfigSection):
     words: Vocabulary | None = None  # None: the inputs are frames
     counts: tuple[int, ...] = ()  # occurrences of each word of the vocabulary
     characters: Vocabulary | None = None
+    features: tuple[Vocabulary, ...] = ()  # of each column of task.feature_columns
     suffixes: Vocabulary | None = None  # of words, for the HMM
     size: int  # width of a word embedding or of a frame
     mean: tuple[float, ...] = ()  # one per feature of a frame
@@ -117,6 +118,12 @@ class TagSettings(Task):
         None,
         description="Column with the words: index from 0 or name. Default: the first; form in CoNLL-U.",
     )
+    feature_columns: tuple[Column, ...] = Field(
+        (),
+        description="CoNLL and CoNLL-U: further columns that the model reads, such as part-of-speech tags: indices or "
+        "names. Files to predict need them, too.",
+    )
+    feature_size: int = Field(32, ge=1, description="Size of the embedding of each of these columns.")
     group_column: Column | None = Field(
         None, description="table and long: column that names the sentence or sequence of each row. Default: by name."
     )
@@ -179,6 +186,11 @@ class TagSettings(Task):
         "prediction",
         description="CRF only: when to exclude malformed spans, such as I-x after O; always: in training, too.",
     )
+    calibrate: bool = Field(
+        default=True,
+        description="Spans: after training, raise or lower the score of O as far as this evidently improves span_f1 on "
+        "the dev data.",
+    )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Linear output only: probability mass spread over all labels (0 disables it)."
     )
@@ -204,6 +216,8 @@ class TagSettings(Task):
     def _check(self) -> Self:
         if self.model == "hmm" and self.pretrained:
             raise ValueError('model is "hmm", which cannot use pretrained vectors: remove task.pretrained')
+        if self.model == "hmm" and self.feature_columns:
+            raise ValueError('model is "hmm", which reads words only: remove task.feature_columns')
         if isinstance(self.label_column, tuple) and self.target_type == "class":
             raise ValueError('several label columns hold numbers, but target_type is "class"')
         for key, only in (("model", "neural"), ("output", "linear")):

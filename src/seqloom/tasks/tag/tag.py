@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from torch import Tensor, nn
@@ -33,9 +33,11 @@ from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.hmm import HMM, shorten
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import SoftmaxOutput, Tagger
+from seqloom.tasks.tag.calibration import find_shift
 from seqloom.tasks.tag.inputs import (
     FrameStatistics,
     build_embedding,
+    checked_features,
     collate_frames,
     collate_words,
     find_word,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
 
 PLOTTED = 100  # development examples of which the longest is plotted
+OUTSIDE = "O"  # the label of words that belong to no span
 NO_LABEL = -1  # padding, and sequences without a loss
 
 
@@ -110,6 +113,7 @@ class Tag(TagSettings):
     def fit(self, examples: Iterable[TaggedSequence]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
+        features = [Counter[str]() for _ in self.feature_columns]
         frames, targets = FrameStatistics(), TargetStatistics()
         for example in examples:
             if example.labels is None and example.target is None:
@@ -124,6 +128,8 @@ class Tag(TagSettings):
                 pairs.update(pairwise(("", *(example.labels or ()), "")))
             if isinstance(example, Sentence):
                 words.update(example.words)
+                for counter, values in zip(features, checked_features(self, example), strict=True):
+                    counter.update(values)
             else:
                 frames.add(example)
         labels = Labels.of(label for pair in pairs for label in pair if label)
@@ -148,7 +154,7 @@ class Tag(TagSettings):
             common["scale"] = targets.checked_scale(self.label_column, file=self.train, check=self.check_labels)
         if not words and self.pretrained:
             raise DataError(self.train, "found vectors; task.pretrained works with words only")
-        learned = fit_words(self, common, words) if words else Learned(**common, **frames.learned())
+        learned = fit_words(self, common, words, features) if words else Learned(**common, **frames.learned())
         kind = "number" if learned.scale is not None else "class"
         return self.model_copy(update={"learned": learned, "target_type": kind})
 
@@ -251,6 +257,27 @@ class Tag(TagSettings):
         emissions, state = model(batch.inputs, batch.state)
         labelled = batch.inputs.mask & (batch.target >= 0)
         return Loss(model.loss(emissions, labelled, batch.target), batch.items, self._carried(state))
+
+    @property
+    def is_calibrated(self) -> bool:
+        has_labels = self.model == "neural" and self.learned is not None and self.learned.scale is None
+        return self.calibrate and has_labels and self._has_spans and OUTSIDE in self.fitted.labels
+
+    def calibrate_to(
+        self, model: nn.Module, examples: Sequence[TaggedSequence], *, predict: Callable[[], list[Any]]
+    ) -> str:
+        """Raise or lower the score of O, so that as many spans are predicted as is best for their F1."""
+        biases: Tensor = cast(Tagger, model).linear.bias.data
+        outside = self.fitted.labels.index(OUTSIDE, location="labels")
+        trained = float(biases[outside])
+
+        def evaluate(shift: float) -> MetricSums:
+            biases[outside] = trained - shift
+            return self.metric_sums(predict(), examples)
+
+        shift = find_shift(evaluate)
+        biases[outside] = trained - (shift.size if shift else 0.0)
+        return str(shift) if shift else ""
 
     def _carried(self, state: Any) -> Any:
         """The state for a batch that continues this one; a bidirectional encoder has none."""
@@ -372,7 +399,7 @@ class Tag(TagSettings):
     def check_targets(self, examples: Sequence[TaggedSequence]) -> None:
         self.fitted.labels.check_known(
             [(example.location, label) for example in examples for label in example.labels or ()],
-            outside="O" if self._has_spans else "",
+            outside=OUTSIDE if self._has_spans else "",
         )
 
     def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
