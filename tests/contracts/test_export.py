@@ -100,9 +100,9 @@ def test_convolutions(name: str) -> None:
 
 
 @pytest.mark.parametrize("bands", [4, 5])
-@pytest.mark.parametrize("causal", [True, False])
-def test_spectral_convolutions(causal: bool, bands: int) -> None:
-    layer = SpectralConvolution(bands, input_channels=2, channels=3, causal=causal)
+@pytest.mark.parametrize(("causal", "normalize"), [(True, False), (False, False), (False, True)])
+def test_spectral_convolutions(causal: bool, normalize: bool, bands: int) -> None:
+    layer = SpectralConvolution(bands, input_channels=2, channels=8, causal=causal, normalize=normalize)
     registry.randomize(layer, dtype=torch.float32)
     assert_equal(layer.eval(), states=False)
 

@@ -42,6 +42,7 @@ ENDED = {
 LEFT = {
     "left_beam": "pruned: outside the beam",
     "left_threshold": "pruned: below the score threshold",
+    "left_histories": "pruned: limit of histories",
 }
 """Why a CTC prefix that was kept for some frames left the beam."""
 KEPT = ENDED | LEFT

@@ -25,7 +25,7 @@ from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_
 from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
 from seqloom.insight.label_paths import path_lines
 from seqloom.insight.plotting import escape_dollars, titled
-from seqloom.insight.prefix_tree import prefix_rows
+from seqloom.insight.prefix_tree import prefix_table
 from seqloom.insight.token_names import show_whitespace
 from seqloom.insight.unrolled import UnrolledNetwork
 from seqloom.insight.unrolled_plot import draw_unrolled
@@ -113,9 +113,9 @@ def print_explanation(explanation: Explanation) -> None:
         terminal.print_lines("", "Beam search tree (the best path continues straight down), with scores and outcomes:")
         terminal.print_lines(*beam_lines(explanation.beam))
     if explanation.prefixes:
-        choices_by_frame, others = prefix_rows(explanation.prefixes)
+        header, prefix_rows, others = prefix_table(explanation.prefixes)
         terminal.print_lines("", f"Beam in the frames where its best text changes ({others:,} more: see --json):")
-        terminal.table(("frame", "history", "prefix", "log-probability", "outcome"), choices_by_frame)
+        terminal.table(header, prefix_rows)
     if explanation.paths is not None:
         terminal.print_lines("", f"CTC paths of {explanation.paths.label!r} (· = blank), with probability and share:")
         terminal.print_lines(*path_lines(explanation.paths))

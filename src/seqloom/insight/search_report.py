@@ -10,6 +10,7 @@ from seqloom.data.batch import Batch
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import START
 from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.search_record import SearchRecord
@@ -147,7 +148,7 @@ def explain_transcript(
     reduction: int,  # input frames per output frame
     file_name: str,
     beam: bool,  # show the search, and list alternatives even if the model's search returns one transcript
-    guided: bool = False,  # the search has a lexicon or a language model
+    guide: Guide | None = None,  # lexicon and language model of the search
 ) -> Explanation:
     """The token probabilities at each frame of a recording, and its best transcripts."""
     notes = []
@@ -176,10 +177,10 @@ def explain_transcript(
     nodes, choices = [], []
     if beam:
         logits = model.frame_logits(model.encoder(*batch.inputs))
-        steps, final = record_prefixes(logits[0].double().log_softmax(dim=-1).cpu().numpy(), search)
-        nodes, choices = prefix_nodes(steps, final, encoding, nbest=search.nbest), prefix_choices(steps, encoding)
-        if guided:
-            notes.append("the tree shows the search without lexicon and language model")
+        record = record_prefixes(logits[0].double().log_softmax(dim=-1).cpu().numpy(), search, encoding, guide)
+        nodes, choices = prefix_nodes(record, nbest=search.nbest), prefix_choices(record)
+        if search.lag:
+            notes.append(f"the tree shows the search without its lag of {search.lag} frames")
     return Explanation(
         task=task.name,
         source=source,

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from seqloom.layers.audio.spectral_convolution import SpectralConvolution
+from seqloom.layers.audio.spectral_convolution import EPSILON, RecordingNorm, SpectralConvolution
 from seqloom.layers.connection import Dense, Highway, Plain, Residual
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import Norm
-from seqloom.onnx.graph import Graph, Value
+from seqloom.onnx.graph import FLOAT, Graph, Value
 from seqloom.onnx.modules import Rows, State, array, emit_layer, emit_module, emits_layer
 
 
@@ -57,13 +57,32 @@ def emit_spectral_convolution(
     batch, time = x.size(0), x.size(1)
     image = elements.reshape(batch, time + 2, layer.input_channels, layer.bands).transpose(0, 2, 1, 3)
     weights = [graph.constant(array(weight)) for weight in layer.convolution.parameters()]
-    y = graph.call("Conv", image, *weights, pads=[0, 1, 0, 1])
-    y = y.apply("Relu").transpose(0, 2, 1, 3)  # (B, T, channels, bands)
+    y = graph.call("Conv", image, *weights, pads=[0, 1, 0, 1]).transpose(0, 2, 1, 3)  # (B, T, channels, bands)
+    if layer.norm is not None:
+        y = _normalised(graph, layer.norm, y, rows, layer.bands)
+    y = y.apply("Relu")
     odd = 2 * layer.output_bands - layer.bands
     if odd:  # a last band of its own; all values are at least 0
         y = graph.concatenate([y, graph.full(0.0, batch, time, layer.channels, odd)], axis=3)
     pooled = y.reshape(batch, time, layer.output_size, 2).max(3)
     return rows.clear_padding(pooled), following
+
+
+def _normalised(graph: Graph, norm: RecordingNorm, y: Value, rows: Rows, bands: int) -> Value:
+    """Group normalisation over the real frames of each recording; y is (B, T, channels, bands)."""
+    batch, time, channels = y.size(0), y.size(1), len(norm.weight)
+    size = channels // norm.groups * bands
+    grouped = y.reshape(batch, time, norm.groups, size)
+    real = rows.mask.unsqueeze(2, 3)
+    count = graph.call("Max", rows.lengths, graph.constant(1)).cast(FLOAT).unsqueeze(1, 2, 3) * float(size)
+    centred = grouped - _total(graph.where(real, grouped, 0.0)) / count
+    variance = _total(graph.where(real, centred * centred, 0.0)) / count
+    scaled = (centred / (variance + EPSILON).apply("Sqrt")).reshape(batch, time, channels, bands)
+    return scaled * array(norm.weight)[:, None] + array(norm.bias)[:, None]
+
+
+def _total(values: Value) -> Value:  # (B, T, groups, size) → (B, 1, groups, 1)
+    return values.sum(3, keep=True).sum(1, keep=True)
 
 
 def _with_neighbours(

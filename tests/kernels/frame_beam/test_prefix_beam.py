@@ -44,7 +44,7 @@ def test_the_beam_equals_the_naive_one(
         size=size,
         per_node=per_node,
         threshold=threshold,
-        bonus=bonus,
+        score_text=lambda text: bonus * len(text),
         lag=lag,
         merge=max if merge == "max" else np.logaddexp,
     )

@@ -62,9 +62,25 @@ def test_chunks_of_a_causal_layer_equal_the_whole() -> None:
     torch.testing.assert_close(state, last)
 
 
-@CAUSAL_AND_CENTRED
-def test_padding_affects_nothing(causal: bool) -> None:
-    layer = build(causal=causal)
+@pytest.mark.parametrize("channels", [3, 8])
+def test_normalisation_is_that_of_torch(channels: int) -> None:
+    layer = SpectralConvolution(6, input_channels=2, channels=channels, normalize=True)
+    randomize(layer)
+    assert layer.norm is not None
+    x = noise(3, 5, 12)
+    actual, _ = layer(x)
+    padded = functional.pad(x, (0, 0, 1, 1)).unflatten(2, (2, 6)).transpose(1, 2)
+    expected = functional.group_norm(
+        layer.convolution(padded), 4 if channels == 8 else 1, layer.norm.weight, layer.norm.bias, eps=1e-3
+    )
+    pooled = functional.max_pool2d(expected.relu(), (1, 2)).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(actual, pooled)
+
+
+@pytest.mark.parametrize(("causal", "normalize"), [(True, False), (False, False), (False, True)])
+def test_padding_affects_nothing(causal: bool, normalize: bool) -> None:
+    layer = SpectralConvolution(5, input_channels=2, channels=3, causal=causal, normalize=normalize)
+    randomize(layer)
     lengths = [4, 0, 2]
     mask = make_mask(lengths, 4)
     x = noise(3, 4, 10).masked_fill(~mask.unsqueeze(-1), float("nan"))
@@ -88,6 +104,8 @@ def test_a_pattern_some_bands_higher_gives_the_same_outputs_some_bands_higher() 
 def test_wrong_sizes_and_states() -> None:
     with pytest.raises(ValueError, match="expected at least 1 of each, got bands = 0"):
         SpectralConvolution(0)
+    with pytest.raises(ValueError, match="normalize needs the whole recording"):
+        SpectralConvolution(4, causal=True, normalize=True)
     layer = build(causal=True)
     with pytest.raises(ValueError, match=r"state\.past has shape \(1, 1, 10\), expected \(1, 2, 10\)"):
         layer(noise(1, 4, 10), None, SpectralConvolution.State(noise(1, 1, 10)))

@@ -11,6 +11,11 @@ class SpectralEncoderConfig(ConfigSection):
 
     layers: int = Field(default=0, ge=0, le=10, description="Number of layers (0: none).")
     channels: int = Field(default=16, ge=1, description="Channels of the first layer; each further one doubles them.")
+    normalize: bool = Field(
+        default=False,
+        description="Normalise the outputs of each convolution over the recording (group normalisation, Wu and He "
+        "2018); needs encoder.bidirectional.",
+    )
 
     def build(
         self,
@@ -20,10 +25,21 @@ class SpectralEncoderConfig(ConfigSection):
         causal: bool,
     ) -> list[SpectralConvolution]:
         """The layers; bands and differences are channels of the first one."""
+        if self.layers and self.normalize and causal:
+            raise ValueError(
+                "spectral_encoder.normalize needs the whole recording: "
+                "set it to false, or encoder.bidirectional to true"
+            )
         built: list[SpectralConvolution] = []
         bands, channels = size // blocks, blocks
         for level in range(self.layers):
-            layer = SpectralConvolution(bands, input_channels=channels, channels=self.channels << level, causal=causal)
+            layer = SpectralConvolution(
+                bands,
+                input_channels=channels,
+                channels=self.channels << level,
+                causal=causal,
+                normalize=self.normalize,
+            )
             built.append(layer)
             bands, channels = layer.output_bands, layer.channels
         return built

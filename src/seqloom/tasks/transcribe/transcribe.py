@@ -555,7 +555,7 @@ class Transcribe(TranscribeSettings):
                 reduction=self.time_reduction.total_factor,
                 file_name="line.png" if self.image_encoder.layers else example.name,  # it reads images only
                 beam=beam,
-                guided=self._guide.lexicon is not None or self._guide.lm is not None,
+                guide=self._guide,
             )
         duration, count = self.frames.duration, self.steps(example)
         places = [f"{index * duration:.2f} s" if example.rate else f"{index * duration:g}" for index in range(count)]
