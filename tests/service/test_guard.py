@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from tests.service.hostile_requests import FOREIGN_HOSTS, OTHER_PATHS
 from tests.service.running import KEPT, Client, serving
 
 from seqloom.service.settings import ServiceSettings, is_loopback
@@ -24,9 +25,7 @@ def headers(**changes: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {TOKEN}", **changes}
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "127.0.0.1/x"]
-)
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
 def test_foreign_hosts_are_refused(client: Client, host: str) -> None:
     assert client.get("/v1/models", **headers(Host=host)).status in (400, 403)
 
@@ -57,23 +56,9 @@ def test_health_needs_no_token(client: Client) -> None:
     assert client.get("/metrics").status == 401
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/../etc/passwd",
-        "/%2e%2e/etc/passwd",
-        "/..%2f..%2fetc/passwd",
-        "//etc/passwd",
-        "/v1/models/..%2f..%2fetc%2fpasswd",
-        "/v1/models/%00",
-        "/v1/models/tag/../../x",
-        "/.git/config",
-        "/v2/models/%2e%2e/ready",
-        "/v1/../v1/models/x",
-    ],
-)
-def test_paths_lead_nowhere(client: Client, path: str) -> None:
-    assert client.get(path, **headers()).status == 404
+def test_paths_lead_nowhere(client: Client) -> None:
+    for path in OTHER_PATHS:
+        assert client.get(path, **headers()).status == 404
 
 
 def test_answers_tell_browsers_to_do_nothing_with_them(client: Client) -> None:

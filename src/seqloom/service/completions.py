@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from starlette.exceptions import HTTPException
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 TURN = 0.02  # seconds of the thread that a completion takes before others have a turn
 MAX_CHOICES = 16
-Prompts = str | list[str]
+Texts = str | Annotated[list[str], Field(fail_fast=True)]
 
 
 class CompletionRequest(RequestBody):
     """A text to continue."""
 
     model: str = Field("", description="Name of the model; may be omitted if there is only one.")
-    prompt: Prompts = Field("", description="Text, or several.")
+    prompt: Texts = Field("", description="Text, or several.")
     max_tokens: int = Field(100, ge=0, description="Maximum number of new tokens.")
     temperature: float = Field(1.0, ge=0, le=10, description="Sampling temperature (0: always the most probable).")
     top_p: float = Field(1.0, gt=0, le=1, description="Sample from the most probable tokens with this probability.")
@@ -35,7 +35,7 @@ class CompletionRequest(RequestBody):
     min_p: float = Field(0.0, ge=0, le=1, description="Minimum relative probability. Not in the OpenAI API.")
     n: int = Field(1, ge=1, le=MAX_CHOICES, description="Continuations of each prompt.")
     seed: int | None = Field(None, ge=0, description="Random seed, for the same text again (default: random).")
-    stop: str | list[str] | None = Field(None, description="Texts that end the continuation, up to four.")
+    stop: Texts | None = Field(None, description="Texts that end the continuation, up to four.")
     stream: bool = Field(default=False, description="Send the text piece by piece, as server-sent events.")
     logprobs: int | None = Field(None, ge=0, le=20, description="Log-probabilities, and this many alternatives.")
     echo: bool = Field(default=False, description="Return the prompt, too.")

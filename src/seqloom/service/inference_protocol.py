@@ -20,7 +20,7 @@ class TensorRequest(RequestBody):
     """An input tensor."""
 
     name: str
-    shape: list[int] = Field(max_length=4)
+    shape: list[int] = Field(max_length=4, fail_fast=True)
     datatype: Literal["BYTES", "FP32", "FP64", "INT64", "INT32"]
     data: list[Any] = Field(description="Values, nested or flat.")
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -37,8 +37,8 @@ class InferRequest(RequestBody):
     """Inputs as tensors."""
 
     id: str = ""
-    inputs: list[TensorRequest] = Field(min_length=1, max_length=1)
-    outputs: list[OutputRequest] = Field(default_factory=list)
+    inputs: list[TensorRequest] = Field(min_length=1, max_length=1, fail_fast=True)
+    outputs: list[OutputRequest] = Field(default_factory=list, max_length=1, fail_fast=True)
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -73,6 +73,7 @@ async def infer(request: Request) -> JSONResponse:
     values = _values(tensor)
     if len(values) > request.app.state.settings.max_inputs:
         raise HTTPException(413, f"a request is limited to {request.app.state.settings.max_inputs} inputs")
+    model.worker.admit(len(values))  # before they are read: a refusal costs nothing
     examples = await run_in_threadpool(model.read, values)
     loaded = model.current
     predictions = await model.worker.predict(loaded.predict, examples)
@@ -100,6 +101,6 @@ def _values(tensor: TensorRequest) -> list[Any]:
         raise HTTPException(422, f"expected a shape (inputs, time) or (inputs, time, features), got {tensor.shape}")
     try:
         array = np.array(tensor.data, dtype=np.float64).reshape(tensor.shape)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise HTTPException(422, f"the data do not have the shape {tensor.shape}") from None
     return [row.tolist() for row in array]

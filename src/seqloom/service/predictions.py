@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from seqloom.service.requests import RequestBody, find_model, is_form, read_form, read_json, read_uploads
 from seqloom.service.served_models import ModelStore, ServedModel
 
-Input = str | list[Any] | dict[str, list[Any]]
+Input = str | list[Any] | dict[str, Any]
 """A text, a sequence of numbers or rows, or a table by columns."""
 
 
@@ -41,6 +41,7 @@ class PredictRequest(RequestBody):
     model: str = Field("", description="Name of the model; may be omitted if there is only one.")
     inputs: list[Input] = Field(
         min_length=1,
+        fail_fast=True,
         description="Texts; or sequences of numbers or of rows of numbers; for forecasts also tables, an object with a "
         "list for each column. Files of sound, images or videos are sent as a form with parts called file.",
     )
@@ -100,6 +101,7 @@ async def _read_inputs(request: Request, model: ServedModel[Any], inputs: list[I
     limit = request.app.state.settings.max_inputs
     if len(inputs) > limit:
         raise HTTPException(413, f"a request is limited to {limit} inputs, found {len(inputs)}")
+    model.worker.admit(len(inputs))  # before they are read: a refusal costs nothing
     return await run_in_threadpool(model.read, inputs)
 
 

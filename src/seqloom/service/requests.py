@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -20,13 +20,24 @@ from seqloom.service.worker import Overloaded
 
 logger = logging.getLogger("seqloom.service")
 
+MAX_KEYS = 100  # of an object; each unknown one would be an error of its own
 Body = TypeVar("Body", bound="RequestBody")
 
 
 class RequestBody(BaseModel):
-    """The JSON of a request; unknown keys are refused, so that a misspelled one is noticed."""
+    """The JSON of a request; unknown keys are refused, so that a misspelled one is noticed.
+
+    Lists have ``fail_fast``: a million wrong elements are one error, which takes no time to describe.
+    """
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_keys(cls, values: Any) -> Any:
+        if isinstance(values, dict) and len(values) > MAX_KEYS:
+            raise ValueError(f"expected at most {MAX_KEYS} keys, found {len(values):,}")
+        return values
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,8 @@ async def read_form(request: Request, *, fields: frozenset[str]) -> tuple[list[U
 
 
 async def read_uploads(model: ServedModel[Any], uploads: list[Upload]) -> list[Any]:
-    """The examples of uploaded files, decoded in another thread."""
+    """The examples of uploaded files, decoded in another thread; Overloaded if too many inputs wait already."""
+    model.worker.admit(len(uploads))  # before they are decoded: a refusal costs nothing
     examples = []
     for upload in uploads:
         examples += await run_in_threadpool(model.read_file, upload.content, upload.name)

@@ -208,6 +208,8 @@ class ServedModel(ABC, Generic[Loaded]):
         if isinstance(value, Mapping):
             if reads_text or not self.reads_tables:
                 raise InputError(f"{name}: expected {self.kind}, found an object")
+            if other := next((column for column in value if not isinstance(value[column], list)), None):
+                raise InputError(f"{name}: column {other!r}: expected a list, found {type(value[other]).__name__}")
             if sum(map(len, value.values())) > limit:
                 raise InputError(f"{name}: limited to {limit:,} values")
             return partial(self.read_table, dict(value))
@@ -215,7 +217,7 @@ class ServedModel(ABC, Generic[Loaded]):
             raise InputError(f"{name}: expected a text, found {type(value).__name__}")
         try:
             array = np.asarray(value, dtype=np.float64)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             raise InputError(f"{name}: expected rows of equally many numbers") from None
         if array.size > limit:
             raise InputError(f"{name}: limited to {limit:,} numbers, found {array.size:,}")
