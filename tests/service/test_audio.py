@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from seqloom.data.readers.audio_files import Audio
-from seqloom.data.timed_text import to_srt
+from seqloom.data.timed_text import cue_text, cues, to_srt
 from seqloom.model import load
 from seqloom.service.settings import ServiceSettings
 
@@ -60,6 +60,7 @@ def test_a_file_is_transcribed_in_every_format(client: Client, run: Path) -> Non
     verbose = ask("verbose_json").json()
     assert [word["word"] for word in verbose["words"]] == [word.text for word in timed.words]
     assert verbose["duration"] == duration
+    assert [segment["text"] for segment in verbose["segments"]] == [cue_text(cue) for cue in cues(timed.words)]
     assert "expected one of json, text" in ask("mp3").message
 
 

@@ -49,6 +49,16 @@ def test_events_join_to_the_whole_text(client: Client) -> None:
     assert [event["finish_reason"] for event in events] == [None] * (len(events) - 1) + ["length"]
 
 
+def test_what_clients_send_by_default_is_accepted(client: Client) -> None:
+    neutral = {"presence_penalty": 0, "frequency_penalty": 0, "best_of": 1, "logit_bias": {}, "suffix": None}
+    whole = complete(client, max_tokens=5)
+    assert complete(client, max_tokens=5, **neutral)["choices"] == whole["choices"]
+    body = {"model": "language_model", "prompt": "ab", "seed": 3, "max_tokens": 5, "stream": True}
+    answer = client.post("/v1/completions", {**body, "stream_options": {"include_usage": True}})
+    last = json.loads(answer.body.decode().split("\n\n")[-3].removeprefix("data: "))
+    assert (last["choices"], last["usage"]) == ([], whole["usage"])
+
+
 def test_log_probabilities_are_those_of_the_model(client: Client) -> None:
     (choice,) = complete(client, prompt="", max_tokens=6, temperature=0, logprobs=2)["choices"]
     scores = choice["logprobs"]
@@ -103,7 +113,10 @@ def test_stop_texts_end_completions(client: Client) -> None:
         ({"stop": ["a", "b", "c", "d", "e"]}, "up to four"),
         ({"stop": ""}, "not empty"),
         ({"temperature": -1}, "temperature"),
-        ({"presence_penalty": 1}, "unknown argument presence_penalty"),
+        ({"presence_penalty": 1}, "presence_penalty: not supported; leave it out, or send 0.0"),
+        ({"suffix": "a"}, "suffix: not supported"),
+        ({"prompt": [1] * 100_000}, "expected a string, got 1"),
+        ({"penalty": 1}, "unknown argument penalty"),
         ({"echo": True, "logprobs": 1}, "exclude each other"),
         ({"model": "tag"}, "generate text"),
     ],

@@ -2,6 +2,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.service.running import KEPT, Client, serving
 
@@ -64,7 +65,56 @@ def test_wrong_tensors_are_named(client: Client, inputs: dict[str, Any], message
     assert message in answer.message
 
 
-def test_binary_tensors_are_refused(client: Client) -> None:
-    body = {"inputs": [tensor()], "outputs": [{"name": "prediction", "parameters": {"binary_data": True}}]}
-    assert "binary" in client.post("/v2/models/tag/infer", body).message
-    assert "binary" in client.post("/v2/models/tag/infer", body, Inference_Header_Content_Length="10").message
+def binary(content: bytes, **changes: Any) -> tuple[bytes, dict[str, str]]:
+    """A request whose tensor follows its JSON, and its headers."""
+    size = {"binary_data_size": len(content)}
+    without = {name: value for name, value in tensor(parameters=size, **changes).items() if name != "data"}
+    head = json.dumps({"inputs": [without], "parameters": {"binary_data_output": True}}).encode()
+    return head + content, {"Inference_Header_Content_Length": str(len(head))}
+
+
+def test_tensors_may_be_bytes(client: Client) -> None:
+    content, headers = binary(b"\x03\0\0\0a b\x01\0\0\0c")
+    answer = client.post("/v2/models/tag/infer", content, **headers)
+    length = int(answer.headers["inference-header-content-length"])
+    (output,) = json.loads(answer.body[:length])["outputs"]
+    tail = answer.body[length:]
+    assert output["parameters"] == {"binary_data_size": len(tail)}
+    expected = client.post("/v1/predict", {"model": "tag", "inputs": ["a b", "c"]}).json()["predictions"]
+    for prediction in expected:
+        size = int.from_bytes(tail[:4], "little")
+        assert json.loads(tail[4 : 4 + size]) == prediction
+        tail = tail[4 + size :]
+    rows = np.arange(10, dtype="<f4").reshape(1, 5, 2)
+    content, headers = binary(rows.tobytes(), datatype="FP32", shape=[1, 5, 2])
+    answer = client.post("/v2/models/forecast/infer", content, **headers)
+    by_numbers = client.post("/v1/predict", {"model": "forecast", "inputs": rows.tolist()}).json()["predictions"]
+    tail = answer.body[int(answer.headers["inference-header-content-length"]) :]
+    assert json.loads(tail[4:]) == by_numbers[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "message"),
+    [
+        (b"\x09\0\0\0a", {}, "end within a text"),
+        (b"\x09\0", {}, "end within a text"),
+        (b"\x01\0\0\0\xff", {}, "not UTF-8"),
+        (b"abc", {"datatype": "FP32"}, "no whole number"),
+    ],
+)
+def test_damaged_bytes_are_named(client: Client, content: bytes, changes: dict[str, Any], message: str) -> None:
+    body, headers = binary(content, **changes)
+    answer = client.post("/v2/models/tag/infer", body, **headers)
+    assert answer.status == 422
+    assert message in answer.message
+    for length in ("x", str(len(body) + 1), "-1"):
+        assert client.post("/v2/models/tag/infer", body, Inference_Header_Content_Length=length).status == 400
+    assert client.post("/v2/models/tag/infer", {"inputs": [tensor(data=None)]}).status == 422
+
+
+def test_a_path_may_name_the_version(client: Client) -> None:
+    (version,) = client.get("/v2/models/tag").json()["versions"]
+    assert client.get(f"/v2/models/tag/versions/{version}/ready").status == 200
+    assert client.post(f"/v2/models/tag/versions/{version}/infer", {"inputs": [tensor()]}).status == 200
+    missing = client.get("/v2/models/tag/versions/1")
+    assert (missing.status, missing.message) == (404, f"no version '1' of the model tag; there is: {version}")

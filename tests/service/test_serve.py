@@ -53,8 +53,11 @@ def stop(process: subprocess.Popen[str], number: int) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runs and the recording that the page names."""
-    folder = tmp_path_factory.mktemp("serve")
+    return make_folder(tmp_path_factory.mktemp("serve"))
+
+
+def make_folder(folder: Path) -> Path:
+    """A folder with the runs and the recording that the page names."""
     for name in ("tag", "language_model"):
         shutil.copytree(KEPT / name, folder / "runs" / name)
     case = _transcribe_sound(encoder={**RECURRENCE, "bidirectional": False}, normalize="streaming")

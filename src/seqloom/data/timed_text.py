@@ -92,7 +92,7 @@ def to_textgrid(text: TimedText) -> str:
 def to_srt(text: TimedText) -> str:
     """Numbered subtitles (SubRip)."""
     return "\n".join(
-        f"{number}\n{_clock(cue[0].start, ',')} --> {_clock(cue[-1].end, ',')}\n{_line(cue)}\n"
+        f"{number}\n{_clock(cue[0].start, ',')} --> {_clock(cue[-1].end, ',')}\n{cue_text(cue)}\n"
         for number, cue in enumerate(cues(text.words), start=1)
     )
 
@@ -120,7 +120,7 @@ def cues(words: Sequence[Timed]) -> list[list[Timed]]:
         if (
             not cue
             or word.start - cue[-1].end >= MIN_PAUSE
-            or len(_line([*cue, word])) > MAX_CUE
+            or len(cue_text([*cue, word])) > MAX_CUE
             or word.end - cue[0].start > MAX_CUE_SECONDS
         ):
             result.append([])
@@ -128,7 +128,8 @@ def cues(words: Sequence[Timed]) -> list[list[Timed]]:
     return result
 
 
-def _line(cue: Sequence[Timed]) -> str:
+def cue_text(cue: Sequence[Timed]) -> str:
+    """The text of a cue in one line."""
     return " ".join(_one_line(word.text).strip() for word in cue)
 
 

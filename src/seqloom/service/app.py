@@ -50,9 +50,15 @@ def build_app(store: ModelStore, settings: ServiceSettings) -> Starlette:
             Route("/v2", health.metadata),
             Route("/v2/health/live", health.live),
             Route("/v2/health/ready", health.ready),
-            Route("/v2/models/{model}", inference_protocol.model_metadata),
-            Route("/v2/models/{model}/ready", health.model_ready),
-            Route("/v2/models/{model}/infer", inference_protocol.infer, methods=["POST"]),
+            *(
+                route
+                for path in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+                for route in (
+                    Route(path, inference_protocol.model_metadata),
+                    Route(f"{path}/ready", health.model_ready),
+                    Route(f"{path}/infer", inference_protocol.infer, methods=["POST"]),
+                )
+            ),
             Route("/metrics", health.metrics),
         ],
         middleware=[

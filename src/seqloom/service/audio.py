@@ -7,22 +7,23 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from seqloom.data.readers.audio_files import to_samples
-from seqloom.data.timed_text import FORMATS
-from seqloom.service.requests import find_model, read_form
+from seqloom.data.timed_text import FORMATS, cue_text, cues
+from seqloom.service.requests import find_model, read_form, read_uploads
 from seqloom.service.served_models import ModelStore, ServedModel
 from seqloom.service.worker import Overloaded
 from seqloom.terminal import json_value
 
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 FORMAT_NAMES: tuple[str, ...] = get_args(ResponseFormat)
-FIELDS = frozenset({"model", "response_format", "language", "temperature", "prompt", "timestamp_granularities"})
+FIELDS = frozenset(
+    {"model", "response_format", "language", "temperature", "prompt", "timestamp_granularities", "stream"}
+)
 RATES = (4000, 192_000)  # Hz, lowest and highest
 MAX_LAG = 60  # seconds
 
@@ -44,12 +45,14 @@ async def transcriptions(request: Request) -> Response:
         raise HTTPException(422, f"expected one file, found {len(uploads)}; /v1/predict takes several")
     if unused := {name for name in ("prompt", "temperature") if fields.get(name) not in (None, "", "0", "0.0")}:
         raise HTTPException(422, f"{', '.join(sorted(unused))}: not supported by these models")
+    if fields.get("stream", "false").lower() != "false":
+        raise HTTPException(422, "stream: not supported for files; /v1/audio/stream transcribes live sound")
     model = find_model(request, fields.get("model", ""))
     loaded = model.current
     if kind not in ("json", "text"):
         loaded.require_timings()
     (upload,) = uploads
-    (example,) = await run_in_threadpool(model.read_file, upload.content, upload.name)
+    (example,) = await read_uploads(model, uploads)
     (answer,) = await model.worker.predict(loaded.predict, [example])
     if kind == "json":
         return JSONResponse({"text": answer["text"]})
@@ -58,8 +61,12 @@ async def transcriptions(request: Request) -> Response:
     timed = loaded.timed_text(answer, example, name=upload.name)
     if kind == "verbose_json":
         words = [{"word": word.text, "start": word.start, "end": word.end} for word in timed.words]
-        verbose = {"task": "transcribe", "duration": timed.duration, "text": answer["text"], "words": words}
-        return JSONResponse(json_value(verbose))
+        segments = [
+            {"id": number, "start": cue[0].start, "end": cue[-1].end, "text": cue_text(cue)}
+            for number, cue in enumerate(cues(timed.words))
+        ]
+        verbose = {"task": "transcribe", "duration": timed.duration, "text": answer["text"]}
+        return JSONResponse(json_value({**verbose, "words": words, "segments": segments}))
     return PlainTextResponse(FORMATS[kind](timed))
 
 

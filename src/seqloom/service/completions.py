@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 TURN = 0.02  # seconds of the thread that a completion takes before others have a turn
 MAX_CHOICES = 16
+NEUTRAL = "Accepted with its default only, which clients of the OpenAI API may send."
 Texts = str | Annotated[list[str], Field(fail_fast=True)]
+
+
+class StreamOptions(RequestBody):
+    """What a stream holds besides text."""
+
+    include_usage: bool = Field(default=False, description="End with the number of tokens.")
 
 
 class CompletionRequest(RequestBody):
@@ -37,9 +44,23 @@ class CompletionRequest(RequestBody):
     seed: int | None = Field(None, ge=0, description="Random seed, for the same text again (default: random).")
     stop: Texts | None = Field(None, description="Texts that end the continuation, up to four.")
     stream: bool = Field(default=False, description="Send the text piece by piece, as server-sent events.")
+    stream_options: StreamOptions | None = None
     logprobs: int | None = Field(None, ge=0, le=20, description="Log-probabilities, and this many alternatives.")
     echo: bool = Field(default=False, description="Return the prompt, too.")
     user: str = Field("", description="Ignored.")
+    presence_penalty: float = Field(0.0, description=NEUTRAL)
+    frequency_penalty: float = Field(0.0, description=NEUTRAL)
+    best_of: int = Field(1, description=NEUTRAL)
+    logit_bias: dict[str, float] | None = Field(None, description=NEUTRAL)
+    suffix: str | None = Field(None, description=NEUTRAL)
+
+    @model_validator(mode="after")
+    def _refuse_what_would_be_ignored(self) -> "CompletionRequest":
+        for name in ("presence_penalty", "frequency_penalty", "best_of", "logit_bias", "suffix"):
+            default = type(self).model_fields[name].default
+            if getattr(self, name) not in (default, {}, ""):
+                raise ValueError(f"{name}: not supported; leave it out, or send {json.dumps(default)}")
+        return self
 
 
 @dataclass
@@ -188,6 +209,8 @@ class Completion:
             offsets[choice.index] = start + len(text)
             if text or tokens or choice.finish_reason:
                 yield _event({**self._head(), "choices": [choice.as_json(text, tokens, start=start)]})
+        if self.body.stream_options and self.body.stream_options.include_usage:
+            yield _event({**self._head(), "choices": [], "usage": self._usage()})
         yield _event("[DONE]")
 
     def _head(self) -> dict[str, Any]:

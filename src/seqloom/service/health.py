@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from seqloom import __version__
-from seqloom.service.requests import find_model
+from seqloom.service.requests import find_version
 from seqloom.service.served_models import ModelStore
 
 
@@ -18,12 +18,12 @@ async def ready(request: Request) -> JSONResponse:
 
 
 async def model_ready(request: Request) -> JSONResponse:
-    model = find_model(request, request.path_params["model"])
+    model = find_version(request)
     return JSONResponse({"name": model.name, "ready": True})
 
 
 async def metadata(request: Request) -> JSONResponse:  # noqa: ARG001  the signature of a route
-    return JSONResponse({"name": "seqloom", "version": __version__, "extensions": []})
+    return JSONResponse({"name": "seqloom", "version": __version__, "extensions": ["binary_tensor_data"]})
 
 
 async def metrics(request: Request) -> PlainTextResponse:

@@ -8,12 +8,14 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
-from seqloom.service.requests import RequestBody, find_model, read_json
+from seqloom.service.binary_tensors import decode_tensor, encode_texts
+from seqloom.service.requests import RequestBody, find_version, parse_json, read_content
 
 BYTES, NUMBERS = "BYTES", ("FP32", "FP64", "INT64", "INT32")
 INPUT, OUTPUT = "input", "prediction"
+HEADER_LENGTH = "Inference-Header-Content-Length"
 
 
 class TensorRequest(RequestBody):
@@ -22,7 +24,7 @@ class TensorRequest(RequestBody):
     name: str
     shape: list[int] = Field(max_length=4, fail_fast=True)
     datatype: Literal["BYTES", "FP32", "FP64", "INT64", "INT32"]
-    data: list[Any] = Field(description="Values, nested or flat.")
+    data: list[Any] | None = Field(None, description="Values, nested or flat; none if they follow as bytes.")
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -43,7 +45,7 @@ class InferRequest(RequestBody):
 
 
 async def model_metadata(request: Request) -> JSONResponse:
-    model = find_model(request, request.path_params["model"])
+    model = find_version(request)
     reads_text = model.current.reads_text
     return JSONResponse(
         {
@@ -60,16 +62,19 @@ async def model_metadata(request: Request) -> JSONResponse:
     )
 
 
-async def infer(request: Request) -> JSONResponse:
-    if "inference-header-content-length" in request.headers:
-        raise HTTPException(422, "binary tensors are not supported: send JSON (binary_data=False)")
-    model = find_model(request, request.path_params["model"])
-    body = await read_json(request, InferRequest)
+async def infer(request: Request) -> Response:
+    model = find_version(request)
+    content = await read_content(request)
+    header = _header_length(request, content)
+    body = parse_json(content[:header], InferRequest)
     (tensor,) = body.inputs
     if unknown := [output.name for output in body.outputs if output.name != OUTPUT]:
         raise HTTPException(422, f"unknown output {unknown[0]!r}; there is: {OUTPUT}")
-    if any(output.parameters.get("binary_data") for output in body.outputs):
-        raise HTTPException(422, "binary outputs are not supported: ask for JSON (binary_data=False)")
+    if tensor.data is None:
+        data = decode_tensor(tensor.datatype, content[header:], tensor.parameters.get("binary_data_size"))
+        tensor = tensor.model_copy(update={"data": data})
+    elif header < len(content):
+        raise HTTPException(422, "bytes follow the JSON, but no input has binary_data_size instead of data")
     values = _values(tensor)
     if len(values) > request.app.state.settings.max_inputs:
         raise HTTPException(413, f"a request is limited to {request.app.state.settings.max_inputs} inputs")
@@ -77,14 +82,34 @@ async def infer(request: Request) -> JSONResponse:
     examples = await run_in_threadpool(model.read, values)
     loaded = model.current
     predictions = await model.worker.predict(loaded.predict, examples)
-    output = {
-        "name": OUTPUT,
-        "datatype": BYTES,
-        "shape": [len(predictions)],
-        "data": [json.dumps(prediction, ensure_ascii=False) for prediction in predictions],
-    }
+    texts = [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
+    output: dict[str, Any] = {"name": OUTPUT, "datatype": BYTES, "shape": [len(predictions)]}
     answer: dict[str, Any] = {"model_name": model.name, "model_version": loaded.version, "outputs": [output]}
-    return JSONResponse({**answer, "id": body.id} if body.id else answer)
+    if body.id:
+        answer["id"] = body.id
+    if not _wants_bytes(body):
+        output["data"] = texts
+        return JSONResponse(answer)
+    tail = encode_texts(texts)
+    output["parameters"] = {"binary_data_size": len(tail)}
+    head = json.dumps(answer).encode()
+    return Response(head + tail, media_type="application/octet-stream", headers={HEADER_LENGTH: str(len(head))})
+
+
+def _header_length(request: Request, content: bytes) -> int:
+    """The bytes of the JSON, which the values of a tensor may follow."""
+    given = request.headers.get(HEADER_LENGTH)
+    if given is None:
+        return len(content)
+    if not given.isdecimal() or int(given) > len(content):
+        raise HTTPException(400, f"{HEADER_LENGTH}: expected a number up to {len(content)}, got {given!r:.60}")
+    return int(given)
+
+
+def _wants_bytes(body: InferRequest) -> bool:
+    """Whether the output is asked for as bytes, by itself or by the setting for all."""
+    default = body.parameters.get("binary_data_output", False)
+    return any(output.parameters.get("binary_data", default) for output in body.outputs or [OutputRequest(name=OUTPUT)])
 
 
 def _values(tensor: TensorRequest) -> list[Any]:

@@ -58,14 +58,33 @@ def find_model(request: Request, name: str) -> ServedModel[Any]:
     return model
 
 
+def find_version(request: Request) -> ServedModel[Any]:
+    """The model of a path, which may also name a version: only the current one is there."""
+    model = find_model(request, request.path_params["model"])
+    version = request.path_params.get("version", model.current.version)
+    if version != model.current.version:
+        raise HTTPException(404, f"no version {version!r} of the model {model.name}; there is: {model.current.version}")
+    return model
+
+
 async def read_json(request: Request, body: type[Body]) -> Body:
     """The body of a request as a typed object; refused if it is too large, no JSON, or of another form."""
+    return parse_json(await read_content(request), body)
+
+
+async def read_content(request: Request) -> bytes:
+    """The bytes of a body in JSON; refused as soon as there are too many."""
     settings: ServiceSettings = request.app.state.settings
     content = b""
     async for part in request.stream():
         content += part
         if len(content) > settings.max_json:
             raise HTTPException(413, f"the body is limited to {settings.max_json / MEGABYTE:g} MB")
+    return content
+
+
+def parse_json(content: bytes, body: type[Body]) -> Body:
+    """JSON as a typed object; refused if it is none, or of another form."""
     try:
         values = from_json(content, allow_inf_nan=False)  # limits the depth, too
     except ValueError as error:
