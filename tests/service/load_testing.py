@@ -336,6 +336,11 @@ async def hold(model: Path, options: Any, log: Path) -> AsyncIterator[Finding]:
                 yield finding
 
 
+async def findings(model: Path, options: Any, log: Path) -> list[Finding]:
+    """The same as a list."""
+    return [finding async for finding in hold(model, options, log)]
+
+
 def default_tagger(folder: Path) -> list[Path]:
     """A tagger of the default size, trained for a moment, as a run and as an exported file."""
     seqloom = [sys.executable, "-m", "seqloom"]

@@ -18,10 +18,6 @@ def test_the_promises_hold_but_for_their_times(tmp_path: Path) -> None:
     path = tmp_path / "tag.onnx"
     load(KEPT / "tag").export(path, check=["the Anna"])
     options = argparse.Namespace(seconds=0.2, requests=100, slow=0, warm_up=100, repetitions=1)
-
-    async def findings() -> list[load_testing.Finding]:
-        return [finding async for finding in load_testing.hold(path, options, tmp_path / "log")]
-
-    found = asyncio.run(findings())
+    found = asyncio.run(load_testing.findings(path, options, tmp_path / "log"))
     assert len(found) > 20
     assert not [finding for finding in found if not finding.kept and not finding.is_timing]
