@@ -36,7 +36,7 @@ KINDS = ("skipgram", "cbow")
 SEEDS = (1, 2, 3)
 GOAL = 1.5
 LIMIT = 1.8e6
-"""Words per second and thread of skip-gram: an estimate from its matrix products, each negative sample drawn once."""
+"""Words per second and thread of skip-gram: an estimate from its matrix products."""
 
 TESTS = {
     "analogies": "word_analogy/questions-words.txt.gz",

@@ -229,6 +229,31 @@ def questions() -> None:
     _write("trec_tenth/dev.txt", lines[5::10])
 
 
+def phrases() -> None:
+    """The Stanford Sentiment Treebank: the positive and negative phrases of the training sentences, once each."""
+    trees = gzip.decompress(data_file("sst/trees_train.txt.gz").read_bytes()).decode().lower().splitlines()
+    labels: dict[str, list[int]] = {}
+    for tree in trees:
+        for text, label in labelled_phrases(tree):
+            labels.setdefault(text, []).append(label)
+    means = {text: sum(values) / len(values) for text, values in labels.items()}
+    _write("sst_phrases.txt", (f"{int(mean > 2)} {text}" for text, mean in means.items() if mean != 2))
+
+
+def labelled_phrases(tree: str) -> Iterator[tuple[str, int]]:
+    """The phrases of a tree such as ``(3 (2 a) (4 joy))``, each with its label: 0 to 4, where 2 is neutral."""
+    opened: list[tuple[int, int]] = []  # label, and number of the first word
+    words: list[str] = []
+    for label, word, _ in re.findall(r"\((\d) |([^()\s]+)|(\))", tree):
+        if label:
+            opened.append((int(label), len(words)))
+        elif word:
+            words.append(word)
+        else:
+            value, start = opened.pop()
+            yield " ".join(words[start:]), value
+
+
 def read_corpus() -> Iterator[str]:
     """The lines of wikitext2, PTB and Brown, cased as they are, with tokens separated by spaces."""
     for name in ("wikitext2/train.txt.gz", "ptb/ptb.train.txt.gz"):
@@ -263,6 +288,7 @@ PREPARE: dict[str, Callable[[], None]] = {
     "moving_shapes": generated_videos,
     "pen_digits": pen_strings,
     "trec_tenth": questions,
+    "sst_phrases": phrases,
     "text_static": plain_text,
     "text_contextual": plain_text,
     "text_masked": plain_text,

@@ -37,13 +37,21 @@ def train_run(name: str, path: Path, *, overrides: list[str], retrain: bool) -> 
     return run, (time.monotonic() - started) / 60
 
 
-def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, Any]:
-    """Train one configuration and evaluate it as its entry in figures.toml says."""
-    config = figure.get("config", figure.get("run", name))
+def prepare_data(config: str) -> Path:
+    """Write the files that a configuration reads, where they have to be made; the configuration."""
     if config in prepare.PREPARE:
         prepare.FOLDER.mkdir(parents=True, exist_ok=True)
         prepare.PREPARE[config]()
-    path = CONFIGS / f"{config}.toml"
+    return CONFIGS / f"{config}.toml"
+
+
+def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, Any]:
+    """Train one configuration, and the ones it needs, and evaluate it as its entry in figures.toml says."""
+    for needed in figure.get("needs", []):
+        if not Path("runs/results", needed).exists():
+            train_run(needed, prepare_data(needed), overrides=[], retrain=False)
+    config = figure.get("config", figure.get("run", name))
+    path = prepare_data(config)
     run_name = figure.get("run", name)  # may be the run of another figure
     overrides = figure.get("overrides", [])
     run, minutes = train_run(run_name, path, overrides=overrides, retrain=retrain and run_name == name)

@@ -136,3 +136,9 @@ def test_sentences_of_three_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert train[:3] == ["In 1,000 years .", "A role - play ?", "Then"]
     assert train[3:-1] == ["no capitals here"] * 195
     assert train[-1] == "The 1/2 end ."
+
+
+def test_phrases_of_a_tree() -> None:
+    assert list(prepare.labelled_phrases("(3 (2 a) (4 (3 big) (2 joy)))")) == [
+        ("a", 2), ("big", 3), ("joy", 2), ("big joy", 4), ("a big joy", 3),
+    ]  # fmt: skip

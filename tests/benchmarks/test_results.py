@@ -48,7 +48,7 @@ def test_figures_name_valid_configurations(name: str) -> None:
     figure = FIGURES[name]
     config = figure.get("config", figure.get("run", name))
     Config.build(read_document(str(CONFIGS / f"{config}.toml"), figure.get("overrides", [])))
-    assert figure.get("run", name) in FIGURES
+    assert {figure.get("run", name), *figure.get("needs", [])} <= FIGURES.keys()
     if "search" in figure:
         parse_search(figure["search"])
     if "lm" in figure:

@@ -94,7 +94,9 @@ def plain(text: list[int], inputs: Any, outputs: Any, *, negative: int, cbow: bo
                 for at in range(max(0, position - reach), min(len(words), position + reach + 1))
                 if at != position
             ]
-            for group in [context] if cbow else [[word] for word in context]:
+            for number, group in enumerate([context] if cbow else [[word] for word in context]):
+                if negative and number:
+                    outputs_now = targets(words[position])
                 vector = inputs[group].mean(axis=0)
                 scores = [float(outputs[row] @ vector) for row, _ in outputs_now]
                 change = np.zeros_like(vector)

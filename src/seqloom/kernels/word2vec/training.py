@@ -1,7 +1,6 @@
 """Skip-gram and CBOW with negative sampling or hierarchical softmax (Mikolov et al. 2013), a piece of text at a time.
 
-The output rows of a word (itself and its negative samples) are chosen once and shared by all words of its window
-(Ji et al. 2016): they stay in the L1 cache while the next ones are prefetched.
+The output rows of a prediction (a word and its negative samples) are chosen one prediction ahead, and prefetched.
 """
 
 from typing import Any
@@ -217,30 +216,45 @@ def _update_skip_gram(
     low: Any,
     high: Any,
     position: Any,
-    rows: Any,
+    rows: Any,  # (4, outputs): the first prediction reads one of the first two, others the last two in turn
     labels: Any,
+    now: Any,
     count: Any,
+    negative: Any,
+    tables: Any,
+    state: Any,
     rate: Any,
     table: Any,
     scores: Any,
     gradients: Any,
     centre: Any,
 ) -> Any:
-    """Skip-gram: an update with each word of the window; the loss, and the number of predictions."""
+    """Skip-gram: an update with each word of the window, with negative samples of its own.
+
+    Returns the loss, the number of predictions, and the next random state.
+    """
     width = np.int64(inputs.shape[1])
-    at, rows_at = outputs.ctypes.data, rows.ctypes.data
+    at, last = outputs.ctypes.data, high - 1 - (position == high - 1)
     loss = np.float32(0)
     for other in range(low, high):
         if other != position:
+            following, later = count, now
+            if negative and other < last:
+                later = 3 if now == 2 else 2
+                following, state = _choose_outputs(kept[position], rows[later], labels[later], negative, tables, state)
+                for index in range(1, following):
+                    _prefetch_row(at, rows[later, index], width)
+            rows_at = rows[now].ctypes.data
             vector = inputs.ctypes.data + np.int64(kept[other]) * width * 4
             dot_rows(vector, at, rows_at, count, width, scores.ctypes.data)
-            loss += _gradients(scores, labels, gradients, count, rate, table)
+            loss += _gradients(scores, labels[now], gradients, count, rate, table)
             if count == GROUP:
                 update_rows(vector, vector, at, rows_at, count, width, gradients.ctypes.data)
             else:
                 centre[:] = inputs[kept[other]]
                 update_rows(centre.ctypes.data, vector, at, rows_at, count, width, gradients.ctypes.data)
-    return loss, high - low - 1
+            now, count = later, following
+    return loss, high - low - 1, state
 
 
 @jit
@@ -266,7 +280,7 @@ def train(
     width = np.int64(inputs.shape[1])
     state = np.uint64(seed)
     kept = np.empty(len(text), np.int32)
-    rows, labels = np.empty((2, max_outputs), np.int64), np.empty((2, max_outputs), np.float32)
+    rows, labels = np.empty((4, max_outputs), np.int64), np.empty((4, max_outputs), np.float32)
     counts = np.zeros(2, np.int64)
     scores, gradients = np.empty(max_outputs, np.float32), np.empty(max_outputs, np.float32)
     centre, change = np.empty(width, np.float32), np.empty(width, np.float32)
@@ -313,16 +327,20 @@ def train(
                     change,
                 )
             else:
-                term, new_predictions = _update_skip_gram(
+                term, new_predictions, state = _update_skip_gram(
                     inputs,
                     outputs,
                     kept,
                     low,
                     high,
                     position,
-                    rows[now],
-                    labels[now],
+                    rows,
+                    labels,
+                    now,
                     counts[now],
+                    negative,
+                    tables,
+                    state,
                     rate,
                     table,
                     scores,
