@@ -18,7 +18,7 @@ from seqloom.workflow import train
 
 CASES = (
     *("caption, vectors", "classify", "embed", "forecast", "handwriting, no text", "language_model", "tag, crf"),
-    *("transcribe", "translate"),
+    *("music", "transcribe", "translate"),
 )
 ANSWERS = "answers.json"
 

@@ -44,6 +44,7 @@ BUILT = (
         "moving_shapes",
         "handwriting",
         "pen_strokes",
+        "tunes",
         "control",
     ),
 )
@@ -74,6 +75,7 @@ RUNS = {
     ],
     "joint": ["--task", "transcribe", "--data", "sounds", "task.model=joint"],
     "handwriting": ["handwriting.toml"],
+    "music": ["music.toml"],
     "opinions": ["--task", "classify", "--data", "reviews.csv"],
     "speech": ["--task", "transcribe", "--data", "sounds"],
     "embed": ["embed.toml"],

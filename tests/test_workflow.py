@@ -360,6 +360,7 @@ def train_all(folder: Path, *, workers: int) -> None:
             "transcribe",
             "embed",
             "handwriting",
+            "music",
         ):
             own = Path("data", name)
             own.mkdir(parents=True)

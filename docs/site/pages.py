@@ -26,6 +26,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "transcribe": "Transcribe",
         "caption": "Caption",
         "handwriting": "Handwriting",
+        "music": "Music",
         "embed": "Embed",
     },
     "How to": {

@@ -8,7 +8,7 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.schema import all_keys
 from seqloom.config.toml import one_of
-from seqloom.data.readers import audio_files
+from seqloom.data.readers import audio_files, midi
 from seqloom.data.readers.text_files import DataError, refuse_stream, resolve
 from seqloom.tasks import key_table
 from seqloom.training.config import TrainConfig
@@ -72,7 +72,8 @@ def _check_file(name: str) -> None:
 
 def _makes_data(path: Path) -> bool:
     """Whether a file shows that its folder is one set of data."""
-    return path.stem in ("labels", "metadata") or path.name == "wav.scp" or path.suffix.lower() in audio_files.SUFFIXES
+    suffixes = (*audio_files.SUFFIXES, *midi.SUFFIXES)
+    return path.stem in ("labels", "metadata") or path.name == "wav.scp" or path.suffix.lower() in suffixes
 
 
 def find_data_files(data: str) -> dict[str, str]:

@@ -370,6 +370,22 @@ def _handwriting(**fields: Any) -> Case:
     return Case("handwriting", "t.jsonl", _drawings(1, 18), _drawings(2, 11), common | fields, questions)
 
 
+def _chords(seed: int, count: int) -> str:
+    """Two chords in turn, each with one random note."""
+    draw = random.Random(seed)  # noqa: S311
+    chords = ([60, 64, 67], [59, 62, 67])
+    pieces = [
+        [[*chords[step % 2], draw.randint(70, 80)] for step in range(draw.randint(1, 8))] + [[]] for _ in range(count)
+    ]
+    return "".join(json.dumps({"notes": piece}) + "\n" for piece in pieces)
+
+
+def _music(**fields: Any) -> Case:
+    common = {"nade_size": 3, "decoder": RECURRENCE}
+    questions = [[[60, 64], [], [62]], [[21, 108]]]
+    return Case("music", "t.jsonl", _chords(1, 18), _chords(2, 11), common | fields, questions)
+
+
 CASES: dict[str, Case] = {
     "embed": _embed(),
     "embed, cbow": _embed(model="cbow", negative=0, phrases={"threshold": 0.5, "discount": 0}),
@@ -545,6 +561,8 @@ CASES: dict[str, Case] = {
     "handwriting": _handwriting(),
     "handwriting, no text": _handwriting(condition="none"),
     "handwriting, two layers": _handwriting(decoder={**RECURRENCE, "layers": 2}),
+    "music": _music(),
+    "music, independent notes": _music(nade_size=0, decoder=TRANSFORMER),
     "forecast": _forecast(),
     "forecast, every_step": _forecast(output="every_step"),
     "forecast, channel independent": _forecast(channel_independent=True),

@@ -50,7 +50,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_scores_are_those_of_the_run(task: str, results: dict[str, Any]) -> None:
     result = results[task]
     path = Path(result["run"])
-    test = next((path.parent / "data").glob("test.*"))
+    test = next((path.parent / "data").glob("test*"))
     again = load(path).evaluate(test)
     assert result["test"][result["metric"]] == pytest.approx(again[result["metric"]])
     assert result["examples"]

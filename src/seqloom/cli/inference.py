@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from seqloom.model import Model
 
 
-def _load(run: Path, layer: str = "", ensemble: Ensemble = None, **options: Any) -> "Model":
+def load_model(run: Path, layer: str = "", ensemble: Ensemble = None, **options: Any) -> "Model":
     """The model of a run; ``options`` are further ones of ``seqloom.load``."""
     from seqloom import terminal
     from seqloom.model import load
@@ -100,7 +100,7 @@ def evaluate(
             raise ValueError(f"--{'theme' if theme else 'output'} needs --by length or --backtest")
         if not backtest and (step or origins):
             raise ValueError(f"--{'step' if step else 'origins'} needs --backtest")
-        models = [_load(path, layer, ensemble, search=search, **files) for path in run]
+        models = [load_model(path, layer, ensemble, search=search, **files) for path in run]
         if by:
             _report_by_length(run, models, file, bins=bins, output=output, theme=theme, as_json=as_json)
             return
@@ -222,7 +222,9 @@ def predict(
 
     files = expand_patterns(file or ["-"])
     with errors():
-        model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
+        model = load_model(
+            run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder
+        )
         if rate and not stream:
             raise ValueError("--rate is the sample rate of raw audio for --stream; files say theirs")
         if output is not None and not timings:
@@ -304,7 +306,7 @@ def align(
     from seqloom.cli.predictions import PredictionPrinter
 
     with errors():
-        model = _load(run, layer, lexicon=lexicon, folder=folder)
+        model = load_model(run, layer, lexicon=lexicon, folder=folder)
         examples = model.read_aligned(recording, text)
         if not as_json:
             _write_timings(model, examples, model.align_batches, timings, output, batch_size=batch_size)
@@ -377,7 +379,7 @@ def explain(
     from seqloom.explain import explain_all
 
     with errors():
-        model = _load(run, layer, search=search, lexicon=lexicon, lm=lm, folder=folder)
+        model = load_model(run, layer, search=search, lexicon=lexicon, lm=lm, folder=folder)
         explain_all(
             model,
             source or [],
@@ -439,63 +441,6 @@ def doctor(
         )
 
 
-def generate(
-    run: RunFolder,
-    prompt: Annotated[str, typer.Argument(help="Beginning of a text; handwriting: the text to write.")] = "",
-    *,
-    length: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Maximum number of tokens or points (0: 300 tokens; points as the training data have)."
-        ),
-    ] = 0,
-    temperature: Annotated[
-        float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token).")
-    ] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable tokens (0: all).")] = 0,
-    top_p: Annotated[
-        float, typer.Option(help="Sample from the most probable tokens that add up to this probability (1: all).")
-    ] = 1.0,
-    min_p: Annotated[
-        float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability (0: all).")
-    ] = 0.0,
-    bias: Annotated[
-        float,
-        typer.Option(min=0, help="handwriting: 0 is as varied as the training data; larger values are tidier."),
-    ] = 0.0,
-    count: Annotated[int, typer.Option(min=1, help="handwriting: number of drawings.")] = 1,
-    prime: Annotated[
-        str, typer.Option(help="handwriting: file whose first drawing is continued, in its style (empty: none).")
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option(help="handwriting: picture to write, .svg, .png or .pdf; default: generated.svg.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
-    layer: Layer = "",
-) -> None:
-    """Generate text or handwriting. A language model continues a text; a model of pen strokes draws a picture."""
-    from seqloom.decoding.tokens.sample import Sample
-    from seqloom.insight.drawing import save_drawings
-
-    with errors():
-        sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
-        model = _load(run, layer)
-        if model.task.draws:
-            if sample != Sample(seed=seed):
-                raise ValueError("--temperature, --top-k, --top-p and --min-p are for texts: handwriting has --bias")
-            drawings = model.draw(prompt, count=count, bias=bias, length=length, seed=seed, prime=prime or None)
-            path = output or Path("generated.svg")
-            save_drawings(drawings, path)
-            print(path)
-            return
-        if bias or prime or output is not None or count > 1:
-            raise ValueError("--bias, --count, --prime and --output are for models of pen strokes, not for texts")
-        for number, piece in enumerate(model.generate(prompt, length=length or 300, sample=sample)):
-            text = piece if number else prompt + piece
-            print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
-        print()
-
-
 def export(
     run: RunFolder,
     file: Annotated[
@@ -530,7 +475,9 @@ def export(
             raise ValueError(f"--onnxruntime-web is for a page, which is a folder; {file} is a file")
         if not file.suffix and runtime:
             raise ValueError(f"--runtime is for a file .onnx; {file} is a folder, for a page")
-        result = _load(run, layer).export(file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web)
+        result = load_model(run, layer).export(
+            file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web
+        )
         if result is None:
             return
         print(f"wrote {file} ({result.size:,} bytes); same answers as the run: {result}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seqloom import __version__, terminal
-from seqloom.cli import builtin, experiments, inference, plots, serving, training
+from seqloom.cli import builtin, experiments, generation, inference, plots, serving, training
 from seqloom.cli.options import ConfigurableCommand
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ app.command(epilog="Example: seqloom align runs/transcribe hello.wav 'hello worl
 app.command(epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")(inference.explain)
 app.command(epilog="Example: seqloom doctor runs/tag dev.conllu")(inference.doctor)
 app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")(
-    inference.generate
+    generation.generate
 )
 app.command(
     cls=ConfigurableCommand,

@@ -109,6 +109,7 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "classify": "classification classifier sentiment text_classification sentiment_analysis sequence_classification",
     "caption": "captioning image_captioning captions",
     "handwriting": "strokes sketch sketch_rnn drawing handwriting_synthesis",
+    "music": "midi piano_roll polyphonic_music composition melody",
     "forecast": "forecasting time_series timeseries prediction regression",
 }
 

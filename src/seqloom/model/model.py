@@ -28,6 +28,7 @@ from seqloom.formats import describe_type, shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.drawing import Drawing
 from seqloom.insight.explanation import Explanation, layer_weights
+from seqloom.insight.piano_roll import PianoRoll
 from seqloom.insight.plotting import named_plots
 from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.length_bins import LengthBins, quantile_bins
@@ -467,14 +468,42 @@ class Model:
         """Drawings, or the text in handwriting; for models of pen strokes."""
         if count < 1 or length < 0 or not 0 <= bias < float("inf"):
             raise ValueError(f"expected count ≥ 1, length ≥ 0 and bias ≥ 0, found {count}, {length} and {bias}")
-        example = None
-        if prime is not None:
-            source = resolve(prime) if isinstance(prime, str) else as_source(prime)
-            example = next(iter(self.task.read(source)), None)
         strokes = self.task.generate_strokes(
-            self.module, text, count=count, bias=bias, length=length, seed=seed, prime=example
+            self.module, text, count=count, bias=bias, length=length, seed=seed, prime=self._prime(prime)
         )
         return [Drawing(each, text) for each in strokes]
+
+    def compose(
+        self,
+        *,
+        count: int = 1,
+        length: int = 0,  # frames; 0: as many as a piece of the training data has on average
+        temperature: float = 1.0,  # below 1: fewer surprises; 0: only notes that are more probable than not
+        seed: int = 1,
+        prime: Any = None,  # a file or example that the pieces continue; its frames come first
+    ) -> list[PianoRoll]:
+        """Pieces of music; for models of music."""
+        if count < 1 or length < 0 or not 0 <= temperature < float("inf"):
+            raise ValueError(
+                f"expected count ≥ 1, length ≥ 0 and temperature ≥ 0, found {count}, {length} and {temperature}"
+            )
+        example = self._prime(prime)
+        task: Any = self.task
+        pieces = self.task.compose(
+            self.module, count=count, length=length, temperature=temperature, seed=seed, prime=example
+        )
+        given = 0 if example is None else len(example)
+        return [PianoRoll(piece, task.frames_per_beat, task.fitted.tempo, given) for piece in pieces]
+
+    def _prime(self, prime: Any) -> Any:
+        """The first example of what is to be continued; None: nothing is."""
+        if prime is None or hasattr(prime, "location"):
+            return prime
+        source = resolve(prime) if isinstance(prime, str) else as_source(prime)
+        example = next(iter(self.task.read(source)), None)
+        if example is None:
+            raise ValueError(f"{prime}: there are no examples")
+        return example
 
     def open_stream(self, *, lag: float = 0.0) -> StreamingSession[Any]:
         """Transcribe a recording while it is made: ``feed`` returns the final text so far, ``finish`` the prediction.

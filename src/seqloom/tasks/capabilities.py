@@ -3,9 +3,9 @@
 Each capability is a method that raises an error by default, with the tasks that have it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,11 @@ from seqloom.models.transcription.streaming import StreamingSession
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+
+
+Generated = Literal["text", "drawings", "music"]
+GENERATORS: Mapping[Generated, str] = {"text": "generate", "drawings": "generate_strokes", "music": "compose"}
+"""The method of a task that generates each kind of output."""
 
 
 class Capabilities(ConfigSection):
@@ -114,10 +119,26 @@ class Capabilities(ConfigSection):
         """What ``seqloom generate`` is given, as an example; empty: nothing; None: the model does not generate."""
         return None
 
+    def compose(
+        self,
+        model: nn.Module,  # noqa: ARG002
+        *,
+        count: int,  # noqa: ARG002  pieces
+        length: int,  # noqa: ARG002  frames; 0: as many as a piece of the training data has on average
+        temperature: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        prime: Any = None,  # noqa: ARG002  example that the pieces continue
+    ) -> list[NDArray[np.uint8]]:
+        """Pieces of music as frames of keys, (T, 88) each; the frames of ``prime`` come first."""
+        self._refuse(Capabilities.compose, "compose music")
+
     @property
-    def draws(self) -> bool:
-        """Whether the task generates pen strokes instead of text."""
-        return type(self).generate_strokes is not Capabilities.generate_strokes
+    def generates(self) -> Generated | None:
+        """What ``seqloom generate`` gets from a model; None: nothing."""
+        for kind, method in GENERATORS.items():
+            if getattr(type(self), method) is not getattr(Capabilities, method):
+                return kind
+        return None
 
     def align(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
         """Place the given text of each recording in time: the answers that ``predict`` would give for this text."""

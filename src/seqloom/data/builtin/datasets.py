@@ -16,12 +16,13 @@ from seqloom.data.builtin import moving_shapes as clips
 from seqloom.data.builtin import pen_strokes as pens
 from seqloom.data.builtin import shapes as scenes
 from seqloom.data.builtin import tones as sounds
+from seqloom.data.builtin import tunes as melodies
 from seqloom.data.builtin.dates import generate_pairs
 from seqloom.data.builtin.python_code import evenly_spaced, statements, to_conll
 
 
 class Files(NamedTuple):
-    """The three files of a data set."""
+    """The three files, or folders of files, of a data set."""
 
     train: Path
     dev: Path
@@ -136,6 +137,7 @@ IMAGES = {"train": 1500, "dev": 150, "test": 300}  # of shapes
 CLIPS = {"train": 1400, "dev": 140, "test": 280}  # of moving_shapes
 TONES = {"train": 800, "dev": 100, "test": 200}
 LINES = {"train": 3000, "dev": 200, "test": 500}  # of handwriting
+TUNES = {"train": 200, "dev": 25, "test": 50}
 WORDS = {"train": 2000, "dev": 100, "test": 200}  # of pen_strokes
 
 
@@ -268,6 +270,11 @@ def pen_strokes(folder: Path, *, seed: int = 1) -> Files:
     return write(folder, "jsonl", **{name: pens.generate(size, name, seed=seed) for name, size in WORDS.items()})
 
 
+def tunes(folder: Path, *, seed: int = 1) -> Files:
+    """MIDI files for music: a melody over chords and a bass, eight bars in one of five keys."""
+    return Files(*(melodies.write_split(folder, size, name, seed=seed) for name, size in TUNES.items()))
+
+
 def analogies(folder: Path, *, seed: int = 1) -> Files:
     """Text for word vectors: sentences in which king is to queen as man to woman; questions are held out."""
     return write(folder, "txt", **{name: relations.generate(name, seed=seed) for name in Files._fields})
@@ -290,6 +297,7 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
         tones,
         handwriting,
         pen_strokes,
+        tunes,
         analogies,
     )
 }

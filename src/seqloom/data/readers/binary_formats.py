@@ -20,6 +20,7 @@ FORMATS = (
     (b"Rar!\x1a", "a RAR archive; unpack it"),
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
+    (b"MThd", "a MIDI file"),
     (b"RIFF", "a WAV file or another RIFF file"),
     (b"fLaC", "a FLAC file"),
     (b"OggS", "an Ogg file"),

@@ -24,6 +24,7 @@ from seqloom.data.readers.text_files import (
 )
 
 T = TypeVar("T")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 SUBFOLDERS = ("wavs", "wav", "clips", "audio", "images")
 """Folders beside a list in which its files may be, as in LJSpeech and Common Voice."""
 Decode = Callable[[IO[bytes], str], T]

@@ -33,7 +33,6 @@ FORMATS: dict[str, Format] = {
     ".csv": "columns",
     ".transcription": "sphinx",
 }
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 FILE_KEYS = ("file", "audio", "image", *column_names.FILE)  # JSON keys of a file name
 METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")  # lists in a folder of recordings
 FILE = Role("file_column", "file name", column_names.FILE)
@@ -173,7 +172,7 @@ class RecordingReader:
             return "file" if FORMATS.get(suffix) == "file" and path.is_file() else self.format
         if kaldi.is_kaldi(path):
             return "kaldi"
-        if path.is_dir() or path.name.lower().endswith(ARCHIVES):
+        if path.is_dir() or path.name.lower().endswith(file_lists.ARCHIVES):
             return "folder"
         if suffix in FORMATS:
             return FORMATS[suffix]

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.readers import audio_files, column_names, conll, long_tables, pixels, tables, text_files, videos
+from seqloom.data.readers import audio_files, column_names, conll, long_tables, midi, pixels, tables, text_files, videos
 from seqloom.data.readers.npz import array_names
 from seqloom.data.readers.table_values import is_label, is_numeric, is_prose, recurs
 from seqloom.data.readers.tables import Table
@@ -21,7 +21,7 @@ MIN_ROWS = 6  # below which a file shows too little
 MIN_OCCURRENCES = 3  # of each first word of a line that is a label
 MEDIA_TASKS = ("caption", "classify", "tag", "transcribe")
 """Tasks that open the files that a table names; all others take the names for texts."""
-VECTOR_TASKS = (*MEDIA_TASKS, "forecast", "handwriting")
+VECTOR_TASKS = (*MEDIA_TASKS, "forecast", "handwriting", "music")
 """Tasks that read sequences of vectors."""
 FILE_KINDS = (
     (audio_files.SUFFIXES, "transcribe", "a recording"),
@@ -73,6 +73,8 @@ def find_suited_task(source: Source, *, encoding: str = "utf-8") -> SuitedTask |
             return None
         if tables.suffix(source) in (".ts", ".npz"):
             return _suits_sequences(source)
+        if _has_suffix(source.name, midi.SUFFIXES):
+            return SuitedTask("music", "a MIDI file")
         if kind := next((kind for kind in FILE_KINDS if _has_suffix(source.name, kind[0])), None):
             return SuitedTask(kind[1], kind[2], MEDIA_TASKS, single=True)
         if tables.is_binary(source):

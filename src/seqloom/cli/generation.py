@@ -1,0 +1,150 @@
+"""``seqloom generate``: text, handwriting or music from a trained model."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqloom.cli.inference import load_model
+from seqloom.cli.options import Layer, RunFolder, errors
+from seqloom.formats import visible
+
+if TYPE_CHECKING:
+    from seqloom.model import Model
+
+MAX_TOKENS = 300  # of a text, unless --length says otherwise
+
+
+@dataclass(frozen=True)
+class GenerationOptions:
+    """The options of the command, with their defaults; None: not given."""
+
+    length: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    bias: float = 0.0
+    count: int = 1
+    prime: str = ""
+    output: Path | None = None
+    seed: int = 1
+
+
+TEXT = ("length", "temperature", "top_k", "top_p", "min_p", "seed")
+DRAWINGS = ("length", "bias", "count", "prime", "output", "seed")
+MUSIC = ("length", "temperature", "count", "prime", "output", "seed")
+
+
+def generate(
+    run: RunFolder,
+    prompt: Annotated[str, typer.Argument(help="Beginning of a text; handwriting: the text to write.")] = "",
+    *,
+    length: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Maximum number of tokens or points, or number of frames of music (0: 300 tokens; otherwise as the "
+            "training data have).",
+        ),
+    ] = 0,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token or note).")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable tokens (0: all).")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most probable tokens that add up to this probability (1: all).")
+    ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability (0: all).")
+    ] = 0.0,
+    bias: Annotated[
+        float,
+        typer.Option(min=0, help="handwriting: 0 is as varied as the training data; larger values are tidier."),
+    ] = 0.0,
+    count: Annotated[int, typer.Option(min=1, help="handwriting, music: number of drawings or pieces.")] = 1,
+    prime: Annotated[
+        str, typer.Option(help="handwriting, music: file whose first drawing or piece is continued (empty: none).")
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="handwriting: picture to write, .svg, .png or .pdf (default: generated.svg); music: MIDI file, beside "
+            "which the piano roll is drawn (default: generated.mid)."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
+    layer: Layer = "",
+) -> None:
+    """Generate text, handwriting or music. A language model continues a text, other models write pictures and MIDI."""
+    with errors():
+        options = GenerationOptions(length, temperature, top_k, top_p, min_p, bias, count, prime, output, seed)
+        model = load_model(run, layer)
+        kind = model.task.generates
+        write: Callable[[Model, str, GenerationOptions], None]
+        write, allowed = {"drawings": (_draw, DRAWINGS), "music": (_compose, MUSIC)}.get(
+            kind or "", (_write_text, TEXT)
+        )
+        _check_options(options, allowed, kind or "text")
+        write(model, prompt, options)
+
+
+def _check_options(options: GenerationOptions, allowed: tuple[str, ...], kind: str) -> None:
+    """Raise ValueError for an option that this kind of model does not have."""
+    for field in fields(options):
+        if field.name not in allowed and getattr(options, field.name) != field.default:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in allowed)
+            raise ValueError(
+                f"--{field.name.replace('_', '-')} does not apply to this model, which generates {kind}: it has {names}"
+            )
+
+
+def _write_text(model: "Model", prompt: str, options: GenerationOptions) -> None:
+    from seqloom.decoding.tokens.sample import Sample
+
+    names = ("temperature", "top_k", "top_p", "min_p", "seed")
+    sample = Sample(**{name: getattr(options, name) for name in names})
+    for number, piece in enumerate(model.generate(prompt, length=options.length or MAX_TOKENS, sample=sample)):
+        text = piece if number else prompt + piece
+        print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
+    print()
+
+
+def _draw(model: "Model", prompt: str, options: GenerationOptions) -> None:
+    from seqloom.insight.drawing import save_drawings
+
+    names = ("count", "bias", "length", "seed")
+    chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
+    drawings = model.draw(prompt, **chosen, prime=options.prime or None)
+    path = options.output or Path("generated.svg")
+    save_drawings(drawings, path)
+    print(path)
+
+
+def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
+    from seqloom import terminal
+    from seqloom.insight.piano_roll import MIDI
+    from seqloom.insight.plotting import plot_theme
+
+    if prompt:
+        raise ValueError(f"a model of music has no prompt: to continue a piece, give its file, as in --prime {prompt}")
+    path = options.output or Path(f"generated{MIDI}")
+    if path.suffix.lower() != MIDI:
+        raise ValueError(f"{path}: expected a file that ends in {MIDI}; the piano roll is drawn beside it")
+    names = ("count", "length", "temperature", "seed")
+    chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
+    settings = model.config.train
+    for number, roll in enumerate(model.compose(**chosen, prime=options.prime or None), start=1):
+        file = path.with_stem(f"{path.stem}-{number}") if options.count > 1 else path
+        roll.save(file)
+        print(f"{file} ({len(roll.frames)} frames, {len(roll.notes())} notes, {roll.seconds:.0f} s)")
+        picture = file.with_suffix(f".{settings.plot_format}")
+        try:
+            with plot_theme(settings.plot_theme):
+                roll.save(picture)
+            print(picture)
+        except ModuleNotFoundError as error:
+            terminal.print_note(f"no piano roll: {error.name} is not installed; run pip install 'seqloom[plots]'")
