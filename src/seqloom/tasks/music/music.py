@@ -40,7 +40,7 @@ class MusicScore:
     name: str  # file of the piece; empty: unknown
 
     def __str__(self) -> str:
-        return f"{self.nll:.4f}" + (f"\t{self.name}" if self.name else "")
+        return f"{self.nll:.4f}"
 
 
 class Music(MusicSettings):
