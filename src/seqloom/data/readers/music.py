@@ -94,10 +94,10 @@ class MusicReader:
             return names, source.parent
         if source.name.lower().endswith(SUFFIXES) and not source.is_dir():
             return [(Location(str(source), 1), source.name)], source.parent
-        found, _ = file_lists.list_folder(source, SUFFIXES, text_suffix=".txt", encoding=self.encoding)
-        if not found:
+        paths, _ = file_lists.list_folder(source, SUFFIXES, text_suffix=".txt", encoding=self.encoding)
+        if not paths:
             raise DataError(str(source), f"no music in the folder; expected files that end in {', '.join(SUFFIXES)}")
-        return [(Location(str(source / name), 1), name) for name in found], source
+        return [(Location(str(source / name), 1), name) for name in paths], source
 
     def _decode(self, stream: IO[bytes], name: str) -> tuple[Frames, float]:  # noqa: ARG002
         song = parse_midi(stream.read())
