@@ -126,7 +126,7 @@ def test_the_command_writes_a_picture(run: Path, tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes().startswith(start)
     refused = CliRunner().invoke(app, ["generate", str(run), "ab", "--temperature", "0.5"])
     assert refused.exit_code == 1
-    assert "handwriting has --bias" in refused.stderr
+    assert "--temperature does not apply" in refused.stderr
 
 
 def test_the_window_is_explained(run: Path) -> None:
