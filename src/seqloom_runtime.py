@@ -887,6 +887,25 @@ def _read_texts(description: dict[str, Any]) -> Read:
     return read
 
 
+def _read_text_pairs(description: dict[str, Any]) -> Read:
+    tokenizer = Tokenizer(description["tokenizer"])
+
+    def read(items: list[Any]) -> Feed:
+        texts = [text for item in items for text in _pair(item)]
+        tokens, lengths = _pad([tokenizer.encode(text) for text in texts])
+        return {"tokens": tokens, "lengths": lengths}, []
+
+    return read
+
+
+def _pair(item: Any) -> list[str]:
+    """The two texts of a pair, or of a string with a tab or ||| between them."""
+    texts = re.split(r"\t|\|\|\|", item) if isinstance(item, str) else [_text(text) for text in item]
+    if len(texts) != 2:
+        raise ModelError(f"expected two texts with a tab or ||| between them, found {len(texts)}")
+    return [text.replace("\t", " ").strip() for text in texts]
+
+
 def _read_sources(description: dict[str, Any]) -> Read:
     tokenizer = Tokenizer(description["tokenizer"])
 
@@ -1014,6 +1033,7 @@ def _read_series(description: dict[str, Any]) -> Read:
 
 INPUTS: dict[str, Callable[[dict[str, Any]], Read]] = {
     "text": _read_texts,
+    "text_pair": _read_text_pairs,
     "source": _read_sources,
     "words": _read_words,
     "vectors": _read_vectors,

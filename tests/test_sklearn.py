@@ -201,3 +201,12 @@ def test_mistakes_are_explained() -> None:
 def test_a_missing_text_is_named() -> None:
     with pytest.raises(ValueError, match=r"X: there is no text in row 3 \(1 of 4 are missing\)"):
         SequenceClassifier(epochs=1).fit(["a", "b", None, "c"], [1, 2, 1, 2])
+
+
+def test_pairs_of_texts() -> None:
+    X = [("a b", "b"), ("a", "b c"), ("c", "c a"), ("b b", "c")] * 3
+    y = [1, 0, 1, 0] * 3
+    model = SequenceClassifier(epochs=1, **SMALL).fit(X, y)
+    table = pd.DataFrame(X, columns=["first", "second"])
+    np.testing.assert_allclose(model.predict_proba(X), model.predict_proba(table))
+    assert model.predict_proba(X).shape == (12, 2)

@@ -53,6 +53,8 @@ def explain_all(
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
     if pooling and not nearest:
         raise ValueError("--pooling is that of the sentence vectors for --nearest: name a file of sentences")
+    if nearest and model.task.reads_pairs:
+        raise ValueError("--nearest compares the vectors of single texts, but the inputs of this model are pairs")
     sentences = model.index_sentences(nearest, pooling=cast(Any, pooling or "mean")) if nearest else None
     options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads, "paths": paths}
     with named_plots(model.name, theme=check_theme(theme or model.config.train.plot_theme)):
@@ -158,6 +160,8 @@ def unrolled(
 ) -> UnrolledNetwork:
     """The network of a model, unrolled over the time steps of an input."""
     _check_model(model)
+    if model.task.reads_pairs:
+        raise ValueError("a pair of texts is read as two sequences: there is no single one to unroll")
     example = model.example(source)
     known = explanation or model.explain(example, method="none")
     module, task = model.module, model.task

@@ -118,6 +118,9 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         texts = _texts(X)
         if texts is not None:
             return texts
+        pairs = _text_pairs(X)
+        if pairs is not None:
+            return pairs
         arrays = _arrays(X)
         if arrays is not None:
             return arrays
@@ -126,17 +129,18 @@ class _SequenceEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
 
 class SequenceClassifier(ClassifierMixin, _SequenceEstimator):  # type: ignore[misc]
-    """One class for each text or sequence of vectors.
+    """One class for each text, pair of texts or sequence of vectors.
 
-    ``X``: texts (a list, a series, or a table with one column), arrays (T, D) of any length, an array (N, T, D), or a
-    table of numbers in which each row is a sequence of single numbers.
+    ``X``: texts (a list, a series, or a table with one column), pairs of texts (a list of tuples, or a table with two
+    columns), arrays (T, D) of any length, an array (N, T, D), or a table of numbers in which each row is a sequence of
+    single numbers.
     """
 
     _task = "classify"
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train a new model."""
-        if _texts(X) is None and _arrays(X) is None:
+        if _texts(X) is None and _text_pairs(X) is None and _arrays(X) is None:
             X, y = validate_data(self, X, y, dtype="numeric")
         sequences = self._sequences(X, reset=True)
         y = column_or_1d(y, warn=True)
@@ -146,7 +150,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):  # type: ignore[m
         if len(self.classes_) < 2:
             raise ValueError(f"found only one class, {self.classes_[0]}; expected at least two classes")
         self._names = _names(self.classes_)
-        pairs = [(sequence, self._names[code]) for sequence, code in zip(sequences, codes, strict=True)]
+        pairs = [_labelled(sequence, self._names[code]) for sequence, code in zip(sequences, codes, strict=True)]
         self._train(pairs, **{"task.check_labels": False, "task.target_type": "class"})
         return self
 
@@ -165,7 +169,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):  # type: ignore[m
 
 
 class SequenceRegressor(RegressorMixin, _SequenceEstimator):  # type: ignore[misc]
-    """One or several numbers for each text or sequence of vectors.
+    """One or several numbers for each text, pair of texts or sequence of vectors.
 
     ``X``: as for ``SequenceClassifier``. ``y``: numbers (N,) or (N, K).
     """
@@ -179,7 +183,7 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):  # type: ignore[mis
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train a new model."""
-        if _texts(X) is None and _arrays(X) is None:
+        if _texts(X) is None and _text_pairs(X) is None and _arrays(X) is None:
             X, y = validate_data(self, X, y, dtype="numeric", multi_output=True, y_numeric=True)
         sequences = self._sequences(X, reset=True)
         targets = check_array(y, ensure_2d=False, dtype=np.float64)
@@ -187,7 +191,8 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):  # type: ignore[mis
             targets = column_or_1d(targets, warn=True)
         check_consistent_length(sequences, targets)
         self._is_single = targets.ndim == 1
-        pairs = list(zip(sequences, targets.reshape(len(targets), -1).tolist(), strict=True))
+        numbers = targets.reshape(len(targets), -1).tolist()
+        pairs = [_labelled(sequence, row) for sequence, row in zip(sequences, numbers, strict=True)]
         self._train(pairs, **{"task.check_labels": False, "task.target_type": "number"})
         return self
 
@@ -311,6 +316,30 @@ def _texts(X: Any) -> list[str] | None:
         if missing:
             raise ValueError(f"X: there is no text in row {missing[0]} ({len(missing)} of {len(values)} are missing)")
     return list(values) if len(values) and all(isinstance(value, str) for value in values) else None
+
+
+def _text_pairs(X: Any) -> list[tuple[str, str]] | None:
+    """The samples if they are pairs of texts: in a list, or in the two columns of an array or a table."""
+    shape = getattr(X, "shape", None)
+    if shape is not None and (len(shape) != 2 or shape[1] != 2 or hasattr(X, "tocsr")):
+        return None
+    if tables.is_table(X):
+        rows: list[Any] = [tuple(fields) for _, fields in tables.read_table(X).records]
+    elif shape is not None or isinstance(X, list | tuple):
+        rows = [tuple(row) if isinstance(row, tuple | list | np.ndarray) else row for row in X]
+    else:
+        return None
+    are_pairs = all(isinstance(row, tuple) and len(row) == 2 and all(map(_is_text, row)) for row in rows)
+    return rows if rows and are_pairs else None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _labelled(sequence: Any, target: Any) -> tuple[Any, ...]:
+    """A sample with its target as the task reads it."""
+    return (*sequence, target) if isinstance(sequence, tuple) else (sequence, target)
 
 
 def _arrays(X: Any) -> list[Any] | None:

@@ -77,6 +77,24 @@ def _rated(seed: int, count: int) -> str:
     return "".join(lines)
 
 
+def _compared(seed: int, count: int) -> str:
+    """Pairs of texts, and whether the second has a word of the first."""
+    draw = random.Random(seed)  # noqa: S311
+    lines = ["sentence1\tsentence2\tlabel\n"]
+    for _ in range(count):
+        first, second = (draw.choices(["up", "down", "left", "it", "goes"], k=draw.randint(1, 6)) for _ in range(2))
+        label = "common" if set(first) & set(second) else "apart"
+        lines.append(f"{' '.join(first)}\t{' '.join(second)}\t{label}\n")
+    return "".join(lines)
+
+
+def _classify_pairs(**fields: Any) -> Case:
+    common = {"embedding_size": 5, "encoder": RECURRENCE, "head": {"layers": 1, "size": 4}}
+    columns = {"text_column": "sentence1", "second_text_column": "sentence2", "label_column": "label"}
+    questions = ["it goes up ||| down", "low ||| it goes", "what\tup it"]
+    return Case("classify", "t.tsv", _compared(1, 18), _compared(2, 11), common | columns | fields, questions)
+
+
 def _responses(seed: int, count: int) -> str:
     """A long table: a signal, and two responses to it at each time step."""
     draw = random.Random(seed)  # noqa: S311
@@ -419,6 +437,13 @@ CASES: dict[str, Case] = {
     "classify, attention": _classify(pooling="attention", encoder={**RECURRENCE, "bidirectional": True}),
     "classify, mixed layers": _classify(
         encoder={**TRANSFORMER, "cell": ["lstm", "transformer"], "bidirectional": True}
+    ),
+    "classify, pairs": _classify_pairs(),
+    "classify, pairs with attention": _classify_pairs(
+        pooling="attention", encoder={**TRANSFORMER, "bidirectional": True}
+    ),
+    "classify, pairs with static vectors": _classify_pairs(pretrained=STATIC)._replace(
+        write_files=_write_bilm("it goes over\nup down\n")
     ),
     "classify, numbers": Case(
         "classify",

@@ -36,6 +36,7 @@ FLAGS += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"
 SEARCHES: dict[str, Any] = {"beam": Beam(size=4, nbest=3), "prefix_beam": PrefixBeam(size=8, nbest=2)}
 MODELS = {
     "classify": "",
+    "classify, pairs": "",
     "classify, numbers": "",
     "classify, regression": "",
     "classify, sound": "",

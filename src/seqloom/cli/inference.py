@@ -249,6 +249,7 @@ def predict(
         interactive = files == ["-"] and sys.stdin.isatty()
         if pooling and not vectors:
             raise ValueError("--pooling is that of sentence vectors: add --vectors")
+        model = model.for_single_texts() if pooling else model
         to_json = asdict if vectors else model.task.to_json
         printer = PredictionPrinter(
             model.task, to_json=to_json, as_json=as_json, names=len(files) > 1, interactive=interactive

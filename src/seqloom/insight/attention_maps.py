@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from seqloom.insight.attention_capture import CapturedAttention, capture_attention
@@ -27,17 +28,48 @@ class SelfAttention(NamedTuple):
     pooling: list[float] | None  # weight of each element; None: no attention pooling
 
 
-def self_attention(model: nn.Module, function: Callable[[], Any]) -> SelfAttention:
-    """Run a function that applies the model to one sequence, and capture its self-attention."""
+def self_attention(
+    model: nn.Module,
+    function: Callable[[], Any],
+    *,
+    lengths: Sequence[int] = (),  # of the sequences, if there are several rows
+) -> SelfAttention:
+    """Run a function that applies the model to one sequence, and capture its self-attention.
+
+    Several sequences are joined to one, with an empty element between them; each attends only to itself.
+    """
     call = FunctionModule(model, function)
     result, captured = capture_attention(call)
     captured = [attention for attention in captured if not re.search(OTHER_SEQUENCES, attention.name)]
     pooling = [attention for attention in captured if isinstance(call.get_submodule(attention.name), AttentionPooling)]
-    weights = pooling[0].weights[0, 0, 0].tolist() if pooling else None
-    return SelfAttention(result, attention_layers(call, captured, to_self=True), weights)
+    weights = _joined_vectors(pooling[0].weights[:, 0, 0], lengths).tolist() if pooling else None
+    return SelfAttention(result, attention_layers(call, captured, to_self=True, lengths=lengths), weights)
 
 
-def attention_layers(model: nn.Module, captured: Sequence[CapturedAttention], *, to_self: bool) -> AttentionLayers:
+def _joined_vectors(weights: Tensor, lengths: Sequence[int]) -> Tensor:  # (rows, T) → (T',)
+    parts = [row[:length] for row, length in zip(weights, lengths, strict=True)] if lengths else [weights[0]]
+    gap = weights.new_zeros(1)
+    return torch.cat([part for index, row in enumerate(parts) for part in ([gap, row] if index else [row])])
+
+
+def _joined_maps(weights: Tensor, lengths: Sequence[int]) -> Tensor:  # (rows, heads, T, T) → (heads, T', T')
+    if not lengths:
+        return weights[0]
+    size, start = sum(lengths) + len(lengths) - 1, 0
+    joined = weights.new_zeros(weights.shape[1], size, size)
+    for row, length in zip(weights, lengths, strict=True):
+        joined[:, start : start + length, start : start + length] = row[:, :length, :length]
+        start += length + 1
+    return joined
+
+
+def attention_layers(
+    model: nn.Module,
+    captured: Sequence[CapturedAttention],
+    *,
+    to_self: bool,
+    lengths: Sequence[int] = (),  # of joined sequences
+) -> AttentionLayers:
     """The layers of self-attention, or those that attend to another sequence."""
     chosen = []
     for attention in captured:
@@ -45,7 +77,7 @@ def attention_layers(model: nn.Module, captured: Sequence[CapturedAttention], *,
         is_self = isinstance(model.get_submodule(parent), TransformerBlock) and last == "attention"
         is_pooling = isinstance(model.get_submodule(attention.name), AttentionPooling)
         if is_self is to_self and not is_pooling:
-            chosen.append(attention.weights[0].double())
+            chosen.append(_joined_maps(attention.weights, lengths).double())
     return [(f"layer {number}", weights) for number, weights in enumerate(chosen, start=1)]
 
 

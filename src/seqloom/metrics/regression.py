@@ -121,6 +121,14 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
     return float((left * right).sum()) / spread if spread else 0.0
 
 
+def mean_spearman(truth: ArrayLike, predicted: ArrayLike) -> float:  # (N, K)
+    """The mean rank correlation over columns; constant columns are ignored, NaN if all are."""
+    target, forecast = _pair(truth, predicted)
+    moving = (np.ptp(target, axis=0) > 0) & (np.ptp(forecast, axis=0) > 0)
+    pairs = zip(target.T[moving], forecast.T[moving], strict=True)
+    return float(np.mean([spearman(*pair) for pair in pairs])) if moving.any() else float("nan")
+
+
 def frame_nll(truth: ArrayLike, probabilities: ArrayLike) -> float:  # (..., K), of zeros and ones
     """The negative log-likelihood of binary frames in nats, summed over features and averaged over frames."""
     return float(log_losses(truth, probabilities).mean())

@@ -112,6 +112,19 @@ class Model:
             trained_on=self.trained_on,
         )
 
+    def for_single_texts(self) -> "Model":
+        """The same weights for sentence vectors: a model of pairs reads single texts."""
+        task = self.task.single_texts()
+        if task is self.task:
+            return self
+        return Model(
+            self.config._replace(task=task),
+            self.module,
+            baseline=self.baseline,
+            name=self.name,
+            trained_on=self.trained_on,
+        )
+
     def read(
         self,
         source: Any,  # the path of a file, or texts, arrays or a table
@@ -225,7 +238,8 @@ class Model:
         batch_size: int = 64,
     ) -> NDArray[np.float32]:
         """A vector for each text, in order, (N, D): the outputs of the encoder, pooled over the text."""
-        return self._embed_examples(list(self.read(self.source(source))), pooling, batch_size)
+        model = self.for_single_texts()
+        return model.embed_examples(list(model.read(model.source(source))), pooling, batch_size)
 
     def embed_words(
         self,
@@ -255,7 +269,8 @@ class Model:
     def _pooled(self, batch: Batch, pooling: str) -> Tensor:  # (B, D)
         return sentence_vectors(self.module, self.task.encode(self.module, batch), pooling)
 
-    def _embed_examples(self, examples: Sequence[Any], pooling: str, batch_size: int) -> NDArray[np.float32]:
+    def embed_examples(self, examples: Sequence[Any], pooling: str, batch_size: int) -> NDArray[np.float32]:
+        """The sentence vectors of examples, (N, D)."""
         with torch.no_grad():
             rows = [self._pooled(batch, pooling).float().cpu() for batch in self._batches(examples, batch_size)]
         if not rows:
@@ -270,9 +285,10 @@ class Model:
         batch_size: int = 64,
     ) -> SentenceIndex:
         """Sentences with their vectors, among which ``nearest`` searches."""
-        examples = list(self.read(self.source(source)))
+        model = self.for_single_texts()
+        examples = list(model.read(model.source(source)))
         texts = [self.task.input_text(example) or str(example.location) for example in examples]
-        return SentenceIndex(texts, self._embed_examples(examples, pooling, batch_size), pooling)
+        return SentenceIndex(texts, model.embed_examples(examples, pooling, batch_size), pooling)
 
     def nearest(
         self,
@@ -282,7 +298,8 @@ class Model:
         count: int = 10,
     ) -> list[NearSentence]:
         """The sentences that are most similar to a text by the cosine of their vectors, the nearest first."""
-        (vector,) = self._embed_examples([self.example(source)], sentences.pooling, 1)
+        model = self.for_single_texts()
+        (vector,) = model.embed_examples([model.example(source)], sentences.pooling, 1)
         return sentences.nearest(vector, count=count)
 
     def _batches(self, examples: Iterable[Any], batch_size: int) -> Iterator[Batch]:

@@ -89,6 +89,19 @@ class AttentionPooling(Pooling):
         return torch.einsum("bt,btd->bd", self.weights(memory), values)
 
 
+class PairPooling(Pooling):
+    """Two texts, encoded with the same weights in rows 2b and 2b + 1: [u; v; |u − v|; u ∘ v] (Conneau et al. 2017)."""
+
+    def __init__(self, pooling: Pooling) -> None:
+        super().__init__(4 * pooling.size)
+        self.pooling = pooling
+
+    def forward(self, memory: Memory) -> Tensor:  # 2 B rows → (B, 4 D)
+        vectors: Tensor = self.pooling(memory)
+        first, second = vectors[0::2], vectors[1::2]
+        return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+
+
 POOLINGS: dict[str, type[Pooling]] = {
     "last": LastPooling,
     "ends": EndsPooling,

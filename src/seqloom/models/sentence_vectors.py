@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom.layers.layer import Memory
-from seqloom.models.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling
+from seqloom.models.pooling import (
+    AttentionPooling,
+    FirstPooling,
+    LastPooling,
+    MaxPooling,
+    MeanPooling,
+    PairPooling,
+    Pooling,
+)
 
 SentencePooling = Literal["mean", "max", "first", "last", "attention"]
 SENTENCE_POOLINGS: tuple[str, ...] = get_args(SentencePooling)
@@ -40,6 +48,7 @@ def sentence_vectors(model: nn.Module, memory: Memory, pooling: str) -> Tensor: 
         plain: Tensor = PLAIN[pooling](memory.values.shape[2])(memory)
         return plain
     own = getattr(model, "pooling", None)
+    own = own.pooling if isinstance(own, PairPooling) else own
     if not isinstance(own, AttentionPooling):
         raise TypeError(
             'this model has no attention pooling: train a classifier with task.pooling = "attention", or choose one of '

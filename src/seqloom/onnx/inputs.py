@@ -22,9 +22,10 @@ Scale = tuple[Sequence[float], Sequence[float]]
 """Means and standard deviations of vectors or of targets."""
 
 
-def token_input(graph: Graph, embed: nn.Module) -> tuple[Value, Rows]:
-    """Token ids, (B, T), as vectors."""
-    return _with_lengths(emit_module(embed, graph.input("tokens", INTEGER, ["batch", "time"])))
+def token_input(graph: Graph, embed: nn.Module, *, rows: str = "batch") -> tuple[Value, Rows]:
+    """Token ids, (B, T), as vectors; ``rows``: the name of the first axis."""
+    vectors = emit_module(embed, graph.input("tokens", INTEGER, [rows, "time"]))
+    return vectors, Rows.of(vectors, lengths_input(graph, rows=rows))
 
 
 def vector_input(graph: Graph, size: int, scale: Scale | None) -> tuple[Value, Rows]:
@@ -83,9 +84,9 @@ def embed_words(
     return words.graph.concatenate(vectors)
 
 
-def lengths_input(graph: Graph) -> Value:
+def lengths_input(graph: Graph, *, rows: str = "batch") -> Value:
     """The number of elements of each row."""
-    return graph.input("lengths", INTEGER, ["batch"])
+    return graph.input("lengths", INTEGER, [rows])
 
 
 def scaled(values: Value, scale: Scale | None) -> Value:

@@ -11,6 +11,7 @@ from seqloom.models.pooling import (
     LastPooling,
     MaxPooling,
     MeanPooling,
+    PairPooling,
     Pooling,
 )
 from seqloom.onnx.graph import FLOAT, ExportError, Value
@@ -58,10 +59,17 @@ def _attention(pooling: AttentionPooling, values: Value, rows: Rows) -> Value:
     return (weights.unsqueeze(1) @ values).squeeze(1)
 
 
+def _pair(pooling: PairPooling, values: Value, rows: Rows) -> Value:
+    pooled = pool(pooling.pooling, values, rows)
+    first, second = (part.squeeze(1) for part in pooled.reshape(-1, 2, pooling.pooling.size).split(2, axis=1))
+    return values.graph.concatenate([first, second, (first - second).apply("Abs"), first * second])
+
+
 POOLINGS: dict[type[Pooling], Callable[[Any, Value, Rows], Value]] = {
     LastPooling: lambda _pooling, values, rows: at(values, rows.lengths - 1),
     EndsPooling: _ends,
     MeanPooling: _mean,
     MaxPooling: _max,
     AttentionPooling: _attention,
+    PairPooling: _pair,
 }

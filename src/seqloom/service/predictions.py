@@ -42,8 +42,9 @@ class PredictRequest(RequestBody):
     inputs: list[Input] = Field(
         min_length=1,
         fail_fast=True,
-        description="Texts; or sequences of numbers or of rows of numbers; for forecasts also tables, an object with a "
-        "list for each column. Files of sound, images or videos are sent as a form with parts called file.",
+        description="Texts; pairs of texts, [first, second]; or sequences of numbers or of rows of numbers; for "
+        "forecasts also tables, an object with a list for each column. Files of sound, images or videos are sent as a "
+        "form with parts called file.",
     )
     search: str = Field("", description='Decoding method, such as "beam size=5 nbest=3".')
 

@@ -16,7 +16,7 @@ from seqloom.terminal import json_value
 if TYPE_CHECKING:
     from seqloom.models.generation import GeneratedToken
 
-TEXTS = ("text", "source", "words")
+TEXTS = ("text", "text_pair", "source", "words")
 """Kinds of inputs that are texts."""
 
 
@@ -33,6 +33,10 @@ class LoadedFile(LoadedModel):
     @property
     def reads_text(self) -> bool:
         return self.model.description["input"]["kind"] in TEXTS
+
+    @property
+    def reads_pairs(self) -> bool:
+        return bool(self.model.description["input"]["kind"] == "text_pair")
 
     def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
         return [self.to_json(answer) for answer in self.model.predict(examples)]

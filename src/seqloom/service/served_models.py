@@ -51,6 +51,11 @@ class LoadedModel(ABC):
     def reads_text(self) -> bool:
         """Whether an input is a text."""
 
+    @property
+    @abstractmethod
+    def reads_pairs(self) -> bool:
+        """Whether an input is a pair of texts."""
+
     @abstractmethod
     def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
         """The predictions as JSON shows them; runs in the thread of the worker."""
@@ -214,7 +219,10 @@ class ServedModel(ABC, Generic[Loaded]):
                 raise InputError(f"{name}: limited to {limit:,} values")
             return partial(self.read_table, dict(value))
         if reads_text:
-            raise InputError(f"{name}: expected a text, found {type(value).__name__}")
+            if self.current.reads_pairs and len(value) == 2 and all(isinstance(text, str) for text in value):
+                return self._reading("\t".join(text.replace("\t", " ") for text in value), name)
+            expected = "a pair of texts" if self.current.reads_pairs else "a text"
+            raise InputError(f"{name}: expected {expected}, found {type(value).__name__}")
         try:
             array = np.asarray(value, dtype=np.float64)
         except (ValueError, TypeError, OverflowError):
@@ -231,6 +239,8 @@ class ServedModel(ABC, Generic[Loaded]):
     @property
     def kind(self) -> str:
         """What the model reads, in words."""
+        if self.current.reads_pairs:
+            return "pairs of texts: [first, second]"
         return "texts" if self.current.reads_text else "files or lists of numbers"
 
     def describe(self) -> dict[str, Any]:

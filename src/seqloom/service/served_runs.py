@@ -33,6 +33,10 @@ class LoadedRun(LoadedModel):
     def reads_text(self) -> bool:
         return self.model.task.reads_text
 
+    @property
+    def reads_pairs(self) -> bool:
+        return self.model.task.reads_pairs
+
     def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
         (answers,) = self.model.predict_batches(examples, batch_size=len(examples)) if examples else ([],)
         return [self.to_json(answer) for answer in answers]

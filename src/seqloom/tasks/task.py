@@ -456,6 +456,15 @@ class Task(Capabilities, ABC):
         """Whether an input is a text; otherwise it is an array, a table or a file."""
         return not self.inputs_are_files
 
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether an input is a pair of texts: one string with a tab or ||| between them."""
+        return False
+
+    def single_texts(self) -> Self:
+        """The task as it reads single texts, for sentence vectors."""
+        return self
+
     def explain(
         self,
         model: nn.Module,

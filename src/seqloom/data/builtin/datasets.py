@@ -11,7 +11,7 @@ import numpy as np
 
 from seqloom import files
 from seqloom.data.builtin import analogies as relations
-from seqloom.data.builtin import digit_lines
+from seqloom.data.builtin import digit_lines, sentence_pairs
 from seqloom.data.builtin import moving_shapes as clips
 from seqloom.data.builtin import pen_strokes as pens
 from seqloom.data.builtin import shapes as scenes
@@ -138,6 +138,7 @@ CLIPS = {"train": 1400, "dev": 140, "test": 280}  # of moving_shapes
 TONES = {"train": 800, "dev": 100, "test": 200}
 LINES = {"train": 3000, "dev": 200, "test": 500}  # of handwriting
 TUNES = {"train": 200, "dev": 25, "test": 50}
+PAIRS = {"train": 6000, "dev": 600, "test": 600}  # of entailment and similarity
 WORDS = {"train": 2000, "dev": 100, "test": 200}  # of pen_strokes
 
 
@@ -280,6 +281,16 @@ def analogies(folder: Path, *, seed: int = 1) -> Files:
     return write(folder, "txt", **{name: relations.generate(name, seed=seed) for name in Files._fields})
 
 
+def entailment(folder: Path, *, seed: int = 1) -> Files:
+    """Pairs for classification: whether a sentence follows from another; combinations of words are held out."""
+    return write(folder, "tsv", **{n: sentence_pairs.entailment_rows(s, n, seed=seed) for n, s in PAIRS.items()})
+
+
+def similarity(folder: Path, *, seed: int = 1) -> Files:
+    """Pairs for regression: how similar two sentences are in meaning, from 0 to 5."""
+    return write(folder, "tsv", **{n: sentence_pairs.similarity_rows(s, n, seed=seed) for n, s in PAIRS.items()})
+
+
 BUILDERS: dict[str, Callable[[Path], Files]] = {
     build.__name__: build
     for build in (
@@ -299,6 +310,8 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
         pen_strokes,
         tunes,
         analogies,
+        entailment,
+        similarity,
     )
 }
 """All data sets by name."""

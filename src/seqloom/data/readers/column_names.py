@@ -10,6 +10,15 @@ LABEL = (
     *("label", "class", "category", "intent", "target", "sentiment", "tag", "topic", "emotion", "language", "stars"),
     *("rating", "score", "polarity", "activity", "genre", "type", "gold", "output", "y"),
 )
+TEXT_PAIRS = (
+    ("premise", "hypothesis"),
+    *(
+        (f"{noun}{first}", f"{noun}{second}")
+        for noun in ("sentence", "text", "question")
+        for first, second in (("1", "2"), ("_1", "_2"), ("_a", "_b"))
+    ),
+)
+"""Names of two columns whose texts belong together."""
 WORD = ("word", "words", "token", "tokens", "form")
 WORD_LABEL = (
     *("tag", "label", "ner", "pos", "upos", "chunk", "tags", "labels", "ner_tag", "ner_tags", "pos_tag", "pos_tags"),
@@ -59,7 +68,20 @@ OTHER = {"split", "author", "url", "source", "lemma", "phonemes", "translation",
 ALL = {
     *(
         name
-        for names in (TEXT, LABEL, WORD, WORD_LABEL, SOURCE, TARGET, FILE, CAPTION, TRANSCRIPT, GROUP, TIME)
+        for names in (
+            TEXT,
+            LABEL,
+            *TEXT_PAIRS,
+            WORD,
+            WORD_LABEL,
+            SOURCE,
+            TARGET,
+            FILE,
+            CAPTION,
+            TRANSCRIPT,
+            GROUP,
+            TIME,
+        )
         for name in names
     ),
     *LANGUAGES,

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import column_names, long_tables, media_lists, tables, text_files, vectors
+from seqloom.data.readers import column_names, long_tables, media_lists, tables, text_files, text_pairs, vectors
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns
 from seqloom.data.readers.file_lists import ContentError
@@ -74,6 +74,7 @@ class LabelledReader:
     separator: str = ""
     label_column: LabelColumn = ""
     text_column: int | str = ""
+    second_text_column: int | str = ""  # of pairs of texts; empty: there are none
     group_column: int | str = ""
     time_column: int | str = ""
     label_separator: str = ""
@@ -127,9 +128,20 @@ class LabelledReader:
         table = tables.read_table(source, separator=self.separator, encoding=self.encoding)
         return not set(self.channel_names).isdisjoint(table.names)
 
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether an example is a pair of texts."""
+        return self.second_text_column != ""
+
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
         if not isinstance(source, Path) and not tables.is_table(source):
+            if not self.reads_pairs and len(source) and text_pairs.is_labelled_pair(source[0]):
+                return {
+                    "text_column": 0,
+                    "second_text_column": 1,
+                    "label_column": 2,
+                }, "pairs of texts with a label each"
             return {}, ""
         if isinstance(source, Path) and source == STANDARD_INPUT:
             return {}, ""
@@ -160,14 +172,15 @@ class LabelledReader:
             table, columns = self._find(source) if is_text else self._find(source, None)
             labels = [columns.value(location, fields, LABEL.key) for location, fields in table.head]
         else:
-            labels = [_pair(value)[1] for value in islice(source, tables.HEAD)]
-        values = [label for label in labels if not is_missing(label)]
-        if values and all(isinstance(value, bool | np.bool_) for value in values):
+            values = enumerate(islice(source, tables.HEAD), start=1)
+            labels = [self._with_label(Location("input", number), value)[1] for number, value in values]
+        known = [label for label in labels if not is_missing(label)]
+        if known and all(isinstance(label, bool | np.bool_) for label in known):
             return "boolean"
         whole = all(
-            isinstance(value, int | np.integer | float | np.floating) and value == int(value) for value in values
+            isinstance(label, int | np.integer | float | np.floating) and label == int(label) for label in known
         )
-        return "integer" if values and whole else "text"
+        return "integer" if known and whole else "text"
 
     def _rows(self, source: Source) -> Rows:
         if not isinstance(source, Path) and not tables.is_table(source):
@@ -193,13 +206,30 @@ class LabelledReader:
 
     @property
     def _chosen(self) -> Chosen:
-        keys = ("text_column", "label_column", "group_column", "time_column")
+        keys = ("text_column", "second_text_column", "label_column", "group_column", "time_column")
         return {key: getattr(self, key) for key in keys}
 
     def _find(self, source: Source, text: Role | None = TEXT) -> tuple[Table, Columns]:
         label = LABEL if self.known is None else Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True)
-        roles = (label,) if text is None else (text, label)
-        return find_columns(source, roles, self._chosen, separator=self.separator, encoding=self.encoding)
+        roles: tuple[Role, ...] = (label,) if text is None else (text, label)
+        chosen = self._chosen
+        if text is TEXT and (pair := self._pair_columns(source)) is not None:
+            roles = (TEXT, text_pairs.SECOND_TEXT, label)
+            chosen = {**chosen, TEXT.key: pair[0], text_pairs.SECOND_TEXT.key: pair[1]}
+        return find_columns(source, roles, chosen, separator=self.separator, encoding=self.encoding)
+
+    def _pair_columns(self, source: Source) -> tuple[int | str, int | str] | None:
+        """The columns of the two texts of pairs: as configured, or before training by their names; None: no pairs."""
+        if not self.reads_pairs and (self.known is not None or self.text_column != ""):
+            return None
+        table = tables.read_table(source, separator=self.separator, encoding=self.encoding)
+        if not self.reads_pairs:
+            return text_pairs.named_columns(table.names)
+        header = table.names or tuple(str(value).strip() for _, fields in table.head[:1] for value in fields)
+        named = [name for name in (self.text_column, self.second_text_column) if isinstance(name, str)]
+        if named and table.width == 2 and not table.names and not set(named) & set(header):
+            return 0, 1  # two texts without a header, in their order
+        return (self.text_column, self.second_text_column) if table.width > 1 else None
 
     def _find_files(self, source: Source) -> tuple[Table, Columns]:
         """A list of files and the columns of their names and labels."""
@@ -213,11 +243,15 @@ class LabelledReader:
             return
         table, columns = self._find(source)
         text, label = columns.name(TEXT.key), columns.name(LABEL.key)
+        second = text_pairs.SECOND_TEXT.key
         for location, fields in table.records:
             if len(fields) == 1 and not table.names:
-                yield Row(location, as_text(location, fields[0], name=text), None)
+                yield Row(location, self._typed(location, as_text(location, fields[0], name=text)), None)
                 continue
             content = as_text(location, columns.value(location, fields, TEXT.key), name=text)
+            if second in columns.indices:
+                other = as_text(location, columns.value(location, fields, second), name=columns.name(second))
+                content = text_pairs.join_texts(content, other)
             yield Row(location, content, as_target(location, columns.value(location, fields, LABEL.key), name=label))
 
     def _layout(self, source: Source) -> Layout:
@@ -391,7 +425,15 @@ class LabelledReader:
         """Each line as a text without a label; empty ones only of standard input, where each line has an answer."""
         for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip() or source == STANDARD_INPUT:
-                yield Row(location, line.strip(), None)
+                yield Row(location, self._typed(location, line), None)
+
+    def _typed(self, location: Location, text: str) -> str:
+        """A text as it is stored; of pairs, with a tab between the two."""
+        return text_pairs.typed_pair(location, text) if self.reads_pairs else text.strip()
+
+    def _with_label(self, location: Location, value: Any) -> tuple[Any, Any]:
+        """The content and the label of a Python value."""
+        return text_pairs.python_pair(location, value) if self.reads_pairs else _pair(value)
 
     def _python_values(self, values: Sequence[Any]) -> Rows:
         """Python values: strings, arrays, paths or audio, or pairs (value, label)."""
@@ -399,11 +441,11 @@ class LabelledReader:
             raise DataError("input", "expected a list of strings, found a single string")
         for number, value in enumerate(values, start=1):
             location = Location("input", number)
-            content, label = _pair(value)
+            content, label = self._with_label(location, value)
             label = as_target(location, label, name="label")
             if isinstance(content, str):
                 text_files.check_text(location, content)
-                yield Row(location, content.strip(), label)
+                yield Row(location, content if self.reads_pairs else content.strip(), label)
                 continue
             if is_missing(content):
                 raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")

@@ -37,7 +37,7 @@ async function start() {
   ort.env.wasm.numThreads = 1;
   const model = await load(ort, description);
   window.model = model; // for the console
-  const View = description.task === "language_model" ? generation : ["text", "source", "words"].includes(description.input.kind) ? typing : signals;
+  const View = description.task === "language_model" ? generation : ["text", "text_pair", "source", "words"].includes(description.input.kind) ? typing : signals;
   clear(main, h("div", { class: "stack" }, View(model)));
   document.body.append(h("footer", { class: "faint small" }, "Computed in this browser; nothing is sent anywhere. Exported with Seqloom."));
 }
@@ -75,7 +75,7 @@ function table(names, rows) {
 function typing(model) {
   const output = h("div", { class: "card", id: "answer" }, h("p", { class: "faint" }, "The answer appears here."));
   const ask = answering(model, output);
-  const input = h("textarea", { rows: 4, "aria-label": "Input", placeholder: model.task === "tag" ? "Words with blanks between them" : "Type a text" });
+  const input = h("textarea", { rows: 4, "aria-label": "Input", placeholder: model.task === "tag" ? "Words with blanks between them" : model.description.input.kind === "text_pair" ? "First text ||| second text" : "Type a text" });
   input.addEventListener("input", debounce(() => (input.value.trim() ? ask(input.value) : clear(output, h("p", { class: "faint" }, "The answer appears here."))), 150));
   return [input, model.search ? searchChoice(model, () => input.value.trim() && ask(input.value)) : null, output];
 }

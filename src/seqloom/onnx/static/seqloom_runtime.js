@@ -586,6 +586,16 @@ const READERS = {
     const encoder = new Tokenizer(tokenizer);
     return (item) => tokenFeed(encoder.encode(requireText(item)));
   },
+  text_pair: ({ tokenizer }) => {
+    const encoder = new Tokenizer(tokenizer);
+    return (item) => {
+      const texts = (typeof item === "string" ? item.split(/\t|\|\|\|/) : item.map(requireText)).map((text) => text.replaceAll("\t", " ").trim());
+      if (texts.length !== 2) throw new ModelError(`Expected two texts with a tab or ||| between them, found ${texts.length}.`);
+      const rows = texts.map((text) => encoder.encode(text)), longest = Math.max(1, ...rows.map((row) => row.length));
+      const padded = rows.flatMap((row) => [...row, ...Array(longest - row.length).fill(PADDING)]);
+      return { feed: { tokens: integers(padded, [2, longest]), lengths: integers(rows.map((row) => row.length), [2]) } };
+    };
+  },
   source: ({ tokenizer, reverse, end }) => {
     const encoder = new Tokenizer(tokenizer);
     return (item) => {

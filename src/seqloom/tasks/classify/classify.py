@@ -19,13 +19,15 @@ from seqloom.data.readers.media import Signal, kind_of
 from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.numeric_targets import ANY_NUMBER, detect
 from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.text_pairs import SEPARATOR, TYPED_SEPARATOR, split_pair
 from seqloom.data.target_scale import TargetStatistics
 from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.formats import format_percent
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, TokenValues
-from seqloom.insight.token_names import text_tokens, word_groups
+from seqloom.insight.gates import LabelledTrace
+from seqloom.insight.token_names import text_tokens
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
@@ -33,12 +35,13 @@ from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
 from seqloom.models.encoder import Encoder, build_stack
-from seqloom.models.pooling import POOLINGS
+from seqloom.models.pooling import POOLINGS, PairPooling
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.signals.encoders import build_signal_encoder
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.inputs import SignalInputs, media_decoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector, describe
+from seqloom.tasks.classify.pairs import BETWEEN, joined_rows, joined_words, separated_rows, trace_texts
 from seqloom.tasks.classify.settings import ClassifySettings, Learned
 from seqloom.tasks.classify.targets import ClassTargets, SequenceNumbers, SequenceTargets
 from seqloom.tasks.targets.classes import Classification, class_weights
@@ -76,9 +79,9 @@ class Classify(ClassifySettings):
 
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
         settings, note = self._reader().inspect(source)
-        if not isinstance(source, Path) and self.label_type == "text":
-            settings["label_type"] = self._reader().label_type(source)
         task = self.model_copy(update=settings)
+        if not isinstance(source, Path) and self.label_type == "text":
+            task = task.model_copy(update={"label_type": task._reader().label_type(source)})
         notes = [note]
         if task.target_type == "auto":
             head = islice(task.read(source), HEAD)
@@ -96,7 +99,14 @@ class Classify(ClassifySettings):
         return replace(answer, label=convert(answer.label), probabilities=probabilities)
 
     def input_text(self, example: LabelledSequence) -> str:
-        return example.content if isinstance(example.content, str) else example.identity
+        content = example.content
+        if not isinstance(content, str):
+            return example.identity
+        return content.replace(SEPARATOR, f" {TYPED_SEPARATOR} ") if self.reads_pairs else content
+
+    @property
+    def no_bptt_reason(self) -> str:
+        return "pairs of texts are read whole" if self.reads_pairs else ""
 
     def with_predicted_target(self, example: LabelledSequence, prediction: Any) -> LabelledSequence:
         if not hasattr(prediction, "label"):
@@ -104,7 +114,8 @@ class Classify(ClassifySettings):
         return replace(example, label=prediction.label)
 
     def _reader(self) -> LabelledReader:
-        names = ("format", "encoding", "separator", "label_column", "text_column", "group_column", "time_column")
+        columns = [name for name in type(self).model_fields if name.endswith("_column")]
+        names = ("format", "encoding", "separator", *columns)
         learned = self.learned
         signal = None if learned is None else learned.signal
         return LabelledReader(
@@ -132,7 +143,8 @@ class Classify(ClassifySettings):
         rest = chain([first], checked)
         if isinstance(first.content, str):
             language = self.pretrained.language(self.text.unit)
-            text = self.pretrained.fit(self.text, (str(example.content) for example in rest), language)
+            texts = (text for example in rest for text in self._texts(example))
+            text = self.pretrained.fit(self.text, texts, language)
             parts: dict[str, Any] = {"text": text}
             parts["vectors"] = self.pretrained.load(text.vocabulary.tokens, language)
         else:
@@ -181,7 +193,12 @@ class Classify(ClassifySettings):
 
     def shorten(self, example: LabelledSequence, length: int, action: TooLong) -> Iterator[LabelledSequence]:  # noqa: ARG002
         content = example.content
-        start = next(self.text.cut(content, length)) if isinstance(content, str) else content[:length]
+        if isinstance(content, str):
+            texts = self._texts(example)
+            each = max(length // len(texts), 1)
+            start: Any = SEPARATOR.join(next(iter(self.text.cut(text, each)), "") for text in texts)
+        else:
+            start = content[:length]
         yield replace(example, content=start, length=length)
 
     def input_length(self, example: LabelledSequence) -> float:
@@ -211,17 +228,22 @@ class Classify(ClassifySettings):
         return require_fitted(self.learned)
 
     def collate(self, examples: Sequence[LabelledSequence]) -> Batch:
+        """A row for each example; of pairs two, one for each text."""
         learned = self.fitted
-        inputs = pad([self._elements(example, learned) for example in examples])
+        inputs = pad([row for example in examples for row in self._elements(example, learned)])
         if learned.vectors is not None and learned.text is not None:
-            pretrained = learned.vectors.collate(
-                [learned.text.cased_tokens(str(example.content)) for example in examples]
-            )
+            texts = (text for example in examples for text in self._texts(example))
+            pretrained = learned.vectors.collate([*map(learned.text.cased_tokens, texts)])
             inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
         target, items = self._targets.collate(examples)
         return Batch(inputs, target, items)
 
-    def _elements(self, example: LabelledSequence, learned: Learned) -> NDArray[Any]:
+    def _texts(self, example: LabelledSequence) -> tuple[str, ...]:
+        """The text of an example, or both texts of a pair."""
+        content = str(example.content)
+        return split_pair(example.location, content) if self.reads_pairs else (content,)
+
+    def _elements(self, example: LabelledSequence, learned: Learned) -> list[NDArray[Any]]:
         content = example.content
         if isinstance(content, str):
             if learned.text is None:
@@ -229,11 +251,11 @@ class Classify(ClassifySettings):
                 raise DataError(
                     example.location, f"found a text; the model was trained on {describe(trained.kind, trained.size)}"
                 )
-            return np.array(learned.text.encode(content), dtype=np.int64)
+            return [np.array(learned.text.encode(text), dtype=np.int64) for text in self._texts(example)]
         if learned.text is not None:
             kind = describe(kind_of(content, example.rate), content.shape[-1])
             raise DataError(example.location, f"found {kind}; the model was trained on texts")
-        return self._inputs.scaled(_signal(example))
+        return [self._inputs.scaled(_signal(example))]
 
     @property
     def _inputs(self) -> SignalInputs:
@@ -241,8 +263,10 @@ class Classify(ClassifySettings):
         return SignalInputs(require_fitted(self.fitted.signal), self.audio)
 
     def input_warning(self, example: LabelledSequence) -> str:
-        text, content = self.fitted.text, example.content
-        return text.describe_unknown(content) if text is not None and isinstance(content, str) else ""
+        encoding = self.fitted.text
+        if encoding is None or not isinstance(example.content, str):
+            return ""
+        return next(filter(None, map(encoding.describe_unknown, self._texts(example))), "")
 
     def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
         return self.fitted.labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))
@@ -261,6 +285,7 @@ class Classify(ClassifySettings):
         learned = self.fitted
         encoder = self._build_encoder(learned)
         pooling = POOLINGS[self.pooling](encoder.size)
+        pooling = PairPooling(pooling) if self.reads_pairs else pooling
         return Classifier(encoder, pooling, labels=self._targets.outputs, head=self.head, dropout=self.encoder.dropout)
 
     def _build_encoder(self, learned: Learned) -> Any:
@@ -299,6 +324,8 @@ class Classify(ClassifySettings):
         return Predictions(self._targets.answers(model(*batch.inputs).detach().double()))
 
     def encode(self, model: Any, batch: Batch) -> Memory:
+        if self.reads_pairs:
+            raise ValueError("a sentence vector belongs to one text, not to a pair")
         memory: Memory = model.encoder(*batch.inputs)
         return memory
 
@@ -361,15 +388,16 @@ class Classify(ClassifySettings):
         return self._inputs.steps(example.content, self.image_encoder, self.image_size)
 
     def input_tokens(self, example: LabelledSequence) -> list[str]:
-        return [] if self.inputs_are_files else self._element_names(example, [])
+        return [] if self.inputs_are_files or self.reads_pairs else self._element_names(example, [])
 
     def _element_names(
         self, example: LabelledSequence, notes: list[str], reduction: TimeReductionConfig | None = None
     ) -> list[str]:
-        """The tokens of a text, or the numbers of the time steps, counted from 1; ``reduction``: of the output."""
+        """The tokens of a text or a pair, or the numbers of the time steps from 1; ``reduction``: of the output."""
         encoding = self.fitted.text
         if encoding is not None and isinstance(example.content, str):
-            return text_tokens(encoding, example.content, notes)
+            parts = [text_tokens(encoding, text, notes) for text in self._texts(example)]
+            return [token for index, part in enumerate(parts) for token in [BETWEEN] * (index > 0) + part]
         steps = self.steps(example)
         steps = reduction.frames(steps) if reduction is not None and example.rate else steps
         return [str(number) for number in range(1, steps + 1)]
@@ -384,7 +412,8 @@ class Classify(ClassifySettings):
     ) -> Explanation:
         """The label probabilities, and the pooling weight of each element or the attention that it receives."""
         batch = self.collate([example])
-        predictions, layers, pooling = self_attention(model, lambda: self.predict(model, batch))
+        lengths = batch.inputs.lengths.tolist() if self.reads_pairs else ()
+        predictions, layers, pooling = self_attention(model, lambda: self.predict(model, batch), lengths=lengths)
         (prediction,) = predictions.answers
         notes: list[str] = []
         tokens = self._element_names(example, notes, reduction=self.time_reduction)
@@ -396,7 +425,7 @@ class Classify(ClassifySettings):
             token_values = TokenValues(f"attention received, {attention.name}", tokens, received, 0.0)
         return Explanation(
             task=self.name,
-            source=example.content if isinstance(example.content, str) else "",
+            source=self.input_text(example) if isinstance(example.content, str) else "",
             prediction=prediction,
             title=(
                 f"{prediction.label}, {format_percent(prediction.probability, 1)}"
@@ -432,31 +461,44 @@ class Classify(ClassifySettings):
         if word != "":
             raise ValueError("word: a classifier gives the whole input one label; choose the label with target")
         label, explained = self._targets.explained(target, prediction)
-        vectors, mask = model.encoder.embed_inputs(*self.collate([example]).inputs)
+        inputs, mask = model.encoder.embed_inputs(*self.collate([example]).inputs)
+        vectors = joined_rows(inputs, mask)
 
         def score(vectors: Tensor) -> Tensor:
-            memory = model.encoder.encode(vectors, mask.expand(len(vectors), -1))
+            rows = separated_rows(vectors, mask)
+            memory = model.encoder.encode(rows, mask.repeat(len(vectors), 1))
             return explained(model.logits(memory))
 
-        content, encoding, statistics = example.content, self.fitted.text, self.fitted.signal
+        encoding, statistics = self.fitted.text, self.fitted.signal
         tokens = self._element_names(example, [])
         signal: NDArray[Any] | None = None
         if statistics is not None and statistics.kind == "vectors":
             signal = self._inputs.values(_signal(example))
         elif statistics is not None and statistics.kind == "sound":
-            signal = vectors[0].detach().double().cpu().numpy()
+            signal = vectors.detach().double().cpu().numpy()
         attribution = attribute(
             score,
-            vectors[0],
+            vectors,
             method=method,
             target=label,
             tokens=tokens,
-            words=word_groups(encoding, content) if isinstance(content, str) and encoding is not None else (),
+            words=joined_words(encoding, self._texts(example)) if encoding is not None else (),
             signal=signal,
             channels=() if statistics is None else statistics.channel_names,
             is_number=self.fitted.scale is not None,
         )
         return replace(attribution, **self._shown_with(example))
+
+    def trace_gates(self, model: Any, example: LabelledSequence) -> list[LabelledTrace]:
+        if not self.reads_pairs:
+            return super().trace_gates(model, example)
+        single = self.single_texts()
+        parts = [replace(example, content=text) for text in self._texts(example)]
+        inputs = [single.collate([part]).inputs for part in parts]
+        return trace_texts(model, inputs, [single.input_tokens(part) for part in parts])
+
+    def single_texts(self) -> Self:
+        return self.model_copy(update={"second_text_column": ""})
 
     def _shown_with(self, example: LabelledSequence) -> dict[str, Any]:
         """What the attribution of an image, a video or sound is drawn on."""

@@ -53,9 +53,10 @@ def _input(task: "Classify", model: Any) -> ModelInput:
         if isinstance(embed, CombinedEmbedding):
             raise ExportError("a model with pretrained vectors (task.pretrained) cannot be exported to ONNX yet")
         tokenizer = learned.text.model_dump(mode="json")
+        kind, rows = ("text_pair", "texts") if task.reads_pairs else ("text", "batch")
         return ModelInput(
-            partial(token_input, embed=embed),
-            {"kind": "text", "tokenizer": tokenizer},
+            partial(token_input, embed=embed, rows=rows),
+            {"kind": kind, "tokenizer": tokenizer},
             partial(feed_tokens, task.collate),
         )
     signal = signal_input(require_fitted(learned.signal), model.encoder, image_size=task.image_size, resize=task.resize)

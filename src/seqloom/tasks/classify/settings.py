@@ -14,6 +14,7 @@ from seqloom.data.readers.labelled_formats import Format
 from seqloom.data.readers.media import Kind, kind_of
 from seqloom.data.readers.numeric_targets import TargetType
 from seqloom.data.readers.pixels import Resize
+from seqloom.data.readers.text_pairs import SEPARATOR
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.target_scale import TargetScale
@@ -79,6 +80,7 @@ class ClassifySettings(Task):
         "task.prenet.window": "5 for vectors and sound",
         "task.encoder.layers": "0 for images, otherwise 1",
         "task.encoder.dropout": "0.4, for numbers 0.1",
+        "task.head.layers": "1 for pairs of texts, otherwise 0",
     }
     data_files: ClassVar[Mapping[str, str]] = {"folder": "folder"}
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding", **data_files}
@@ -101,6 +103,11 @@ class ClassifySettings(Task):
         default="",
         description="Column with the texts, or with the names of files: name, or index from 0, negative from the end "
         "(empty: by name and content).",
+    )
+    second_text_column: int | str = Field(
+        default="",
+        description="Column with the second text of each pair, such as a hypothesis after its premise: name or index "
+        "(empty: by usual names such as sentence1 and sentence2; without them, an example is one text).",
     )
     label_column: LabelColumn = Field(
         default="",
@@ -204,7 +211,10 @@ class ClassifySettings(Task):
         values: dict[str, Any] = {"task.encoder.dropout": 0.4}
         first = data.head[0] if data and data.head else None
         if first is None or isinstance(first.content, str):
-            texts = TextSample.of(str(example.content) for example in data.head) if data else None
+            rows = [str(example.content).split(SEPARATOR) for example in data.head] if data else []
+            texts = TextSample.of(text for row in rows for text in row) if data else None
+            if rows and all(len(row) == 2 for row in rows):
+                values["task.head.layers"] = 1
             unit = document.get("task.text.unit") or ("characters" if texts and texts.single_words else "words")
             if unit == "words" and texts:
                 values["task.text.split"] = texts.split
@@ -223,6 +233,10 @@ class ClassifySettings(Task):
         return values | training_defaults(document, data.examples if data else None)
 
     @property
+    def reads_pairs(self) -> bool:
+        return self.second_text_column != ""
+
+    @property
     def sound_normalization(self) -> Normalization:
         """How the features of sound are scaled."""
         if self.normalize == "level":
@@ -234,6 +248,8 @@ class ClassifySettings(Task):
         custom = self.encoder.custom_layer or self.encoder.layer_factory
         if self.pooling == "ends" and not self.encoder.bidirectional and not custom:
             raise ValueError('pooling "ends" needs encoder.bidirectional = true; use "last" for one direction')
+        if self.reads_pairs and self.text_column == "":
+            raise ValueError("second_text_column is set; set text_column, the column of the first text, too")
         if isinstance(self.label_column, tuple) and self.target_type == "class":
             raise ValueError('several label columns hold numbers, but target_type is "class"')
         return self

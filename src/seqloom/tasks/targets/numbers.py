@@ -215,6 +215,7 @@ def _errors(truth: ArrayLike, predicted: ArrayLike) -> dict[str, float]:
         "mse": regression.mse(truth, predicted),
         "mae": regression.mae(truth, predicted),
         "correlation": regression.correlation(truth, predicted),
+        "spearman": regression.mean_spearman(truth, predicted),
     }
 
 
