@@ -46,6 +46,8 @@ BUILT = (
         "pen_strokes",
         "tunes",
         "control",
+        "entailment",
+        "similarity",
     ),
 )
 """The built-in data sets that the documentation trains on."""
@@ -53,6 +55,8 @@ BUILT = (
 RUNS = {
     "tag": ["tag.toml"],
     "control": ["control.toml"],
+    "entailment": ["entailment.toml"],
+    "similarity": ["similarity.toml"],
     "classify": ["classify.toml"],
     "forecast": ["forecast.toml"],
     "sales": [

@@ -72,16 +72,16 @@ class Classify(ClassifySettings):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
         """Read a file, or Python values: texts, arrays, paths, or tuples of one of these and its label."""
-        return self._reader().read(source)
+        return self.reader().read(source)
 
     def listed_files(self, source: Path) -> list[Path]:
-        return self._reader().listed_files(source)
+        return self.reader().listed_files(source)
 
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
-        settings, note = self._reader().inspect(source)
+        settings, note = self.reader().inspect(source)
         task = self.model_copy(update=settings)
         if not isinstance(source, Path) and self.label_type == "text":
-            task = task.model_copy(update={"label_type": task._reader().label_type(source)})
+            task = task.model_copy(update={"label_type": task.reader().label_type(source)})
         notes = [note]
         if task.target_type == "auto":
             head = islice(task.read(source), HEAD)
@@ -113,7 +113,8 @@ class Classify(ClassifySettings):
             raise TypeError("a classifier of numbers cannot take a prediction as the target")
         return replace(example, label=prediction.label)
 
-    def _reader(self) -> LabelledReader:
+    def reader(self) -> LabelledReader:
+        """What reads examples as the configuration says."""
         columns = [name for name in type(self).model_fields if name.endswith("_column")]
         names = ("format", "encoding", "separator", *columns)
         learned = self.learned
