@@ -124,8 +124,6 @@ def test_an_attribution_covers_both_texts(pairs: Model) -> None:
         assert attribution.tokens == ["it", "goes", "‖", "up", "down", "left"]
         assert attribution.values[2] == pytest.approx(0, abs=1e-12)  # rounding of the score in other batches
         assert all(value for index, value in enumerate(attribution.values) if index != 2)
-    total = sum(attribution.values)
-    assert np.isfinite(total)
     integrated = pairs.explain("it goes ||| up down left", method="integrated_gradients").attribution
     assert integrated is not None
     assert sum(integrated.values) == pytest.approx(integrated.score - integrated.baseline_score, rel=0.02)
