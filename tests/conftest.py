@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -88,6 +89,15 @@ def quick_runs() -> Iterator[None]:
         patch.setattr(os, "fsync", os.fstat)
         patch.setattr(run_plots, "draw", lambda *_, **__: None)
         yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; for one module, since its event loop would be in the way of other tests."""
+    from tests.chromium import launched
+
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture

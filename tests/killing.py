@@ -106,9 +106,15 @@ def kill(process: subprocess.Popen[str], *, one: Callable[[Sequence[int]], int] 
     process.communicate()
 
 
+def timeless_rows(run: Path) -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl without the elapsed time."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_bytes().splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
 def outcome(run: Path) -> dict[str, Any]:
     """The weights, training state and metrics of a run, without the elapsed time."""
-    files: dict[str, Any] = {"metrics": (run / "metrics.jsonl").read_bytes()}
+    files: dict[str, Any] = {"metrics": json.dumps(timeless_rows(run))}
     for name in ("best", "last"):
         for file in ("model.safetensors", "training.safetensors"):
             files[f"{name}/{file}"] = (run / name / file).read_bytes()

@@ -20,6 +20,8 @@ def test_metrics_and_checkpoints_match_the_events(name: str, tmp_path: Path) -> 
     rows = run.rows()
     logged = [(event.update, event.loss) for event in events if event.logged]
     assert [(row["update"], row["loss"]) for row in rows if "loss" in row] == logged
+    assert [row["tokens"] for row in rows if "loss" in row] == [event.tokens for event in events if event.logged]
+    assert [row["seconds"] for row in rows] == sorted(row["seconds"] for row in rows)
     scores = [(event.update, event.evaluation.metrics) for event in events if event.evaluation]
     assert [[row["update"], row["dev"]] for row in rows if "dev" in row] == json.loads(json.dumps(scores))
     assert [update for update, _ in scores] == [5, 10, 12]

@@ -44,6 +44,7 @@ PAGES = (
     Page("try", "/try?run=demo-transcribe/run&example=16", "See inside", 700),
     Page("inside", "/inside?run=tag-gru&example=152&from=0&to=2", "The norm of the gradient", 2000),
     Page("search", "/inside?run=demo-translate/run&example=41&beam=1", "The norm of the gradient", 1300),
+    Page("edit", "/inside?run=tag-gru&text=for+name+in+NAMES+:&before=for+name+in+names+:", "How much the hidden", 900),
     Page("doctor", "/doctor?run=tag-gru", "Measured on", 1000),
     Page("lab", "/lab", "Memory and gradients", 700),
 )

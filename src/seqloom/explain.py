@@ -56,7 +56,15 @@ def explain_all(
     if nearest and model.task.reads_pairs:
         raise ValueError("--nearest compares the vectors of single texts, but the inputs of this model are pairs")
     sentences = model.index_sentences(nearest, pooling=cast(Any, pooling or "mean")) if nearest else None
-    options = {"method": method, "target": target, "word": word, "beam": beam, "heads": heads, "paths": paths}
+    options = {
+        "method": method,
+        "target": target,
+        "word": word,
+        "beam": beam,
+        "heads": heads,
+        "gates": gates,
+        "paths": paths,
+    }
     with named_plots(model.name, theme=check_theme(theme or model.config.train.plot_theme)):
         _explain_examples(
             model,
@@ -64,7 +72,6 @@ def explain_all(
             folder,
             options=options,
             sentences=sentences,
-            gates=gates,
             unroll=unroll,
             suffix=suffix,
             as_json=as_json,
@@ -78,7 +85,6 @@ def _explain_examples(
     *,
     options: dict[str, Any],
     sentences: SentenceIndex | None,
-    gates: bool,
     unroll: bool,
     suffix: str,
     as_json: bool,
@@ -90,9 +96,8 @@ def _explain_examples(
         if sentences is not None:
             explanation = replace(explanation, nearest=model.nearest(example, sentences))
         terminal.print_lines(*[""] * (number > 1 and not as_json))
-        traced = traces(model, example) if gates else []
         network = unrolled(model, example, explanation) if unroll else None
-        report(explanation, subfolder, traces=traced, network=network, suffix=suffix, as_json=as_json)
+        report(explanation, subfolder, network=network, suffix=suffix, as_json=as_json)
     with torch.no_grad():
         together = model.task.explain_together(model.module, examples)
     if together is not None:

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -162,7 +163,7 @@ class Run:
             descriptor = files.open_own(self.path / ".lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise RunError(f"{self.path}: cannot lock: {os_error_message(error)}") from error
-        if not _try_lock(descriptor):
+        if not _lock_soon(descriptor):
             owner = os.read(descriptor, 20)
             os.close(descriptor)
             process = f"process {int(owner)}" if owner.isdigit() else "another process"
@@ -383,6 +384,18 @@ def _lines(path: Path, position: int = 0) -> Iterator[bytes]:
             yield line
         if len(line) == MAX_LINE_BYTES:
             raise RunError(f"{path}: a line is longer than {MAX_LINE_BYTES:,} bytes")
+
+
+LOCK_TRIES, LOCK_WAIT = 5, 0.02  # seconds
+
+
+def _lock_soon(descriptor: int) -> bool:
+    """Whether a lock was taken; one who asks whether a run is being trained holds it for a moment."""
+    for _ in range(LOCK_TRIES):
+        if _try_lock(descriptor):
+            return True
+        time.sleep(LOCK_WAIT)
+    return False
 
 
 if sys.platform == "win32":

@@ -14,7 +14,7 @@ from seqloom.config import ConfigError, Document
 from seqloom.config.template import PLACEHOLDER
 from seqloom.data.readers.text_files import refuse_stream, resolve
 from seqloom.layers.layer_error import describe_error
-from seqloom.models.encoder import LayerFactory
+from seqloom.models.encoder import LayerFactory, layer_name
 from seqloom.run import Run
 from seqloom.run_document import check_task, find_data_files
 from seqloom.tasks.task import Task
@@ -148,6 +148,19 @@ def find_layer(name: str) -> LayerFactory | None:
         raise TypeError(f"{expected}, found {type(layer).__name__}")
     factory: LayerFactory = layer
     return factory
+
+
+class NamedLayer(NamedTuple):
+    """A custom layer or cell, with the name that a run keeps of it."""
+
+    name: str = ""
+    place: str = ""  # module:name
+    factory: LayerFactory | None = None
+
+
+def find_named_layers(places: Sequence[str]) -> list[NamedLayer]:
+    """The custom layers that are given as module:name."""
+    return [NamedLayer(layer_name(layer), place, layer) for place in places if (layer := find_layer(place))]
 
 
 def custom_layer(task: Task) -> str:

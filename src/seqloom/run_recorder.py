@@ -100,8 +100,8 @@ class RunRecorder:
             self.run.log(f"finished: {event.finished}")
 
     def _write_row(self, values: dict[str, Any], event: Progress) -> None:
-        row = {"update": event.update, "epoch": round(event.epoch, 6), **values}
-        self.run.record(row)
+        place = {"update": event.update, "epoch": round(event.epoch, 6), "tokens": event.tokens}
+        self.run.record(place | {"seconds": round(time.monotonic() - self.started, 3)} | values)
         self.rows += 1
         if "doctor" in values:
             severities = values["doctor"]["findings"]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.chromium import CHROMIUM, new_page, playwright
 from tests.contracts import tiny
 from tests.contracts.registry import randomize
 from tests.test_seqloom_runtime import TEXTS, TOKENIZERS, assert_same, with_noise
@@ -23,16 +24,10 @@ from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.onnx.page import RUNTIME_FILES, find_onnxruntime_web, write_page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
 LIBRARY = find_onnxruntime_web()
 in_browser = pytest.mark.skipif(
     not CHROMIUM or LIBRARY is None, reason="needs chromium and onnxruntime-web: scripts/setup installs them"
 )
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-FLAGS += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 SEARCHES: dict[str, Any] = {"beam": Beam(size=4, nbest=3), "prefix_beam": PrefixBeam(size=8, nbest=2)}
 MODELS = {
     "classify": "",
@@ -105,23 +100,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright.expect.set_options(timeout=60_000)
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
 def open_page(browser: Any, site: tuple[Path, str], problems: list[str], name: str, **options: Any) -> Any:
     """A page that may neither fail nor ask for anything outside; its policy forbids more than it needs."""
-    page = browser.new_context(viewport={"width": 960, "height": 640}, **options).new_page()
-    page.set_default_timeout(60_000)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    own = (site[1], "blob:", "data:")
-    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(own) else None)
+    page = new_page(browser, site[1], problems, viewport={"width": 960, "height": 640}, **options)
     page.goto(f"{site[1]}/{name}/")
     return page
 

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 import torch
 from tests.service.running import KEPT, Client, running
+from tests.test_workflow import settings as tiny_settings
 
-from seqloom import lab
+from seqloom import lab, workflow
 from seqloom.diagnosis.run_doctor import doctor_run
 from seqloom.model import load
 from seqloom.run import Run
+from seqloom.run_config import find_layer
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.app import PAGES, build_app
 
@@ -220,3 +222,19 @@ def test_experiments_are_listed_and_run(client: Client) -> None:
     assert result["verdict"]["status"] in ("holds", "does not hold here", "not decided")
     assert client.get("/api/lab/figure?name=vanishing").body.lstrip().startswith(b"<?xml")
     assert client.post("/api/lab/run", {"name": "nothing"}).status == 404
+
+
+def test_a_run_with_a_custom_cell_is_opened_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("from seqloom.cells import Elman\n\n\nclass Mine(Elman):\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    layer = find_layer("mine:Mine")
+    workflow.train(
+        tiny_settings(tmp_path, "tag", updates=1), output=tmp_path / "runs" / "own", layer=layer, plots=False
+    )
+    for given, status in (((), 422), (("mine:Mine",), 200)):
+        settings = ServiceSettings(port=0)
+        with running(build_app(tmp_path / "runs", settings, given), settings) as port:
+            answer = Client(port).post("/api/inside", {"run": "own", "input": "the Anna"})
+        assert answer.status == status, answer.body
+        if not given:
+            assert "own was trained with the custom layer Mine: start the studio with --layer" in answer.message

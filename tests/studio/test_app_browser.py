@@ -3,31 +3,25 @@
 import json
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import CHROMIUM, new_page, playwright
 from tests.service.running import KEPT, running
-from tests.test_workflow import settings
+from tests.test_workflow import at, send, settings
 
 from seqloom import checkpoint, workflow
+from seqloom.interrupt import Interrupted
 from seqloom.run import FILES, Run
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.app import build_app
 from seqloom.studio.catalog import write_note
 from seqloom.training.progress import Progress
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: scripts/setup installs it as root")
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--use-fake-ui-for-media-stream"),
-    "--use-fake-device-for-media-stream",
-]
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -58,37 +52,13 @@ def address(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright.expect.set_options(timeout=60_000)
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def opened(browser: Any, address: str) -> Iterator[tuple[Any, list[str]]]:
     """A page, and what went wrong in it: errors, dialogs, requests to elsewhere."""
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 800}, base_url=address, accept_downloads=True, permissions=["microphone"]
-    )
-    page = context.new_page()
-    page.set_default_timeout(60_000)
     problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
-    page.on(
-        "console",
-        lambda message: problems.append(message.text) if "Content Security Policy" in message.text else None,
-    )
-    page.on(
-        "request",
-        lambda request: (
-            problems.append(request.url) if not request.url.startswith((address, "blob:", "data:")) else None
-        ),
-    )
+    view = {"width": 1280, "height": 800}
+    page = new_page(browser, address, problems, viewport=view, base_url=address, permissions=["microphone"])
     yield page, problems
-    context.close()
+    page.context.close()
 
 
 @pytest.fixture
@@ -107,7 +77,7 @@ def download(page: Any, button: Any) -> str:
 
 def test_the_table_shows_runs_and_leads_to_a_comparison(page: Any, folder: Path) -> None:
     page.goto("/")
-    rows = page.locator("tbody tr")
+    rows = page.locator("tbody tr:not([aria-hidden])")
     expect(rows).to_have_count(len([*folder.iterdir()]))
     expect(page.get_by_role("link", name="second <b>tagger<b>")).to_be_visible()
     assert page.get_by_label("Note on second <b>").input_value() == MARKUP
@@ -136,13 +106,13 @@ def test_a_run_of_every_task_has_its_page(page: Any) -> None:
     for path in sorted(KEPT.iterdir()):
         page.goto(f"/run?run={path.name}")
         expect(page.get_by_role("heading", name=path.name)).to_be_visible()
-        expect(page.get_by_text("Training loss")).to_be_visible()
+        expect(page.get_by_role("heading", name="Loss", exact=True)).to_be_visible()
         expect(page.locator(".badge")).to_have_text("finished")
     page.goto("/run?run=nothing")
     expect(page.get_by_role("alert")).to_contain_text("there is no run 'nothing'")
 
 
-def test_a_training_is_watched_from_start_to_end(page: Any, folder: Path, tmp_path: Path) -> None:
+def test_a_training_is_watched_stopped_and_resumed(page: Any, folder: Path, tmp_path: Path) -> None:
     seen: list[str] = []
 
     def watch(run: Run, event: Progress) -> None:
@@ -155,13 +125,23 @@ def test_a_training_is_watched_from_start_to_end(page: Any, folder: Path, tmp_pa
             expect(page.locator(".fact", has_text="epoch").last).to_be_visible()
         seen.append(f"update {event.update}")
 
-    workflow.train(settings(tmp_path, "tag"), output=folder / "live", listeners=[watch], plots=False)
-    expect(page.locator(".badge")).to_have_text("finished")
-    expect(page.get_by_text("update 12", exact=True)).to_be_visible()
+    # Stopped after twelve updates of very many, and resumed by a process of its own, which the button stops.
+    chosen = settings(tmp_path, "tag", updates=10**7, log_every=1)
+    listeners = [watch, at(12, lambda: send(signal.SIGINT))]
+    with pytest.raises(Interrupted):
+        workflow.train(chosen, output=folder / "live", listeners=listeners, plots=False)
+    expect(page.locator(".badge")).to_have_text("stopped")
     samples = page.get_by_role("slider", name="Evaluation")
-    assert samples.get_attribute("max") == "2"  # three evaluations
+    assert samples.get_attribute("max") == "1"  # two evaluations
     samples.press("Home")
     expect(page.get_by_text("update 5", exact=False).first).to_be_visible()
+    page.get_by_label("Horizontal axis").select_option("minutes")
+    expect(page.locator("svg[role=img] text", has_text="minutes").first).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".badge")).to_have_text("training")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".badge")).to_have_text("stopped")
+    assert Run.training_process(folder / "live") is None
     shutil.rmtree(folder / "live")
 
 
@@ -233,6 +213,17 @@ def test_one_cursor_moves_through_all_views(page: Any) -> None:
     assert "<script" not in saved
     assert "data:image/png" in saved
     assert "the Anna" in saved
+    # What an edit changes stands beside what was there before, also after a reload.
+    page.get_by_role("button", name="Compare with an edit").click()
+    expect(page.get_by_text("Edit it above")).to_be_visible()
+    page.get_by_label("Input", exact=True).fill("the Paris")
+    changed = page.locator("#difference")
+    expect(changed.get_by_text("After", exact=True)).to_be_visible()
+    page.reload()
+    expect(changed.locator("mark.edit")).to_have_text(["Anna", "Paris"])
+    expect(changed.get_by_role("img", name=re.compile("How much the hidden states change"))).to_be_visible()
+    changed.get_by_role("button", name="Close").click()
+    expect(changed).to_have_count(0)
     picture = page.get_by_role("button", name=re.compile("Save .* as SVG")).first
     picture.focus()
     assert "<image" in download(page, picture)

@@ -90,6 +90,10 @@ def studio(
     port: Port = 8080,
     token: Token = "",
     threads: Threads = 1,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="Custom layer or cell with which some runs were trained, as module:name; repeatable."),
+    ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
     """Look at runs in a browser. Compare them, watch them train, try them, see inside."""
@@ -101,5 +105,5 @@ def studio(
         from seqloom.service.settings import ServiceSettings
 
         settings = ServiceSettings(host=host, port=port, token=token)
-        code = run_studio(folder, settings, open_browser=not no_browser, threads=threads)
+        code = run_studio(folder, settings, open_browser=not no_browser, threads=threads, layers=layer or ())
     raise typer.Exit(code)

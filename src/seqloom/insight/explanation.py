@@ -1,6 +1,6 @@
 """An explanation of a prediction as data: attention, the search, probabilities of tokens, labels and frames."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from seqloom.insight.attribution import Attribution
 from seqloom.insight.beam_tree import BeamNode
 from seqloom.insight.ctc_plot import FrameProbabilities
 from seqloom.insight.embedding_map import EmbeddingMap
+from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.label_paths import LabelPaths
 from seqloom.insight.prefix_tree import PrefixChoice
 from seqloom.insight.word_contexts import ContextPair, layer_names
@@ -86,6 +87,7 @@ class Explanation:
     frames: FrameProbabilities | None = None  # of transcripts
     embedding_map: EmbeddingMap | None = None
     notes: list[str] = field(default_factory=list)
+    gates: list[LabelledTrace] = field(default_factory=list, repr=False)  # of each recurrent layer, if requested
     grid: tuple[int, int] | None = None  # the columns of the attention are these rows and columns of the image
     image: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3), a video (T, H, W, 3), or frames (T, D)
 
@@ -99,9 +101,9 @@ class Explanation:
         return explanation_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but images and signals as lists, numbers and strings."""
-        values = asdict(self)
-        for name in ("image", "headline", "title", "run", "origin"):
+        """Everything but images, signals and gates as lists, numbers and strings."""
+        values = asdict(replace(self, gates=[], image=None))
+        for name in ("image", "gates", "headline", "title", "run", "origin"):
             del values[name]
         if self.attribution is not None:
             del values["attribution"]["signal"], values["attribution"]["pictures"]

@@ -1,4 +1,4 @@
-"""An explanation in a notebook: probabilities as bars, words with coloured backgrounds, attention as a table."""
+"""An explanation in a notebook: probabilities as bars, coloured words, attention, gates, the search."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from seqloom import html
 from seqloom.formats import format_percent, shorten
 from seqloom.insight.attribution_plot import attribution_html
 from seqloom.insight.explanation import Explanation
+from seqloom.insight.explanation_pictures import beam_html, frames_html, gates_html, heads_html, regions_html
 from seqloom.insight.frame_strip import png_address
 from seqloom.insight.token_names import show_whitespace
 
@@ -102,6 +103,14 @@ def _parts(explanation: Explanation) -> Iterator[str]:
         rows, columns = (list(map(show_whitespace, names)) for names in (attention.rows, attention.columns))
         pictures = _frames(explanation)
         yield html.heatmap(rows, columns, attention.weights, pictures=pictures) + html.remark(attention.name)
+    yield from regions_html(explanation)
+    if explanation.frames is not None:
+        yield frames_html(explanation.frames)
+    if len(explanation.heads) > 1:
+        yield from heads_html(explanation.heads)
+    if explanation.beam:
+        yield beam_html(explanation.beam)
+    yield from gates_html(explanation.gates)
     for note in explanation.notes:
         yield html.remark(note)
 

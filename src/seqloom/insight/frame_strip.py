@@ -17,7 +17,7 @@ from seqloom.insight.token_names import show_whitespace
 MAX_FRAMES = 24  # in a row; of more, several share a picture
 WIDTH = 0.55  # inches of a frame
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-RGB = (8, 2, 0, 0, 0)  # bits, colour type, compression, filter and interlacing in the header of a PNG file
+COLOUR_TYPES = {3: 2, 4: 6}  # of a PNG file by the number of channels; the fourth is the opacity
 
 
 def draw_frame_attention(
@@ -86,12 +86,12 @@ def middle_frame(frames: NDArray[Any], part: range) -> NDArray[Any]:
     return picture
 
 
-def png_address(pixels: NDArray[Any]) -> str:  # (H, W, 3) of uint8
+def png_address(pixels: NDArray[Any]) -> str:  # (H, W, 3), or (H, W, 4) with opacity, of uint8
     """A picture as the address of an ``<img>``, which needs no other file."""
-    height, width, _ = pixels.shape
+    height, width, channels = pixels.shape
     rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1).astype(np.uint8)], axis=1)
     parts = (
-        (b"IHDR", struct.pack(">II5B", width, height, *RGB)),
+        (b"IHDR", struct.pack(">II5B", width, height, 8, COLOUR_TYPES[channels], 0, 0, 0)),  # bits, type, filter, …
         (b"IDAT", zlib.compress(rows.tobytes(), 9)),
         (b"IEND", b""),
     )

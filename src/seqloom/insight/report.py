@@ -4,7 +4,7 @@ import shutil
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, ti
 from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.frame_strip import draw_frame_attention
-from seqloom.insight.gates import LabelledTrace, draw_gates
+from seqloom.insight.gates import draw_gates
 from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_columns
 from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
 from seqloom.insight.label_paths import path_lines
@@ -40,7 +40,6 @@ def report(
     explanation: Explanation,
     folder: Path,
     *,
-    traces: Sequence[LabelledTrace] = (),
     network: UnrolledNetwork | None = None,
     suffix: str = ".png",  # of the plots
     as_json: bool = False,
@@ -48,7 +47,7 @@ def report(
     """Print an explanation and write its plots into a folder."""
     if not as_json:
         print_explanation(explanation)
-    plots = draw_explanation(explanation, folder, traces=traces, network=network, suffix=suffix)
+    plots = draw_explanation(explanation, folder, network=network, suffix=suffix)
     page = _write_page(explanation, folder) if explanation.attribution is not None else ""
     if as_json:
         written: dict[str, Any] = {"plots": list(map(str, plots))} | ({"page": page} if page else {})
@@ -161,16 +160,15 @@ def draw_explanation(
     explanation: Explanation,
     folder: Path,
     *,
-    traces: Sequence[LabelledTrace] = (),
     network: UnrolledNetwork | None = None,  # to draw unrolled over time
     suffix: str = ".png",  # or .svg, .pdf
 ) -> list[Path]:
-    """Draw an explanation and gate traces into a folder; the files, or none if matplotlib is not installed."""
+    """Draw an explanation into a folder; the files, or none if matplotlib is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")  # reported when the plot is saved
             plots = _draw(explanation, folder, suffix)
-            for trace, labels in traces:
+            for trace, labels in explanation.gates:
                 plots.append(folder / f"gates-{trace.name}{suffix}")
                 names = [escape_dollars(show_whitespace(label)) for label in labels]
                 draw_gates(trace, plots[-1], labels=names or None)

@@ -318,6 +318,7 @@ class Model:
         | int = "",  # taggers: word whose label is explained, or its position from 1; empty: the least certain
         beam: bool = False,  # keep what became of every hypothesis of the search
         heads: bool = False,  # keep the attention of every layer and head
+        gates: bool = False,  # keep the gates and states of every recurrent layer
         paths: bool = False,  # CTC: list the alignments of the predicted text, or of ``target``
     ) -> Explanation:
         """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
@@ -352,6 +353,7 @@ class Model:
                 attribution=attribution,
                 paths=listed,
                 layer_weights=layer_weights(self.module),
+                gates=self.task.trace_gates(self.module, example) if gates else [],
                 notes=[*explanation.notes, *notes, *remarks],
             )
 

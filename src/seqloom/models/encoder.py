@@ -235,6 +235,11 @@ def group_above(recurrence: RecurrenceConfig, size: int, wrap: Callable[[Layer],
     return [first, *group_layers(rest, first.output_size)]
 
 
+def layer_name(factory: LayerFactory) -> str:
+    """The name of a custom layer or cell, which a run keeps."""
+    return str(getattr(factory, "__qualname__", type(factory).__qualname__))
+
+
 def is_cell_class(factory: LayerFactory) -> bool:
     return isinstance(factory, type) and issubclass(factory, Cell)
 

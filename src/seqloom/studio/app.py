@@ -1,7 +1,7 @@
 """The application of the studio: its pages, the data behind them, and who may see them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +21,7 @@ from seqloom.service.telemetry import Telemetry
 from seqloom.service.worker import Overloaded
 from seqloom.studio import compare_pages, insight_pages, model_pages, run_pages, state_pages
 from seqloom.studio.catalog import Catalog
+from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache
 
 PAGES = ("/", "/run", "/compare", "/try", "/inside", "/doctor", "/lab")
@@ -32,8 +33,8 @@ POLICY = (
 """What a page may load: only what comes from this application, and nothing that is written into a page."""
 
 
-def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
-    """The studio for the runs below a folder."""
+def build_app(folder: Path, settings: ServiceSettings, layers: Sequence[str] = ()) -> Starlette:
+    """The studio for the runs below a folder, some of them with custom layers, which are given as module:name."""
     static = _read_static()
 
     async def show_page(request: Request) -> Response:  # noqa: ARG001  the signature of a route
@@ -47,7 +48,7 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.models = model_pages.OpenModels(settings)
+        app.state.models = model_pages.OpenModels(settings, app.state.layers)
         app.state.examining = asyncio.Lock()
         yield
         await app.state.models.close()
@@ -83,6 +84,7 @@ def build_app(folder: Path, settings: ServiceSettings) -> Starlette:
         exception_handlers=dict.fromkeys((HTTPException, Overloaded, ValueError, TypeError, Exception), answer_error),
         lifespan=lifespan,
     )
+    app.state.layers = CustomLayers(layers)
     app.state.catalog, app.state.settings, app.state.lab_results = Catalog(folder), settings, {}
     app.state.dev_data, app.state.dev_states, app.state.predictions = Cache(), Cache(), Cache()
     return app

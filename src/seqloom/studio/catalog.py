@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import secrets
 import threading
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -83,6 +84,7 @@ class _Known:
 
     stamp: _Stamp
     entry: RunEntry
+    shown: dict[str, Any]  # the entry for JSON
     metrics: MetricsFollower | None  # None: the run is damaged
 
 
@@ -92,24 +94,37 @@ class Catalog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self._known: dict[str, _Known] = {}
+        self._start, self._changes = secrets.token_hex(8), 0
         self._lock = threading.Lock()  # requests are answered by several threads
+
+    @property
+    def version(self) -> str:
+        """Changes whenever a run does."""
+        return f"{self._start}-{self._changes}"
 
     def entries(self) -> list[RunEntry]:
         """The runs, those that were started last first."""
+        return [known.entry for known in self._read_all()]
+
+    def table(self) -> list[dict[str, Any]]:
+        """The same for JSON."""
+        return [known.shown for known in self._read_all()]
+
+    def entry(self, identity: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """A run of the table for JSON, and the rows of its metrics; the other runs are not read."""
+        with self._lock:
+            known = self._refresh(identity, self.folder / identity)
+            return known.shown, list(known.metrics.rows) if known.metrics else []
+
+    def _read_all(self) -> list[_Known]:
         paths = {str(path.relative_to(self.folder)): path for path in self._find(self.folder, MAX_DEPTH)}
         with self._lock:
             for identity in set(self._known) - set(paths):
                 del self._known[identity]
+                self._changes += 1
             for identity, path in paths.items():
                 self._refresh(identity, path)
-            entries = [known.entry for known in self._known.values()]
-        return sorted(entries, key=lambda entry: entry.started, reverse=True)
-
-    def entry(self, identity: str) -> tuple[RunEntry, list[dict[str, Any]]]:
-        """A run of the table and the rows of its metrics; the other runs are not read."""
-        with self._lock:
-            known = self._refresh(identity, self.folder / identity)
-            return known.entry, list(known.metrics.rows) if known.metrics else []
+            return sorted(self._known.values(), key=lambda known: known.entry.started, reverse=True)
 
     def find(self, identity: str) -> Path | None:
         """The folder of a run in the table; None for anything else, so that no address leads out of the folder."""
@@ -122,6 +137,7 @@ class Catalog:
         if known is None or known.stamp != stamp:
             metrics = known.metrics if known and known.stamp.same_run(stamp) else None
             known = self._known[identity] = _read(identity, path, stamp, metrics)
+            self._changes += 1
         return known
 
     def _find(self, folder: Path, depth: int) -> Iterator[Path]:
@@ -153,9 +169,10 @@ def _read(identity: str, path: Path, stamp: _Stamp, metrics: MetricsFollower | N
     try:
         metrics = metrics or MetricsFollower(Run.open(path))
         metrics.read()
-        return _Known(stamp, _describe(identity, metrics, is_training=stamp.is_training), metrics)
+        entry = _describe(identity, metrics, is_training=stamp.is_training)
     except (RunError, OSError, ValueError, LookupError, TypeError) as error:
-        return _Known(stamp, RunEntry(identity, state="damaged", problem=str(error)), None)
+        entry, metrics = RunEntry(identity, state="damaged", problem=str(error)), None
+    return _Known(stamp, entry, entry_json(entry), metrics)
 
 
 def _describe(identity: str, metrics: MetricsFollower, *, is_training: bool) -> RunEntry:

@@ -41,7 +41,8 @@ async def examine(request: Request) -> JSONResponse:
     body = await read_json(request, DoctorRequest)
     path = find_run(request, body.run)
     async with request.app.state.examining:
-        diagnosis = await run_in_threadpool(doctor_run, path, reach=body.reach)
+        layer = request.app.state.layers.find(path).factory
+        diagnosis = await run_in_threadpool(doctor_run, path, layer=layer, reach=body.reach)
     return JSONResponse(diagnosis.to_dict())
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -21,11 +20,12 @@ from starlette.responses import JSONResponse, Response
 from seqloom.config.errors import argument_error
 from seqloom.insight.beam_tree import KEPT, PRUNED, BeamNode
 from seqloom.insight.gates import LabelledTrace
-from seqloom.model import load
+from seqloom.model import Model, load
 from seqloom.service.predictions import Input
 from seqloom.service.requests import RequestBody, is_form, read_form, read_json, read_uploads
 from seqloom.service.served_runs import ServedRun
 from seqloom.service.settings import ServiceSettings
+from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache, DevData, read_dev_data
 from seqloom.studio.media import input_kind, input_media
 from seqloom.studio.run_pages import find_run
@@ -54,15 +54,15 @@ class InsideRequest(InputRequest):
 
     method: str = Field("", description="How to compute which inputs mattered.")
     target: str = ""
-    word: str = ""
+    word: str | int = Field("", description="Of taggers: the word whose label is explained, or its position from 1.")
     beam: bool = False
 
 
 class OpenModels:
     """The models that were used last, each with its thread."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: ServiceSettings, layers: CustomLayers) -> None:
+        self.settings, self.layers = settings, layers
         self._models: OrderedDict[str, tuple[ServedRun, asyncio.Task[None]]] = OrderedDict()
         self._loading = asyncio.Lock()
 
@@ -74,12 +74,15 @@ class OpenModels:
                 model = self._models[identity][0]
                 await model.reload_if_changed()
                 return model
-            model = await run_in_threadpool(ServedRun, identity, path, load, self.settings)
+            model = await run_in_threadpool(ServedRun, identity, path, self._load, self.settings)
             self._models[identity] = model, asyncio.create_task(model.worker.run())
             if len(self._models) > KEPT_MODELS:
                 _, (_, task) = self._models.popitem(last=False)
                 task.cancel()
             return model
+
+    def _load(self, path: Path) -> Model:
+        return load(path, layer=self.layers.find(path).factory)
 
     async def close(self) -> None:
         """Stop all threads."""
@@ -184,17 +187,15 @@ async def inside(request: Request) -> Response:
         method = body.method or ("input_x_gradient" if task.steps(example) > QUICK_STEPS else "")
         try:
             explanation = loaded.model.explain(
-                example, method=method, target=body.target, word=body.word, beam=body.beam, heads=True
+                example, method=method, target=body.target, word=body.word, beam=body.beam, heads=True, gates=True
             )
         except TypeError:  # the model cannot show which inputs mattered
             if body.method or not method:
                 raise
-            explanation = loaded.model.explain(example, method="none", beam=body.beam, heads=True)
-        with torch.no_grad():
-            traces = task.trace_gates(loaded.model.module, example)
+            explanation = loaded.model.explain(example, method="none", beam=body.beam, heads=True, gates=True)
         signal = None if explanation.attribution is None else explanation.attribution.signal
         media = input_media(example, explanation.image, signal)
-        header, values = _pack_traces(traces, [numbers for _, numbers in media])
+        header, values = _pack_traces(explanation.gates, [numbers for _, numbers in media])
         content = {
             "version": loaded.version,
             "tokens": task.input_tokens(example),

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,14 @@ from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 from seqloom.run import Run
 from seqloom.run_summary import PICTURES
 from seqloom.service.requests import RequestBody, read_json
-from seqloom.studio.catalog import Catalog, entry_json, write_note
+from seqloom.studio.catalog import Catalog, write_note
 from seqloom.studio.metrics_follower import MetricsFollower
 from seqloom.terminal import json_value
 
 WATCH_SECONDS = 0.5  # between two looks at the metrics of a run
+LOG_END = 65_536  # bytes of train.log that are read
+MAX_WARNINGS = 3
+WARNING = re.compile(r"^\S+ \S+ (warning: |(?=training diverged))")
 PICTURE_TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
@@ -51,9 +56,13 @@ def find_run(request: Request, identity: str) -> Path:
 
 
 async def list_runs(request: Request) -> JSONResponse:
+    """The table of runs; only its version, if that is what the client knows."""
     catalog: Catalog = request.app.state.catalog
-    entries = await run_in_threadpool(catalog.entries)
-    return JSONResponse({"folder": str(catalog.folder), "runs": [entry_json(entry) for entry in entries]})
+    table = await run_in_threadpool(catalog.table)
+    version = catalog.version
+    if request.query_params.get("known") == version:
+        return JSONResponse({"version": version})
+    return JSONResponse({"folder": str(catalog.folder), "version": version, "runs": table})
 
 
 async def show_run(request: Request) -> JSONResponse:
@@ -70,7 +79,8 @@ def _describe(catalog: Catalog, identity: str, path: Path) -> dict[str, Any]:
         file.name for name in PICTURES for file in sorted(path.glob(f"{name}.*")) if file.suffix in PICTURE_TYPES
     ]
     values = {
-        "run": entry_json(entry),
+        "run": entry,
+        "warnings": _warnings(path),
         "rows": rows,
         "config": run.config,
         "details": run.details(),
@@ -84,6 +94,21 @@ def _describe(catalog: Catalog, identity: str, path: Path) -> dict[str, Any]:
     }
     shown: dict[str, Any] = json_value(values)
     return shown
+
+
+def _warnings(path: Path) -> list[str]:
+    """What the training warned about, or why it failed, from the end of its log."""
+    log = path / "train.log"
+    if log.is_symlink():
+        return []
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_END))
+            lines = file.read(LOG_END).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    texts = [text for line in lines if (text := WARNING.sub("", line, count=1)) != line]
+    return list(dict.fromkeys(texts))[-MAX_WARNINGS:]
 
 
 async def watch(request: Request) -> StreamingResponse:
@@ -167,12 +192,17 @@ async def resume(request: Request) -> JSONResponse:
     if Run.is_training(path):
         raise HTTPException(409, f"{body.run} is being trained already")
     command = [sys.executable, "-m", "seqloom", "train", "--resume", str(path), "--quiet"]
+    try:
+        command += request.app.state.layers.options(path)
+    except ValueError as error:  # the run is damaged, or its custom layer is not known
+        raise HTTPException(409, str(error)) from None
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603  our own command with a folder of the table
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
         )
         while process.poll() is None:
             if Run.is_training(path):
+                threading.Thread(target=process.wait, daemon=True).start()  # so that no zombie is left when it ends
                 return JSONResponse({"process": process.pid})
             await asyncio.sleep(0.1)
         errors.seek(0)

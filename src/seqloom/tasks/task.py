@@ -38,7 +38,7 @@ from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
-from seqloom.models.encoder import LayerFactory
+from seqloom.models.encoder import LayerFactory, layer_name
 from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.run import Run
@@ -507,8 +507,8 @@ class Task(Capabilities, ABC):
         field = self.custom_layer_field
         if not field:
             raise ValueError(f"this {self.name} model has no recurrent layers that a custom layer could replace")
-        name = getattr(layer, "__qualname__", type(layer).__qualname__)
-        recurrence = getattr(self, field).model_copy(update={"layer_factory": layer, "custom_layer": name})
+        update = {"layer_factory": layer, "custom_layer": layer_name(layer)}
+        recurrence = getattr(self, field).model_copy(update=update)
         return self.model_copy(update={field: recurrence})
 
     def load_model(self, weights: Mapping[str, Tensor], origin: object) -> nn.Module:

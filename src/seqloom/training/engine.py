@@ -219,6 +219,7 @@ class Training:
             snapshot=self.snapshot,
             weights=self.weights,
             unit=self.rule.unit,
+            tokens=position.seen,
             group_norms=result.group_norms,
         )
 

@@ -116,6 +116,7 @@ class Progress:
     snapshot: Callable[[], Snapshot]  # everything needed to resume from here; call it before the next event
     weights: Callable[[], dict[str, Tensor]]  # the weights that are evaluated; call it before the next event
     unit: str = "items"  # what `items` counts
+    tokens: int = 0  # seen so far, as train.tokens counts them
     warning: str = ""  # that the model does not seem to learn, and what to try; given once
     group_norms: Callable[[], dict[str, float]] = dict
     """Norm of the gradient of each group of parameters, before clipping; call it before the next event."""

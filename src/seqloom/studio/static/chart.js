@@ -4,7 +4,7 @@ import { colour, h, clear } from "./dom.js";
 import { number } from "./format.js";
 import { saveSvg } from "./save.js";
 
-const HEIGHT = 240, LEFT = 52, RIGHT = 12, TOP = 8, BOTTOM = 24;
+const HEIGHT = 240, LEFT = 52, RIGHT = 12, TOP = 8, BOTTOM = 40;
 const MOST_POINTS = 800;
 
 export function ticks(low, high, most = 5) {
@@ -57,16 +57,17 @@ function nearest(points, x) {
 }
 
 // series: [{name, points: [[x, y]], colour?, dashed?}]; marks: [{y, name}]
-export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, small = false, empty = "no values yet" }) {
-  const WIDTH = window.innerWidth < 720 ? 380 : wide ? 1160 : small ? 400 : 560;
+export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, empty = "no values yet" }) {
+  let WIDTH = 0;  // of the place where it stands, so that texts have one size everywhere
   const box = h("section", { class: wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
-  const state = { logarithmic, series };
+  const state = { logarithmic, series, xLabel };
   const toggle = h("button", { class: "save", type: "button", onclick: () => { state.logarithmic = !state.logarithmic; draw(); } }, "log");
   const save = h("button", { class: "save", type: "button", onclick: () => saveSvg(body.querySelector("svg"), title) }, "SVG");
   box.append(h("div", { class: "tools" }, h("h2", {}, title), h("span", {}, toggle, " ", save)), body);
 
   function draw() {
+    if (!WIDTH) return;
     const usable = (y) => Number.isFinite(y) && (!state.logarithmic || y > 0);
     const curves = state.series.map((curve, index) => ({
       ...curve, colour: curve.colour || colour(index), points: curve.points.filter(([, y]) => usable(y)),
@@ -101,11 +102,11 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       svg.append(h("svg:line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }));
       svg.append(h("svg:text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, number(value, 3)));
     }
-    for (const tick of ticks(xLow, xHigh, WIDTH < 500 ? 4 : 6)) {
-      if (px(tick) > WIDTH - RIGHT - 16 - 6 * xLabel.length) continue;  // the name of the axis stands there
-      svg.append(h("svg:text", { x: px(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, number(tick, 4)));
+    for (const tick of ticks(xLow, xHigh, Math.max(2, Math.min(8, Math.round(WIDTH / 72))))) {
+      const end = px(tick) > WIDTH - RIGHT - 16;
+      svg.append(h("svg:text", { x: end ? WIDTH - RIGHT : px(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": end ? "end" : "middle" }, number(tick, 4)));
     }
-    svg.append(h("svg:text", { x: WIDTH - RIGHT, y: HEIGHT - BOTTOM + 16, "text-anchor": "end" }, xLabel));
+    svg.append(h("svg:text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, state.xLabel));
     for (const mark of lines) {
       svg.append(h("svg:line", { x1: LEFT, x2: WIDTH - RIGHT, y1: py(mark.y), y2: py(mark.y), stroke: "var(--faint)", "stroke-dasharray": "4 4" }));
       const above = py(mark.y) > TOP + 16;
@@ -126,7 +127,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       if (x < xLow || x > xHigh) { hide(); return; }
       const at = nearest(curves[0].points, x)[0];
       cross.setAttribute("x1", px(at)); cross.setAttribute("x2", px(at)); cross.setAttribute("visibility", "visible");
-      clear(tip, h("div", { class: "soft" }, `${number(at)} ${xLabel}`),
+      clear(tip, h("div", { class: "soft" }, `${number(at)} ${state.xLabel}`),
         curves.map((curve) => h("div", {}, `${curve.name}: ${number(nearest(curve.points, at)[1])}`)));
       tip.hidden = false;
       const left = event.clientX - area.left + 14;
@@ -140,8 +141,11 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
     clear(body, svg, tip, legend);
   }
 
-  draw();
-  box.update = (series) => { state.series = series; draw(); };
+  new ResizeObserver(() => {
+    const width = Math.round(body.clientWidth);
+    if (width && width !== WIDTH) { WIDTH = width; draw(); }
+  }).observe(body);
+  box.update = (series, label = state.xLabel) => { state.series = series; state.xLabel = label; draw(); };
   return box;
 }
 

@@ -19,6 +19,15 @@ export function shade(value) {
   return start.map((channel, index) => Math.round(channel + (end[index] - channel) * amount));
 }
 
+const LEVELS = 255; // of a palette on each side of 0
+
+// The colours from -1 to 1 as pixels of a canvas.
+function shades() {
+  const bytes = new Uint8ClampedArray(4 * (2 * LEVELS + 1));
+  for (let level = -LEVELS; level <= LEVELS; level++) bytes.set([...shade(level / LEVELS), 255], 4 * (level + LEVELS));
+  return new Uint32Array(bytes.buffer);
+}
+
 export function shadeCss(value) {
   return `rgb(${shade(value).join(" ")})`;
 }
@@ -60,12 +69,10 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   const extreme = Math.max(Math.abs(low), Math.abs(high)) || 1;
   const label = `${title}: ${rows} × ${columns} values from ${number(low, 3)} to ${number(high, 3)}`;
   const canvas = h("canvas", { width: columns, height: rows, role: "img", tabindex: 0, "aria-label": label, "aria-keyshortcuts": "ArrowLeft ArrowRight" });
-  const image = new ImageData(columns, rows);
+  const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), palette = shades();
   places.forEach((row, place) => {
     for (let column = 0; column < columns; column++) {
-      const [red, green, blue] = shade(values[row * columns + column] / extreme);
-      const start = 4 * (place * columns + column);
-      image.data[start] = red; image.data[start + 1] = green; image.data[start + 2] = blue; image.data[start + 3] = 255;
+      pixels[place * columns + column] = palette[LEVELS + Math.round(Math.max(-1, Math.min(1, values[row * columns + column] / extreme)) * LEVELS)];
     }
   });
   canvas.getContext("2d").putImageData(image, 0, 0);

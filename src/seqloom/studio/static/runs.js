@@ -4,8 +4,9 @@ import { get } from "./api.js";
 import { h } from "./dom.js";
 import { setting } from "./format.js";
 
-export async function loadRuns() {
-  return get("/api/runs");
+// All runs; without `runs` if nothing has changed since the version that is known.
+export async function loadRuns(known = "") {
+  return get("/api/runs", known ? { known } : {});
 }
 
 export function badge(run) {
@@ -44,7 +45,8 @@ export function differences(runs) {
   const result = new Map();
   for (const [task, members] of byTask) {
     const keys = new Set(members.flatMap((run) => Object.keys(run.settings)));
-    const different = [...keys].filter((key) => new Set(members.map((run) => setting(run.settings[key] ?? null))).size > 1);
+    for (const run of members) run.texts ??= Object.fromEntries(Object.entries(run.settings).map(([key, value]) => [key, setting(value)]));
+    const different = [...keys].filter((key) => members.some((run) => run.texts[key] !== members[0].texts[key]));
     result.set(task, different.sort());
   }
   return result;

@@ -113,7 +113,7 @@ export function reachCard({ input, tokens, link }) {
         const linked = columns === tokens.length;
         return heatmap({ title: `${layerName(layer.layer)}${layer.direction === "both" || layerName(layer.layer).includes(layer.direction) ? "" : `, reading ${layer.direction}`}`, values: relative.flat(), rows: relative.length, columns, limits: [0, 1],
           rowName: (row) => (layer.outputs[row] < 0 ? "final state" : `output at ${layer.outputs.length && tokens.length === columns ? name(layer.outputs[row]) : layer.outputs[row] + 1}`),
-          columnName: linked ? name : (column) => String(column + 1), link: linked ? link : undefined, height: Math.min(200, Math.max(24, relative.length * 12)) });
+          rowTicks: (row) => (layer.outputs[row] < 0 ? "final state" : linked ? name(layer.outputs[row]) : String(layer.outputs[row] + 1)), columnName: linked ? name : (column) => String(column + 1), link: linked ? link : undefined, height: Math.min(200, Math.max(24, relative.length * 12)) });
       })), h("p", { class: "small soft" }, "Rows: outputs, in the order of time. Columns: steps. The norm of the gradient of the loss at that output with respect to the hidden state at that step, as a share of the largest in its row; the loss takes the model's own answer as the target."));
     } catch (error) {
       clear(body, h("p", { class: "soft" }, error.message));

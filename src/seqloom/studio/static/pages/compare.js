@@ -1,6 +1,7 @@
 // Several runs: their curves, scores, and what differed.
 
 import { get } from "../api.js";
+import { axisLabel, axisSelect, chosenAxis, points } from "../axes.js";
 import { lineChart } from "../chart.js";
 import { disagreementCard } from "../disagreements.js";
 import { clear, colour, h, message } from "../dom.js";
@@ -8,14 +9,13 @@ import { count, duration, interval, number, setting } from "../format.js";
 import { address, remember } from "../router.js";
 import { badge, bestRuns, loadRuns } from "../runs.js";
 
-const AXES = { update: "updates", epoch: "epochs" };
 const MOST = 10;
 const MOST_LISTED = 100; // more are chosen in the table of runs
 
 export async function showCompare(main, query) {
   const { runs: all } = await loadRuns();
   const usable = all.filter((run) => run.state !== "damaged");
-  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") in AXES ? query.get("axis") : "update", pair: query.getAll("pair") };
+  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") || "update", pair: query.getAll("pair") };
   const content = h("div");
   const list = h("details", { class: "choose", open: !state.ids.length }, h("summary", {}, "Choose runs"), h("div", { class: "strip", style: { "margin-top": "8px" } }, usable.slice(0, MOST_LISTED).map((run) => {
     const box = h("input", { type: "checkbox", checked: state.ids.includes(run.id), onchange: () => {
@@ -24,13 +24,13 @@ export async function showCompare(main, query) {
     } });
     return h("label", { class: "chip" }, box, ` ${run.id} `, h("i", {}, run.task));
   })), usable.length > MOST_LISTED ? h("p", { class: "small soft" }, `The ${MOST_LISTED} newest of ${usable.length} runs; choose others in the table of runs.`) : null);
-  const axis = h("select", { "aria-label": "Horizontal axis", onchange: () => { state.axis = axis.value; draw(); } },
-    Object.entries(AXES).map(([value, name]) => h("option", { value, selected: value === state.axis }, `over ${name}`)));
-  clear(main, h("div", { class: "bar" }, h("h1", {}, "Compare"), h("span", { class: "grow" }), axis), list, content);
+  clear(main, h("div", { class: "bar" }, h("h1", {}, "Compare"), h("span", { class: "soft" }, "Two or more runs side by side: scores, settings, curves, and where they disagree")), list, content);
+
+  const keep = () => remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair });
 
   async function draw() {
     state.pair = state.pair.filter((id) => state.ids.includes(id));
-    remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair });
+    keep();
     if (state.ids.length < 2) {
       clear(content, message("Choose two or more runs", "Their curves, scores and settings appear side by side."));
       return;
@@ -38,16 +38,21 @@ export async function showCompare(main, query) {
     const details = await Promise.all(state.ids.map((id) => get("/api/run", { run: id })));
     const runs = details.map((detail) => detail.run);
     const best = bestRuns(runs);
-    const curves = (points) => details.map((detail, index) => ({ name: detail.run.id, colour: colour(index), points: points(detail) }));
-    const x = (row) => row[state.axis];
+    const recorded = details.map((detail) => detail.rows);
+    state.axis = chosenAxis(state.axis, recorded);
     const metrics = [...new Set(runs.map((run) => run.metric))];
-    const charts = metrics.map((metric) => lineChart({ title: `${metric} on the dev data`, xLabel: AXES[state.axis],
-      series: curves((detail) => detail.rows.filter((row) => typeof row.dev?.[metric] === "number").map((row) => [x(row), row.dev[metric]])) }));
-    charts.push(lineChart({ title: "Training loss", xLabel: AXES[state.axis],
-      series: curves((detail) => detail.rows.filter((row) => typeof row.loss === "number").map((row) => [x(row), row.loss])) }));
+    const curves = (value) => details.map((detail, index) => ({ name: detail.run.id, colour: colour(index), points: points(detail.rows, state.axis, value) }));
+    const shown = [...metrics.map((metric) => [`${metric} on the dev data`, (row) => row.dev?.[metric]]), ["Loss on the training data", (row) => row.loss]];
+    const charts = shown.map(([title, value]) => lineChart({ title, xLabel: axisLabel(state.axis), series: curves(value) }));
+    const changeAxis = (axis) => {
+      state.axis = axis;
+      keep();
+      shown.forEach(([, value], index) => charts[index].update(curves(value), axisLabel(axis)));
+    };
     clear(content,
       metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : null,
       h("div", { class: "two" }, scoreTable(runs, best), differenceTable(runs)),
+      h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "grow" }), axisSelect(state.axis, recorded, changeAxis)),
       h("div", { class: "grid" }, charts), pairs);
     showPair(runs);
   }
@@ -62,7 +67,7 @@ export async function showCompare(main, query) {
     const pair = state.pair.length === 2 ? state.pair : [ranked[1].id, ranked[0].id];
     clear(pairs, disagreementCard(runs.filter((run) => scored.includes(run)), pair, (chosen) => {
       state.pair = chosen;
-      remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair });
+      keep();
       showPair(runs);
     }));
   }
@@ -84,11 +89,13 @@ function scoreTable(runs, best) {
 }
 
 function differenceTable(runs) {
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))].sort();
+  const oneTask = new Set(runs.map((run) => run.task)).size === 1;
+  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))].sort().filter((key) => oneTask || runs.every((run) => key in run.settings));
   const different = keys.filter((key) => new Set(runs.map((run) => setting(run.settings[key] ?? null))).size > 1);
   const rows = different.map((key) => h("tr", {}, h("td", { class: "mono" }, key),
     runs.map((run) => h("td", { class: "mono" }, key in run.settings ? setting(run.settings[key]) : h("span", { class: "faint" }, "–")))));
-  return h("section", { class: "card" }, h("h2", {}, "Settings that differ"), rows.length ? h("div", { class: "table" }, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "key"), runs.map((run) => h("th", {}, run.id)))), h("tbody", {}, rows)))
-    : h("p", { class: "soft" }, "None: the runs have the same configuration."));
+  return h("section", { class: "card" }, h("h2", {}, "Settings that differ"), rows.length ? h("div", { class: "table short", tabindex: 0, role: "region", "aria-label": "Settings that differ, can be scrolled" }, h("table", {},
+    h("thead", {}, h("tr", {}, h("th", {}, "setting"), runs.map((run) => h("th", {}, run.id)))), h("tbody", {}, rows)))
+    : h("p", { class: "soft" }, "None: the runs have the same configuration."),
+    oneTask ? null : h("p", { class: "small soft" }, "These runs have different tasks: only the settings that all of them have are shown."));
 }

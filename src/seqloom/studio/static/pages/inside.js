@@ -4,6 +4,7 @@ import { get, postPacked } from "../api.js";
 import { showAnswer } from "../answer.js";
 import { beamTree } from "../beam.js";
 import { lineChart } from "../chart.js";
+import { differenceCard, sameTarget } from "../difference.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { exampleList } from "../examples.js";
 import { number, percent } from "../format.js";
@@ -17,6 +18,7 @@ import { tokenStrip } from "../strip.js";
 
 const METHODS = { "": "automatic", integrated_gradients: "integrated gradients", input_x_gradient: "input × gradient", occlusion: "occlusion" };
 const MOST_HEADS = 24;
+const MOST_CHOICES = 200; // labels or words that can be explained
 
 export async function showInside(main, query) {
   const { runs } = await loadRuns();
@@ -27,7 +29,8 @@ export async function showInside(main, query) {
     return;
   }
   const model = await get("/api/model", { run: id });
-  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to") };
+  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), target: query.get("target") || "", word: query.get("word") || "" };
+  if (!state.text && state.example === null && model.examples.length) state.example = String(model.examples[0].example);
   let value = state.example !== null ? { example: Number(state.example) } : state.text;
   const views = h("div", { class: "inside" });
   const bar = h("div", { class: "bar" }, h("h1", {}, "Inside"), runSelect(usable, id, (run) => go("/inside", { run, text: state.text, example: state.example })), h("span", { class: "grow" }));
@@ -45,11 +48,26 @@ export async function showInside(main, query) {
 
   const request = () => (value instanceof File ? null : { run: id, search: state.search, ...(value && value.example !== undefined ? { example: value.example } : { input: value }) });
 
+  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word });
+
+  // The text with which an edit is compared, explained for the same label.
+  const kept = new Map();
+  async function beforeEdit(after) {
+    if (state.before === null) return null;
+    const ask = async (more) => {
+      const question = { run: id, search: state.search, method: state.method, input: state.before, ...more }, key = JSON.stringify(question);
+      if (!kept.has(key)) kept.set(key, await postPacked("/api/inside", question, controller.signal));
+      return kept.get(key);
+    };
+    const plain = await ask({}), more = sameTarget(plain.content.tokens, after.content);
+    return Object.keys(more).length ? ask(more) : plain;
+  }
+
   async function look(given = value) {
-    if (given !== value) state.from = state.to = null;
+    if (given !== value) Object.assign(state, { from: null, to: null, target: "", word: "" });
     value = given;
     state.example = value && value.example !== undefined ? String(value.example) : null;
-    remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to });
+    keep();
     if (typeof value === "string" && !value.trim()) {
       clear(views, message(model.reads_text ? "Type a text" : "Choose an input", "Every view follows it: change it and watch what changes."));
       return;
@@ -58,8 +76,9 @@ export async function showInside(main, query) {
     controller = new AbortController();
     views.classList.add("loading");
     try {
-      const { content, values } = await postPacked("/api/inside", body(), controller.signal);
-      clear(views, draw(content, values));
+      const after = await postPacked("/api/inside", body(), controller.signal), before = await beforeEdit(after);
+      const { content, values } = after;
+      clear(views, before ? differenceCard(before, after, () => compareEdit(null)) : null, draw(content, values));
       if (model.reads_text && state.example !== null) input.querySelector("textarea").value = content.text;
       views.classList.remove("loading");
     } catch (error) {
@@ -68,7 +87,7 @@ export async function showInside(main, query) {
   }
 
   function body() {
-    if (!(value instanceof File)) return { ...request(), beam: state.beam, method: state.method };
+    if (!(value instanceof File)) return { ...request(), beam: state.beam, method: state.method, target: state.target, word: state.word && Number(state.word) };
     const form = new FormData();
     form.append("run", id);
     form.append("beam", String(state.beam));
@@ -77,6 +96,15 @@ export async function showInside(main, query) {
     form.append("file", value);
     return form;
   }
+
+  // Keep a text as the one before an edit, or none.
+  function compareEdit(text) {
+    state.before = text;
+    edit.setAttribute("aria-pressed", String(text !== null));
+    look();
+    if (text !== null) input.querySelector("textarea").focus();
+  }
+  const edit = h("button", { type: "button", class: "never", "aria-pressed": String(state.before !== null), onclick: () => compareEdit(state.before === null ? input.querySelector("textarea").value : null) }, "Compare with an edit");
 
   function draw(content, values) {
     const { explanation, layers, tokens, headline } = content;
@@ -87,12 +115,12 @@ export async function showInside(main, query) {
     const panel = !(value instanceof File) && readers.length ? statePanel({ run: id, input: request, layers: readers, hasTokens: tokens.length > 0 }) : null;
     const phrase = (start, stop, words = []) => {
       state.from = String(start); state.to = String(stop);
-      remember("/inside", { run: id, text: state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to });
+      keep();
       panel?.similar(start, stop, words.length ? words : tokens.length ? tokens.slice(start, stop) : [`steps ${start + 1}–${stop}`]);
     };
     const chosen = state.from !== null && state.to !== null ? [Number(state.from), Number(state.to)] : null;
     const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction), headline && !explanation.prediction.perplexity && !explanation.prediction.labels ? h("p", { class: "soft small" }, headline) : null);
-    const mattered = names.length || content.media.length ? h("section", { class: "card" }, matteredTitle(explanation.attribution),
+    const mattered = names.length || content.media.length ? h("section", { class: "card" }, matteredTitle(explanation, (chosen) => { Object.assign(state, chosen); look(); }),
       showMedia(content.media, values, layers.some((layer) => content.media[0]?.shape[0] === layer.steps) ? link : undefined, { large: true }),
       names.length ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null,
       explanation.attribution ? attributionNote(explanation.attribution) : h("p", { class: "small soft never" }, names.length ? "Move over the tokens, or use the arrow keys: every view below marks the same place." : "")) : null;
@@ -126,7 +154,7 @@ export async function showInside(main, query) {
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
     const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
-    input.append(field, exampleList(model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
+    input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " keeps this text, and shows what a change of it does")), exampleList(model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
     input.append(h("details", { open: value === "" }, h("summary", {}, "Input"), otherInputs(look, model.input_kind), exampleList(model, value.example, (example) => look({ example: example.example })) || ""));
   }
@@ -141,9 +169,14 @@ function plainScores(attribution) {
   return attribution?.values && typeof attribution.values[0] === "number" ? attribution.values : null;
 }
 
-function matteredTitle(attribution) {
+// A select of what is explained: the labels of a classifier, or the words of a tagger.
+function matteredTitle({ attribution, label_probabilities: labels, label_choices: words }, choose) {
   if (!attribution) return h("h2", {}, "Input");
-  return h("h2", {}, "What mattered for ", h("span", { class: "best" }, attribution.target || "the answer"), attribution.word ? ` of ${attribution.word}` : "");
+  const options = words.length ? words.slice(0, MOST_CHOICES).map(({ word, label }, index) => [String(index + 1), `${label} at “${word}”`]) : Object.keys(labels).slice(0, MOST_CHOICES).map((label) => [label, label]);
+  const current = words.length ? String(attribution.position) : attribution.target;
+  if (options.length < 2 || !options.some(([value]) => value === current)) return h("h2", {}, "What mattered for ", attribution.target || "the answer", attribution.word ? ` at “${attribution.word}”` : "");
+  const select = h("select", { "aria-label": "What is explained", onchange: () => choose(words.length ? { word: select.value } : { target: select.value }) }, options.map(([value, text]) => h("option", { value, selected: value === current }, text)));
+  return h("div", { class: "tools start" }, h("h2", {}, "What mattered for"), select);
 }
 
 function attributionNote(attribution) {

@@ -1,10 +1,11 @@
 // One run: its curves while it trains, its scores, its settings.
 
 import { get, post } from "../api.js";
+import { axisLabel, axisSelect, chosenAxis, points } from "../axes.js";
 import { lineChart } from "../chart.js";
 import { clear, errorBox, h } from "../dom.js";
 import { count, date, duration, interval, number, percent } from "../format.js";
-import { address } from "../router.js";
+import { address, remember } from "../router.js";
 import { badge } from "../runs.js";
 import { sampleAnswers } from "../samples.js";
 
@@ -12,6 +13,7 @@ export async function showRun(main, query) {
   const id = query.get("run") || "";
   const data = await get("/api/run", { run: id });
   const { run, rows } = data;
+  const state = { axis: chosenAxis(query.get("axis"), [rows]) };
   const stateBadge = h("span", {}, badge(run));
   const problem = h("div");
   const stop = h("button", { type: "button", onclick: () => act("/api/stop") }, "Stop");
@@ -23,25 +25,30 @@ export async function showRun(main, query) {
   clear(main,
     h("div", { class: "bar" }, h("h1", {}, id), stateBadge, h("span", { class: "soft" }, run.task), h("span", { class: "grow" }), stop, resume,
       h("a", { class: "button", href: address("/try", { run: id }) }, "Try it"), h("a", { class: "button", href: address("/inside", { run: id }) }, "See inside"), h("a", { class: "button", href: address("/doctor", { run: id }) }, "Ask the doctor")),
-    problem, facts, charts, samples, scores(data), settings(data), pictures(id, data.pictures));
+    problem, troubles(data), facts, h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "grow" }), axisSelect(state.axis, [rows], (axis) => {
+      state.axis = axis;
+      remember("/run", { run: id, axis: axis === "update" ? "" : axis });
+      draw();
+    })), charts, samples, scores(data), settings(data), pictures(id, data.pictures));
 
   const drawn = {
-    loss: lineChart({ title: "Training loss", series: [] }),
+    loss: lineChart({ title: "Loss", series: [] }),
     score: lineChart({ title: `${run.metric || "Score"} on the dev data`, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: `baseline: ${data.baseline}` }], empty: "no evaluation yet" }),
-    rate: lineChart({ title: "Learning rate", series: [], small: true }),
-    norm: lineChart({ title: "Gradient norm", series: [], small: true, logarithmic: true, empty: "this model is not trained by gradient descent" }),
-    clipped: lineChart({ title: "Share of clipped updates", series: [], small: true, limits: [0, 1], empty: "no clipping" }),
+    rate: lineChart({ title: "Learning rate", series: [] }),
+    norm: lineChart({ title: "Gradient norm", series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
+    clipped: lineChart({ title: "Share of clipped updates", series: [], limits: [0, 1], empty: "no clipping" }),
   };
   charts.append(h("div", { class: "two" }, drawn.loss, drawn.score), h("div", { class: "thirds" }, drawn.rate, drawn.norm, drawn.clipped));
 
   function draw() {
-    const curve = (name) => rows.filter((row) => typeof row[name] === "number").map((row) => [row.update, row[name]]);
-    const dev = (name) => rows.filter((row) => typeof row.dev?.[name] === "number").map((row) => [row.update, row.dev[name]]);
-    drawn.loss.update([{ name: "training", points: curve("loss") }, { name: "dev", points: dev("loss"), dashed: true }]);
-    drawn.score.update([{ name: run.metric, points: dev(run.metric) }]);
-    drawn.rate.update([{ name: "learning rate", points: curve("learning_rate") }]);
-    drawn.norm.update([{ name: "norm", points: curve("gradient_norm") }]);
-    drawn.clipped.update([{ name: "clipped", points: curve("clipped") }]);
+    const label = axisLabel(state.axis);
+    const curve = (name) => points(rows, state.axis, (row) => row[name]);
+    const dev = (name) => points(rows, state.axis, (row) => row.dev?.[name]);
+    drawn.loss.update([{ name: "training data", points: curve("loss") }, { name: "dev data", points: dev("loss"), dashed: true }], label);
+    drawn.score.update([{ name: run.metric, points: dev(run.metric) }], label);
+    drawn.rate.update([{ name: "learning rate", points: curve("learning_rate") }], label);
+    drawn.norm.update([{ name: "norm", points: curve("gradient_norm") }], label);
+    drawn.clipped.update([{ name: "clipped", points: curve("clipped") }], label);
     const last = rows.at(-1) || {};
     clear(facts,
       fact("best " + run.metric, run.best ? number(run.best.value) : "–", run.best ? interval(run.best) || `epoch ${number(run.best.epoch, 3)}` : "no evaluation yet"),
@@ -92,6 +99,16 @@ export async function showRun(main, query) {
     draw();
   });
   return () => events.close();
+}
+
+// What went wrong, as far as the training itself has noticed.
+function troubles({ run, warnings }) {
+  const texts = [...warnings];
+  const worse = run.best && run.baseline !== null && (run.higher_is_better ? run.best.value <= run.baseline : run.best.value >= run.baseline);
+  if (worse && run.state !== "training") texts.push(`The best model is no better than the baseline: ${run.metric} ${number(run.best.value)} against ${number(run.baseline)}.`);
+  if (!texts.length) return null;
+  return h("section", { class: "trouble" }, h("h2", {}, run.state === "diverged" ? "Training diverged" : "The training warned"), texts.map((text) => h("p", {}, text)),
+    !worse && run.state !== "diverged" && !texts.some((text) => text.includes("doctor")) ? null : h("p", { class: "never" }, h("a", { href: address("/doctor", { run: run.id }) }, "Ask the doctor for the reason, and which setting to change")));
 }
 
 function fact(name, value, remark) {

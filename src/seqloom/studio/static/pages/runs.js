@@ -5,80 +5,107 @@ import { post } from "../api.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { count, date, duration, interval, number, setting } from "../format.js";
 import { go, address, remember } from "../router.js";
-import { badge, bestRuns, differences, loadRuns, shortKey } from "../runs.js";
+import { badge, bestRuns, differences, group, loadRuns, shortKey } from "../runs.js";
 
-const ROW = 39;
-const COLUMNS = [
-  ["run", (run) => run.id],
-  ["task", (run) => run.task],
-  ["state", (run) => run.state],
-  ["best", (run) => (run.best ? (run.higher_is_better ? -1 : 1) * run.best.value : Infinity)],
-  ["last", (run) => (run.last ? (run.higher_is_better ? -1 : 1) * run.last.value : Infinity)],
-  ["baseline", null],
-  ["what differs", null],
-  ["curve", null],
-  ["parameters", (run) => -run.parameters],
-  ["time", (run) => -run.seconds],
-  ["started", (run) => run.started && -new Date(run.started)],
-  ["note", (run) => run.note || "\uffff"],
-];
+const ROW = 40; // pixels, as in style.css
+const CHUNK = 8; // rows that are added or removed together while the table is scrolled
+const POLL = 3000; // milliseconds between two looks at the runs
+const SHARE = 60; // … and at least so many times as long as one look takes
+const sign = (run) => (run.higher_is_better ? -1 : 1);
+// name: [title, keys by which it sorts]; style.css has the widths
+const COLUMNS = {
+  run: ["Run", { run: (run) => run.id, task: (run) => run.task }],
+  state: ["State", { state: (run) => run.state }],
+  best: ["Best score", { best: (run) => (run.best ? sign(run) * run.best.value : Infinity) }],
+  interval: ["95 % interval", {}],
+  last: ["Last", { last: (run) => (run.last ? sign(run) * run.last.value : Infinity) }],
+  baseline: ["Baseline", {}],
+  differs: ["What differs", {}],
+  curve: ["Curve", {}],
+  parameters: ["Parameters", { parameters: (run) => -run.parameters }],
+  started: ["Started", { started: (run) => run.started && -new Date(run.started), time: (run) => -run.seconds }],
+  note: ["Note", { note: (run) => run.note || "\uffff" }],
+};
+const NUMBERS = ["best", "last", "baseline", "parameters"];
+const WIDTH = Object.keys(COLUMNS).length + 1;
+const KEYS = Object.assign({}, ...Object.values(COLUMNS).map(([, keys]) => keys));
 
 export async function showRuns(main, query) {
   const state = { sort: query.get("sort") || "started", down: query.get("down") === "1", filter: query.get("filter") || "", task: query.get("task") || "", selected: new Set() };
-  let { folder, runs } = await loadRuns();
+  let { folder, runs, version } = await loadRuns();
   if (!runs.length) {
-    clear(main, message("No runs yet", `There is no run below ${folder}.`, "Train a model: seqloom train --task tag --data FILE, or seqloom demo."));
+    clear(main, message("No runs yet", `There is no run below ${folder}.`, h("span", {}, "Train a first model with ", h("code", {}, "seqloom demo"), ", or one of your own data with ", h("code", {}, "seqloom train --task tag --data FILE"), "."), "Then reload this page. Runs in another folder: seqloom studio FOLDER."));
     return undefined;
   }
   const body = h("tbody");
-  const frame = h("div", { class: "table", tabindex: 0, "aria-label": "Runs" });
+  const frame = h("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Runs, can be scrolled" });
   const heading = h("tr");
-  const chosen = h("span", { class: "soft" });
-  const compare = h("button", { class: "primary", type: "button", disabled: true, onclick: () => go("/compare", { runs: [...state.selected] }) }, "Compare");
+  const chosen = h("span", { class: "soft", role: "status" });
+  const compare = h("button", { class: "primary", type: "button", disabled: true, title: "Mark two or more runs", onclick: () => go("/compare", { runs: [...state.selected] }) }, "Compare");
   const tasks = [...new Set(runs.map((run) => run.task))].filter(Boolean).sort();
   const filter = h("input", { type: "search", placeholder: "Filter by name, setting or note", "aria-label": "Filter", value: state.filter, oninput: debounce(() => { state.filter = filter.value; draw(); }, 120) });
   const taskSelect = h("select", { "aria-label": "Task", onchange: () => { state.task = taskSelect.value; draw(); } },
     h("option", { value: "" }, "all tasks"), tasks.map((task) => h("option", { value: task, selected: task === state.task }, task)));
-  frame.append(h("table", {}, h("thead", {}, heading), body));
+  const table = h("table", {}, h("colgroup", {}, ["select", ...Object.keys(COLUMNS)].map((name) => h("col", { class: name }))),
+    h("thead", {}, heading), body);
+  frame.append(table);
   clear(main, h("div", { class: "runs" },
-    h("div", { class: "bar" }, h("h1", {}, "Runs"), h("span", { class: "faint mono", title: folder }, folder.split(/[\\/]/).at(-1)), h("span", { class: "grow" }), chosen, compare, taskSelect, filter),
+    h("div", { class: "bar" }, h("h1", {}, "Runs"), h("span", { class: "soft", title: folder }, "in ", h("span", { class: "mono" }, folder.split(/[\\/]/).at(-1))), h("span", { class: "grow" }), chosen, compare, tasks.length > 1 ? taskSelect : null, filter),
     frame));
 
-  let shown = [], best = new Set(), different = new Map();
+  let shown = [], best = new Set(), different = new Map(), drawn = [0, 0];
+  const made = new Map(); // the rows in the document, by their place
 
   function draw() {
     const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
     shown = runs.filter((run) => (!state.task || run.task === state.task) && words.every((word) => searchable(run).includes(word)));
-    const key = COLUMNS.find(([name]) => name === state.sort)?.[1];
-    if (key) shown = [...shown].sort((a, b) => compareValues(key(a), key(b)) * (state.down ? -1 : 1));
+    const key = KEYS[state.sort];
+    // Scores of different metrics cannot be compared: the runs of each stay together.
+    const grouped = ["best", "last"].includes(state.sort) ? (a, b) => compareValues(group(a), group(b)) : () => 0;
+    if (key) shown = [...shown].sort((a, b) => grouped(a, b) || compareValues(key(a), key(b)) * (state.down ? -1 : 1));
     best = bestRuns(shown);
     different = differences(shown);
-    clear(heading, h("th", {}, h("span", { class: "skip" }, "select")), COLUMNS.map(([name, order]) =>
-      h("th", { class: ["best", "last", "baseline", "parameters", "time"].includes(name) ? "number" : "", "aria-sort": state.sort === name ? (state.down ? "descending" : "ascending") : null },
-        order ? h("button", { type: "button", onclick: () => sortBy(name) }, name + (state.sort === name ? (state.down ? " ↑" : " ↓") : "")) : name)));
+    clear(heading, h("th", {}, h("span", { class: "skip" }, "Select")), Object.entries(COLUMNS).map(([name, [title, keys]]) =>
+      h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : "", "aria-sort": state.sort in keys ? (state.down ? "descending" : "ascending") : null },
+        Object.keys(keys).length ? Object.keys(keys).map((each, index) => [index ? h("span", { class: "faint" }, " · ") : null, h("button", { type: "button", onclick: () => sortBy(each) }, `${index ? each : title}${state.sort === each ? (state.down ? " ↑" : " ↓") : ""}`)]) : title)));
     showCount();
     remember("/", { sort: state.sort === "started" ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, task: state.task });
-    fill();
+    fill(true);
   }
 
   function showCount() {
-    const all = `${shown.length === runs.length ? runs.length : `${shown.length} of ${runs.length}`} runs`;
-    chosen.textContent = state.selected.size ? `${all}, ${state.selected.size} selected` : all;
+    const all = `${shown.length === runs.length ? runs.length : `${shown.length} of ${runs.length}`} ${runs.length === 1 ? "run" : "runs"}`;
+    chosen.textContent = state.selected.size ? `${all}, ${state.selected.size} marked` : all;
     compare.disabled = state.selected.size < 2;
   }
 
   function sortBy(name) {
     state.down = state.sort === name ? !state.down : false;
     state.sort = name;
+    frame.scrollTop = 0;
     draw();
   }
 
-  // Only the rows that can be seen are in the document.
-  function fill() {
-    const first = Math.max(0, Math.floor(frame.scrollTop / ROW) - 8);
-    const last = Math.min(shown.length, first + Math.ceil((frame.clientHeight || 800) / ROW) + 16);
-    const space = (rows) => (rows > 0 ? h("tr", { "aria-hidden": "true" }, h("td", { colSpan: COLUMNS.length + 1, style: { height: `${rows * ROW}px`, padding: "0" } })) : null);
-    clear(body, space(first), shown.slice(first, last).map(row), space(shown.length - last));
+  // Only the rows that can be seen, and some around them, are in the document. Scrolling moves no row that stays.
+  const above = space(), below = space();
+  function fill(changed = false) {
+    const seen = Math.ceil((frame.clientHeight || 800) / ROW);
+    const first = Math.max(0, Math.floor(frame.scrollTop / ROW / CHUNK - 0.5) * CHUNK);
+    const last = Math.min(shown.length, first + (Math.ceil(seen / CHUNK) + 2) * CHUNK);
+    if (!changed && first === drawn[0] && last === drawn[1]) return;
+    if (changed) {
+      made.clear();
+      clear(body, above.row, below.row, shown.length ? null : h("tr", {}, h("td", { colSpan: WIDTH, class: "soft" }, "No run fits the filter.")));
+    }
+    for (const [index, element] of made) if (index < first || index >= last) { element.remove(); made.delete(index); }
+    above.set(first);
+    below.set(shown.length - last);
+    for (let index = last - 1, next = below.row; index >= first; index--) {
+      if (!made.has(index)) { made.set(index, row(shown[index])); next.before(made.get(index)); }
+      next = made.get(index);
+    }
+    drawn = [first, last];
+    table.setAttribute("aria-rowcount", String(shown.length + 1));
   }
 
   function row(run) {
@@ -93,17 +120,16 @@ export async function showRuns(main, query) {
       .map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}` }, h("i", {}, `${shortKey(key)} `), setting(run.settings[key])));
     const element = h("tr", { "aria-selected": String(state.selected.has(run.id)) },
       h("td", {}, select),
-      h("td", {}, run.state === "damaged" ? h("span", { title: run.problem }, run.id) : h("a", { href: address("/run", { run: run.id }) }, run.id)),
-      h("td", { class: "soft" }, run.task),
+      h("td", {}, run.state === "damaged" ? h("span", { title: run.problem }, run.id) : h("a", { href: address("/run", { run: run.id }), title: run.id }, run.id), h("small", { class: "unit" }, run.task)),
       h("td", {}, badge(run)),
-      h("td", { class: "number" }, score(run, run.best, best.has(run.id)), metric(run)),
+      h("td", { class: "number" }, score(run.best, best.has(run.id)), metric(run)),
+      h("td", { class: "number soft" }, interval(run.best)),
       h("td", { class: "number soft" }, run.last ? number(run.last.value) : "–"),
       h("td", { class: "number" }, baseline(run)),
-      h("td", {}, run.state === "damaged" ? h("span", { class: "faint", title: run.problem }, run.problem) : chips),
+      h("td", { class: "chips" }, run.state === "damaged" ? h("span", { class: "faint", title: run.problem }, run.problem) : chips),
       h("td", {}, sparkline(run.curve)),
       h("td", { class: "number soft" }, count(run.parameters)),
-      h("td", { class: "number soft" }, duration(run.seconds)),
-      h("td", { class: "soft" }, date(run.started)),
+      h("td", { class: "soft" }, date(run.started), h("small", { class: "unit" }, duration(run.seconds))),
       h("td", {}, noteField(run)));
     return element;
   }
@@ -120,18 +146,39 @@ export async function showRuns(main, query) {
     return field;
   }
 
-  frame.addEventListener("scroll", () => requestAnimationFrame(fill), { passive: true });
+  let waiting = false;
+  frame.addEventListener("scroll", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; fill(); });
+  }, { passive: true });
   draw();
-  const timer = setInterval(async () => {
-    if (document.hidden || document.activeElement?.closest("tbody")) return;
-    try {
-      ({ runs } = await loadRuns());
-      draw();
-    } catch {
-      // the studio was stopped; what is shown stays
+  let timer = setTimeout(poll, POLL), left = false;
+  async function poll() {
+    const start = performance.now();
+    const focused = document.activeElement;
+    if (!document.hidden && !focused?.matches("tbody input[type=text]")) {
+      try {
+        const news = await loadRuns(version);
+        if (left) return;
+        if (news.runs) {
+          ({ runs, version } = news);
+          draw();
+          if (focused?.matches("tbody input")) [...body.querySelectorAll("input[type=checkbox]")].find((each) => each.ariaLabel === focused.ariaLabel)?.focus({ preventScroll: true });
+        }
+      } catch {
+        // the studio was stopped; what is shown stays
+      }
     }
-  }, 3000);
-  return () => clearInterval(timer);
+    timer = setTimeout(poll, Math.max(POLL, SHARE * (performance.now() - start)));
+  }
+  return () => { left = true; clearTimeout(timer); };
+}
+
+// A row as high as the rows that are not in the document.
+function space() {
+  const cell = h("td", { colSpan: WIDTH, class: "space" }), row = h("tr", { "aria-hidden": "true", hidden: true }, cell);
+  return { row, set: (rows) => { row.hidden = !rows; cell.style.height = `${rows * ROW}px`; } };
 }
 
 function searchable(run) {
@@ -154,9 +201,7 @@ function compareValues(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-function score(run, value, isBest) {
+function score(value, isBest) {
   if (!value) return h("span", { class: "faint" }, "–");
-  const range = interval(value);
-  return h("span", { title: `${run.metric}${range ? `, 95 % confidence interval ${range}` : ""}${isBest ? "; the best of its task" : ""}` },
-    h("span", { class: isBest ? "best" : "" }, `${isBest ? "★ " : ""}${number(value.value)}`), " ", h("span", { class: "faint small" }, range));
+  return h("span", { class: isBest ? "best" : "", title: isBest ? "The best of its task" : "" }, `${isBest ? "★ " : ""}${number(value.value)}`);
 }
