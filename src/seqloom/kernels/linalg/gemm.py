@@ -124,12 +124,12 @@ def _tile(module: ir.Module, real: str, rows: int, *, transposed: bool) -> None:
     emit.finish()
 
 
-def _call_tile(emit: Emitter, name: str, rows: Value, *arguments: Value) -> None:
+def call_tile(emit: Emitter, name: str, rows: Value, *arguments: Value, tallest: int) -> None:
     """Call the tile for a number of rows."""
     builder = emit.builder
     done = emit.function.append_basic_block("done")
     choice = builder.switch(rows, done)
-    for count in range(1, tile_rows() + 1):
+    for count in range(1, tallest + 1):
         block = emit.function.append_basic_block(f"rows{count}")
         choice.add_case(ir.Constant(INTEGER, count), block)
         builder.position_at_end(block)
@@ -138,13 +138,13 @@ def _call_tile(emit: Emitter, name: str, rows: Value, *arguments: Value) -> None
     builder.position_at_end(done)
 
 
-def _tile_count(emit: Emitter, rows: Value) -> Value:
+def tile_count(emit: Emitter, rows: Value, *, tallest: int) -> Value:
     """Number of tiles that cover the rows; all have about the same height."""
-    tallest = tile_rows()
     return emit.builder.udiv(emit.builder.add(rows, integer(tallest - 1)), integer(tallest))
 
 
-def _tile_bounds(emit: Emitter, rows: Value, tile: Value, tiles: Value) -> tuple[Value, Value]:
+def tile_bounds(emit: Emitter, rows: Value, tile: Value, tiles: Value) -> tuple[Value, Value]:
+    """The first row of a tile, and the number of its rows."""
     builder = emit.builder
     low = builder.udiv(builder.mul(rows, tile), tiles)
     high = builder.udiv(builder.mul(rows, builder.add(tile, integer(1))), tiles)
@@ -156,15 +156,16 @@ def _multiply(module: ir.Module, real: str) -> None:
     emit = Emitter(module, "multiply", 9, real)
     left, left_stride, right, depth, out, out_stride, rows, first, last = emit.arguments
     builder = emit.builder
-    tiles = _tile_count(emit, rows)
+    tiles = tile_count(emit, rows, tallest=tile_rows())
     with emit.loop(first, last) as number:
         column = builder.mul(number, integer(PANEL_VECTORS * emit.lanes))
         start = emit.advance(right, builder.mul(column, depth))
         with emit.loop(0, tiles) as tile:
-            low, count = _tile_bounds(emit, rows, tile, tiles)
+            low, count = tile_bounds(emit, rows, tile, tiles)
             source = emit.advance(left, builder.mul(low, left_stride))
             target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
-            _call_tile(emit, "tile", count, source, left_stride, start, depth, target, out_stride)
+            arguments = source, left_stride, start, depth, target, out_stride
+            call_tile(emit, "tile", count, *arguments, tallest=tile_rows())
     emit.finish()
 
 
@@ -173,15 +174,16 @@ def _contract(module: ir.Module, real: str) -> None:
     emit = Emitter(module, "contract", 8, real)
     left, left_stride, right, depth, out, out_stride, rows, number = emit.arguments
     builder = emit.builder
-    tiles = _tile_count(emit, rows)
+    tiles = tile_count(emit, rows, tallest=tile_rows())
     with emit.loop(0, tiles) as tile:
-        low, count = _tile_bounds(emit, rows, tile, tiles)
+        low, count = tile_bounds(emit, rows, tile, tiles)
         source = emit.advance(left, low)
         with emit.loop(0, number) as index:
             column = builder.mul(index, integer(PANEL_VECTORS * emit.lanes))
             start = emit.advance(right, builder.mul(column, depth))
             target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
-            _call_tile(emit, "tile_transposed", count, source, left_stride, start, depth, target, out_stride)
+            arguments = source, left_stride, start, depth, target, out_stride
+            call_tile(emit, "tile_transposed", count, *arguments, tallest=tile_rows())
     emit.finish()
 
 

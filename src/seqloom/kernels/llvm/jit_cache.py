@@ -30,6 +30,11 @@ def vector_bytes() -> int:
     return 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
 
 
+def has_cpu_feature(name: str) -> bool:
+    """Whether the processor has a feature, by its name in LLVM."""
+    return _cpu_features().get(name, False)
+
+
 @cache
 def vector_registers() -> int:
     """Number of vector registers."""
