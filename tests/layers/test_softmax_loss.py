@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from seqloom.layers import softmax_loss
@@ -25,6 +25,12 @@ def make_inputs(
         for shape in ((count, size), (vocab_size, size), (vocab_size,))
     )
     return hidden, weight, bias, torch.randint(vocab_size, (count,), generator=random)
+
+
+def as_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    linear = nn.Linear(*weight.shape[::-1], bias=bias is not None, dtype=weight.dtype)
+    linear.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return linear
 
 
 def reference(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
@@ -57,7 +63,7 @@ def test_value_and_gradients_equal_those_of_torch(
         chunked = torch.autograd.grad(scale * actual, parts)
         with torch.no_grad():
             evaluated = cross_entropy(hidden, weight, bias if biased else None, target, smoothing=smoothing)
-        scores = log_probabilities(hidden, weight, bias if biased else None, target)
+        scores = log_probabilities(hidden, as_linear(weight, bias if biased else None), target)
     assert relative(actual, expected) < EXACT
     assert relative(evaluated, expected) < EXACT
     assert not evaluated.requires_grad
@@ -88,7 +94,7 @@ def test_extreme_logits_stay_finite(dtype: torch.dtype, smoothing: float) -> Non
     assert relative(actual.double(), expected) < (1e-6 if dtype == torch.float32 else EXACT)
     actual.backward()
     assert torch.isfinite(hidden.grad if hidden.grad is not None else torch.tensor(torch.nan)).all()
-    scores = log_probabilities(hidden, weight, None, target)
+    scores = log_probabilities(hidden, as_linear(weight, None), target)
     assert torch.allclose(
         scores.double(), torch.tensor([-600, -600 - 0.6931471805599453, -1.0986122886681098]).double()
     )
@@ -104,7 +110,7 @@ def test_no_rows_have_a_loss_of_zero() -> None:
     assert all(not gradient.any() for gradient in gradients)
     with torch.no_grad():
         assert float(cross_entropy(hidden, weight, bias, target)) == 0
-    assert log_probabilities(hidden, weight, bias, target).shape == (0,)
+    assert log_probabilities(hidden, as_linear(weight, bias), target).shape == (0,)
 
 
 def test_logits_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +133,7 @@ def test_logits_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_most_probable_tokens_are_recognised(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax_loss, "MAX_LOGITS", 30)
     hidden, weight, bias, target = make_inputs(count, 3)
-    values, correct = score_tokens(hidden, weight, bias, target)
+    values, correct = score_tokens(hidden, as_linear(weight, bias), target)
     logits = functional.linear(hidden, weight, bias)
     assert torch.equal(correct, logits.argmax(dim=1) == target)
     assert torch.allclose(values, logits.log_softmax(dim=1).gather(1, target.unsqueeze(1)).squeeze(1))

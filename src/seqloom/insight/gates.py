@@ -111,8 +111,9 @@ def _replay(call: _LayerCall) -> GateTrace:
     state = cell.start(len(x)) if call.state is None else cell.State(*call.state)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.set_rng_state(call.rng_state)
-        projected = cell.project(x.transpose(0, 1))
-        history = list(steps(cell, projected, mask, state, reverse=call.layer.reverse))
+        with call.layer.products():
+            projected = cell.project(x.transpose(0, 1))
+            history = list(steps(cell, projected, mask, state, reverse=call.layer.reverse))
     if call.layer.reverse:
         history.reverse()
     empty = x.new_zeros(len(x), 0, call.layer.output_size)

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.kernels.linalg import cross_entropy as kernel
 from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.runtime.buffers import borrow
 from seqloom.kernels.runtime.differentiation import differentiable_once
+from seqloom.layers.linear import Linear
 
 MAX_LOGITS = 8_000_000
 """Logits in memory at once: 32 MB in float32."""
@@ -32,7 +33,7 @@ def cross_entropy(
     if not (torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)):
         return sum(
             (
-                _softmax_rows(hidden[rows], weight, bias, target[rows], smoothing)[0].sum()
+                _softmax_rows(_logits(hidden[rows], weight, bias), target[rows], smoothing)[0].sum()
                 for rows in _chunks(hidden, weight)
             ),
             start=hidden.new_zeros(()),
@@ -65,27 +66,28 @@ def sampled_cross_entropy(
 
 def log_probabilities(
     hidden: Tensor,  # (N, D)
-    weight: Tensor,  # (V, D)
-    bias: Tensor | None,  # (V,)
+    output: nn.Linear,  # D → V
     target: Tensor,  # (N,)
 ) -> Tensor:  # (N,)
     """Return the log-probability of each target, without gradient."""
     with torch.no_grad():
-        values = [-_softmax_rows(hidden[rows], weight, bias, target[rows], 0.0)[0] for rows in _chunks(hidden, weight)]
+        values = [
+            -_softmax_rows(_output_logits(hidden[rows], output), target[rows], 0.0)[0]
+            for rows in _chunks(hidden, output.weight)
+        ]
     return torch.cat(values) if values else hidden.new_zeros(0)
 
 
 def score_tokens(
     hidden: Tensor,  # (N, D)
-    weight: Tensor,  # (V, D)
-    bias: Tensor | None,  # (V,)
+    output: nn.Linear,  # D → V
     target: Tensor,  # (N,)
 ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
     """Return the log-probability of each target, and whether it is the most probable token, without gradient."""
     values, correct = [], []
     with torch.no_grad():
-        for rows in _chunks(hidden, weight):
-            loss, softmax = _softmax_rows(hidden[rows], weight, bias, target[rows], 0.0)
+        for rows in _chunks(hidden, output.weight):
+            loss, softmax = _softmax_rows(_output_logits(hidden[rows], output), target[rows], 0.0)
             values.append(-loss)
             correct.append(softmax.argmax(dim=1) == target[rows])
     if not values:
@@ -111,10 +113,20 @@ def _chunks(hidden: Tensor, weight: Tensor) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
+def _output_logits(hidden: Tensor, output: nn.Linear) -> Tensor:  # (N, V)
+    if isinstance(output, Linear) and output.int8:
+        logits: Tensor = output(hidden)
+        return logits
+    return _logits(hidden, output.weight, output.bias)
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # (N, V)
+    return hidden @ weight.T if bias is None else torch.addmm(bias, hidden, weight.T)
+
+
 def _softmax_rows(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+    logits: Tensor, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:  # loss (N,), softmax (N, V)
-    logits = hidden @ weight.T if bias is None else torch.addmm(bias, hidden, weight.T)
     largest, argmax = logits.max(dim=1)
     chosen = logits.gather(1, target.unsqueeze(1)).squeeze(1)
     mean = logits.mean(dim=1) if smoothing else chosen
@@ -130,7 +142,7 @@ def _logit_gradients(
 ) -> Iterator[tuple[Tensor, Tensor]]:  # loss (N,), its gradient w.r.t. the logits (N, V), valid inside the context
     size = len(hidden) * len(weight)
     if hidden.device.type != "cpu" or hidden.dtype not in LLVM_TYPES:
-        loss, gradient = _softmax_rows(hidden, weight, bias, target, smoothing)
+        loss, gradient = _softmax_rows(_logits(hidden, weight, bias), target, smoothing)
         if smoothing:
             gradient -= smoothing / len(weight)
         gradient.scatter_add_(1, target.unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))

@@ -54,7 +54,7 @@ class Decoder(nn.Module):
         self.layer = layer
         self.dropout: nn.Module = VariationalDropout(dropout) if variational else Dropout(dropout)
         bridged = tied and layer.output_size != embed.embedding_dim
-        self.bridge = nn.Linear(layer.output_size, embed.embedding_dim) if bridged else nn.Identity()
+        self.bridge = Linear(layer.output_size, embed.embedding_dim) if bridged else nn.Identity()
         size = embed.embedding_dim if tied else layer.output_size
         self.output = Linear(size, embed.num_embeddings)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
@@ -103,7 +103,7 @@ class Decoder(nn.Module):
         features: Tensor,  # (N, D)
         target: Tensor,  # (N,)
     ) -> Tensor:  # (N,)
-        return log_probabilities(features, self.output.weight, self.output.bias, target)
+        return log_probabilities(features, self.output, target)
 
     def score_tokens(
         self,
@@ -111,7 +111,7 @@ class Decoder(nn.Module):
         target: Tensor,  # (N,)
     ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
         """The log-probability of each target, and whether it is the most probable token."""
-        return score_tokens(features, self.output.weight, self.output.bias, target)
+        return score_tokens(features, self.output, target)
 
     def softmax_inputs(self, batch: Batch) -> SoftmaxInputs:
         """As a language model: the inputs and targets of the softmax without padding."""

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.contracts.registry import noise
 
-from seqloom.kernels.linalg.packed import SERIAL_LIMIT, PackedCache, PackedMatrix, fingerprint
+from seqloom.kernels.linalg.packed import SERIAL_LIMIT, PackedCache, PackedMatrix, fingerprint, pack_transposed
 
 TYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
@@ -59,8 +59,8 @@ def test_every_change_has_another_fingerprint(dtype: torch.dtype) -> None:
 
 def test_a_verified_cache_notices_changes_that_torch_does_not_count() -> None:
     weight, left = noise(40, 8), noise(2, 8, seed=1)
-    cache = PackedCache()
-    first = cache(weight, transposed=True, verify=True)
-    assert cache(weight, transposed=True, verify=True) is first
+    cache = PackedCache(pack_transposed)
+    first = cache(weight, verify=True)
+    assert cache(weight, verify=True) is first
     weight.data.neg_()
-    torch.testing.assert_close(cache(weight, transposed=True, verify=True).multiply(left), left @ weight.t())
+    torch.testing.assert_close(cache(weight, verify=True).multiply(left), left @ weight.t())

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from tests.contracts.registry import noise
 from torch import Tensor
 
+from seqloom.kernels.linalg import quantized_naive
 from seqloom.kernels.linalg.packed import PackedMatrix
+from seqloom.kernels.linalg.quantized import QuantizedMatrix
 from seqloom.kernels.program import attention as kernel
 from seqloom.kernels.program import program
 from seqloom.kernels.program.operations import EPILOGUES, float_bits
@@ -91,6 +93,27 @@ def check_linear(real: str, rows: int, threads: int, epilogue: str, monkeypatch:
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 def test_linear(real: str, rows: int, threads: int, epilogue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_linear(real, rows, threads, epilogue, monkeypatch)
+
+
+@ROWS
+def test_a_quantized_linear_map_equals_the_naive_product(
+    rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depth, columns = 66, 300
+    left, weight, bias = (values("float", *shape) for shape in ((rows, depth + 2), (columns, depth), (columns,)))
+    out = torch.full((rows, columns + 3), math.nan)
+    packed = QuantizedMatrix(weight)
+    monkeypatch.setattr(program, "SERIAL_LIMIT", 0)
+    torch.set_num_threads(threads)
+    single = Program(torch.float32, threads)
+    operands = {"left": left, "left_stride": depth + 2, "packed": packed.values, "depth": depth}
+    size = {"panels": packed.panels, "columns": columns, "out": out, "out_stride": columns + 3}
+    single.add("quantized_linear", **operands, **size, bias=bias, epilogue=list(EPILOGUES).index("relu"))
+    single.reserve_integers(depth)
+    single.finalize()
+    single.run(rows, {}, scratch=0)
+    assert torch.equal(out[:, :columns], (quantized_naive.multiply(left[:, :depth], weight) + bias).relu())
+    assert out[:, columns:].isnan().all()
 
 
 def check_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:

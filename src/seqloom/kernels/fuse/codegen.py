@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from seqloom.kernels.fuse.contraction_loops import emit_contraction
 from seqloom.kernels.fuse.elementwise_loops import RowLoops
-from seqloom.kernels.fuse.layout import Block, ScratchLayout, arguments
+from seqloom.kernels.fuse.layout import FLOAT_BYTES, Block, ScratchLayout, arguments
 from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
 from seqloom.kernels.fuse.symbols import Contraction
@@ -19,21 +19,25 @@ from seqloom.kernels.linalg import gemm
 from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
 
 
-def emit(plan: Plan, kind: str, real: str) -> str:
-    """The LLVM module of one kernel: scan(address of the argument table, part, member of its team, members)."""
+def emit(plan: Plan, kind: str, real: str, quantized: frozenset[str] = frozenset()) -> str:
+    """The LLVM module of one kernel: scan(address of the argument table, part, member of its team, members).
+
+    ``quantized`` products, by their index or "input", are computed in int8.
+    """
     module = ir.Module("scan")
-    ScanBuilder(module, plan, kind, real).emit()
+    ScanBuilder(module, plan, kind, real, quantized).emit()
     return str(module)
 
 
 class ScanBuilder:
     """Builds the function ``scan``."""
 
-    def __init__(self, module: ir.Module, plan: Plan, kind: str, real: str) -> None:
+    def __init__(self, module: ir.Module, plan: Plan, kind: str, real: str, quantized: frozenset[str]) -> None:
         self.plan = plan
         self.kind = kind
+        self._quantized = quantized
         self.schedule: Schedule = getattr(plan, kind)
-        self.layout = ScratchLayout(plan, kind, real)
+        self.layout = ScratchLayout(plan, kind, real, quantized)
         self.emitter = Emitter(module, "scan", 4, real)
         self.builder = self.emitter.builder
         table, part, self.member, self.members = self.emitter.arguments
@@ -87,7 +91,7 @@ class ScanBuilder:
         layout, builder = self.layout, self.builder
         rows = self.values["max_rows"]
         start = self._mul(rows, layout.starts[name])
-        if name[0] in ("input", "projected", "input_gradient", "factor"):
+        if name[0] in ("input", "input_integers", "projected", "input_gradient", "factor"):
             capacity = builder.mul(rows, self.values["chunk"])
             start = builder.add(self._mul(rows, layout.row_size), self._mul(capacity, layout.starts[name]))
         return self.emitter.advance(self.scratch, builder.add(start, self._mul(row, layout.strides[name])))
@@ -214,6 +218,9 @@ class ScanBuilder:
             target = self.emitter.advance(target, self._mul(low, target_stride))
             count = self.builder.sub(high, low)
             self.emitter.call("dot", source, stride, packed, depth, target, target_stride, count, size)
+        elif matrix in self._quantized:
+            integers = self._quantize(matrix, left, depth, rows)
+            self.emitter.call("multiply_quantized", *integers, packed, depth, *out, rows, first, last)
         elif self.kind != "forward":
             self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         else:
@@ -228,6 +235,18 @@ class ScanBuilder:
                 with otherwise:
                     self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         self._barrier()
+
+    def _quantize(self, matrix: str, left: tuple[Value, int], depth: int, rows: Value) -> tuple[Value, int]:
+        """Address and stride in bytes of the left side of a product as integers."""
+        block: Block = ("input_integers", "") if matrix == "input" else ("operand_integers", int(matrix))
+        stride = FLOAT_BYTES * self.layout.strides[block]
+        integers = self.scratch_row(block, integer(0))
+        low, high = self.emitter.part_range(rows, self.member, self.members)
+        source = self.emitter.advance(left[0], self._mul(low, left[1]))
+        target = self.builder.add(integers, self._mul(low, stride))
+        self.emitter.call("quantize", source, left[1], depth, self.builder.sub(high, low), target, stride)
+        self._barrier()
+        return integers, stride
 
     def _multiply_gradients(self, rows: Value, start: Value, stop: Value) -> None:
         """The deferred products of a chunk: gradients of matrices and of the input."""

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from seqloom.kernels.fuse.layout import ScratchLayout
 from seqloom.kernels.fuse.symbols import Product
-from seqloom.kernels.linalg.packed import PackedCache, pack, packed_size
+from seqloom.kernels.linalg.packed import PackedCache, PackedMatrix, pack, pack_transposed, packed_size
+from seqloom.kernels.linalg.quantized import QuantizedMatrix
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import Loan, allocate
 from seqloom.kernels.runtime.partition import Partition
@@ -58,11 +59,14 @@ class Kernel:
 class Matrix:
     """A matrix parameter, as one product of a kernel uses it."""
 
-    def __init__(self, name: str, parameter: int, *, transposed: bool) -> None:
+    def __init__(self, name: str, parameter: int, *, transposed: bool, quantized: bool) -> None:
         self.name = name  # of the product
         self.parameter = parameter  # its index
         self.transposed = transposed
-        self.cache = PackedCache()
+        self.quantized = quantized
+        self.cache = PackedCache[PackedMatrix | QuantizedMatrix](
+            QuantizedMatrix if quantized else pack_transposed if transposed else PackedMatrix
+        )
 
 
 class InferenceCall:
@@ -132,9 +136,11 @@ class InferenceCall:
 
     def _pack(self, matrix: Matrix, weight: Tensor, partition: Partition, loan: Loan) -> Tensor:
         """The packed matrix, cached or in borrowed memory."""
+        if matrix.quantized:  # whose weights are not trained
+            return matrix.cache(weight).values
         if partition.steps * partition.batch <= CACHED_ROWS or partition.steps == 1:
             # Comparing all values takes longer than one step, but less than packing them again.
-            return matrix.cache(weight, transposed=matrix.transposed, verify=partition.steps > 1).values
+            return matrix.cache(weight, verify=partition.steps > 1).values
         values = weight.t() if matrix.transposed else weight
         packed = loan.borrow(packed_size(values), weight)
         pack(values, packed)
@@ -163,7 +169,7 @@ class InferenceCall:
         few = partition.steps * partition.max_rows < PACKING_MIN
         one = partition.max_rows == 1 and partition.steps < PACKING_MIN_STEPS
         for matrix in self._matrices:
-            dot = matrix.transposed and (few or (one and matrix.name != "input"))
+            dot = matrix.transposed and not matrix.quantized and (few or (one and matrix.name != "input"))
             self._set(f"matrix {matrix.name}", weights[matrix.parameter].data_ptr() if dot else 0)
             if not dot:
                 self._packed.append(matrix)

@@ -4,6 +4,7 @@ from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
 from seqloom.kernels.fuse.symbols import Product
 from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg.quantized_gemm import instructions
 
 COMMON_ARGUMENTS = (
     "batch",
@@ -22,6 +23,8 @@ COMMON_ARGUMENTS = (
     "sums",  # addresses of the sums of each part
     "barrier",  # counter of the team's barrier
 )
+
+FLOAT_BYTES = 4
 
 INPUT_ARGUMENTS = ("x", "x_time", "x_row")
 """The input, and its strides in time and in the batch."""
@@ -63,11 +66,12 @@ class ScratchLayout:
     """Scratch memory of one part, in elements.
 
     First come blocks with one row for each row of the part, then blocks with one row for each row and step of a chunk,
-    then the packed right side of a deferred product. The sums of gradients are a separate allocation: those of
+    then the packed right side of a deferred product. ``quantized`` products (by their index, or "input") have a block
+    for the integers of their left side. The sums of gradients are a separate allocation: those of
     vectors, then those of matrices.
     """
 
-    def __init__(self, plan: Plan, kind: str, real: str) -> None:
+    def __init__(self, plan: Plan, kind: str, real: str, quantized: frozenset[str] = frozenset()) -> None:
         traced = plan.traced
         schedule: Schedule = getattr(plan, kind)
         self.lanes = gemm.lanes(real)
@@ -91,7 +95,12 @@ class ScratchLayout:
             self._add_row(
                 ("product", index), gemm.panel_width(real) * gemm.panel_count(real, traced.products[index].size)
             )
+            if str(index) in quantized:
+                depth = sum(segment.width for segment in traced.products[index].operand)
+                self._add_row(("operand_integers", index), instructions().row_bytes(depth) // FLOAT_BYTES)
         self._add_row(("temporary", ""), schedule.temporary_width)
+        if "input" in quantized:
+            self._add_step(("input_integers", ""), instructions().row_bytes(plan.input_size) // FLOAT_BYTES)
         if plan.linear:
             self._add_step(("input", ""), plan.input_size)
             padded = traced.projected_width if kind != "backward" else plan.input_size

@@ -2,7 +2,7 @@
 
 import ctypes
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -18,7 +18,7 @@ from seqloom.kernels.fuse.layout import ScratchLayout, arguments, matrix_product
 from seqloom.kernels.fuse.plan import Plan, plan
 from seqloom.kernels.fuse.symbols import Impure, Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
-from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg import gemm, quantized_gemm
 from seqloom.kernels.linalg.packed import LLVM_TYPES, pack, packed_size
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.runtime import threads
@@ -38,10 +38,12 @@ def fuse(
     projected: int,  # width of the projected input
     state: tuple[int, ...],  # widths of the state's fields
     linear: str | None = None,
+    quantized: Collection[str] = (),
 ) -> "FusedScan":
     """Compile a step function into a kernel; raises ``Unfusable`` with the reason where that is not possible.
 
     ``linear`` names the matrix parameter (projected, input) with which the kernel projects its input itself.
+    ``quantized`` names matrix parameters with which the kernel multiplies in int8 where no gradient is needed.
     """
     dtypes = {parameter.dtype for parameter in parameters.values()}
     if len(dtypes) != 1 or not dtypes <= LLVM_TYPES.keys():
@@ -53,14 +55,24 @@ def fuse(
     traced = trace(step, parameters, projected, state)
     size = parameters[linear].shape[1] if linear else 0
     shapes = [parameter.shape for parameter in parameters.values()]
-    return FusedScan(plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real)), real, step, shapes)
+    planned = plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real))
+    return FusedScan(planned, real, step, shapes, quantized=quantized if real == "float" else ())
 
 
 class FusedScan:
     """The kernels of one step function for one floating-point type."""
 
-    def __init__(self, plan: Plan, real: str, step: StepFunction, shapes: list[torch.Size]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        real: str,
+        step: StepFunction,
+        shapes: list[torch.Size],
+        *,
+        quantized: Collection[str],  # matrix parameters
+    ) -> None:
         self.plan = plan
+        self.quantized = _quantized_products(plan, quantized)
         self.real = real
         self._step = step
         self._step_lock = Lock()
@@ -79,18 +91,22 @@ class FusedScan:
     def kernel(self, kind: str) -> Kernel:
         """The forward, training or backward kernel, compiled on first use."""
         if kind not in self._kernels:
+            quantized = self.quantized if kind == "forward" else frozenset[str]()
+            products = gemm.functions(self.real)._asdict()
+            if quantized:
+                products |= quantized_gemm.functions(quantized_gemm.instructions())._asdict()
             (address,) = jit_cache.load(
-                f"{kind} {self._key}",
-                lambda: codegen.emit(self.plan, kind, self.real),
+                f"{kind} {sorted(quantized)} {self._key}",
+                lambda: codegen.emit(self.plan, kind, self.real, quantized),
                 ("scan",),
-                **gemm.functions(self.real)._asdict(),
+                **products,
                 barrier=threads.functions().barrier,
             )
             self._kernels[kind] = Kernel(
                 kind=kind,
                 address=address,
                 positions={name: index for index, name in enumerate(arguments(self.plan, kind))},
-                layout=ScratchLayout(self.plan, kind, self.real),
+                layout=ScratchLayout(self.plan, kind, self.real, quantized),
                 products=matrix_products(self.plan, kind),
             )
         return self._kernels[kind]
@@ -149,7 +165,7 @@ class FusedScan:
             kernel = self.kernel("forward")
             if not self._matrices:
                 self._matrices = [
-                    Matrix(name, self.names.index(parameter), transposed=transposed)
+                    Matrix(name, self.names.index(parameter), transposed=transposed, quantized=name in self.quantized)
                     for name, (parameter, transposed) in self._matrix_parameters(kernel).items()
                 ]
             call = InferenceCall(kernel, self.names, self._matrices)
@@ -305,6 +321,16 @@ class FusedScan:
     def clear_packed(self) -> None:
         """Free the packed matrices and the memory that are kept between calls."""
         self._matrices, self._calls = [], []
+
+
+def _quantized_products(plan: Plan, parameters: Collection[str]) -> frozenset[str]:
+    """The products, by their index or "input", with matrices of these names; each column is a row of its parameter."""
+    indexed = [
+        str(index)
+        for index, product in matrix_products(plan, "forward")
+        if product.transposed and product.matrix in parameters
+    ]
+    return frozenset([*indexed, *(["input"] if plan.linear in parameters else [])])
 
 
 def _final(partition: Partition, initial: Sequence[Tensor]) -> list[Tensor]:

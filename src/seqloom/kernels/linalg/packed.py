@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from typing import Generic, TypeVar
 
 import torch
 from llvmlite import ir
@@ -16,6 +17,7 @@ from seqloom.kernels.runtime.buffers import allocate
 from seqloom.kernels.runtime.staleness import tensor_version
 
 LLVM_TYPES = {torch.float32: "float", torch.float64: "double"}
+Packed = TypeVar("Packed")
 MAX_LEFT_SIZE = 1 << 17
 """Elements of the left matrix up to which this is faster than torch: it has to stay in the cache."""
 SERIAL_LIMIT = 1 << 20
@@ -62,20 +64,26 @@ class PackedMatrix:
         return out if self.width == self.columns else out[:, : self.columns]
 
 
-class PackedCache:
+def pack_transposed(weight: Tensor) -> PackedMatrix:
+    """The packed transpose of a matrix."""
+    return PackedMatrix(weight.t())
+
+
+class PackedCache(Generic[Packed]):
     """The packed form of a matrix, renewed when the matrix has changed."""
 
-    def __init__(self) -> None:
-        self._entry: tuple[tuple[object, ...], Tensor, PackedMatrix] | None = None
+    def __init__(self, pack: Callable[[Tensor], Packed]) -> None:
+        self._pack = pack
+        self._entry: tuple[tuple[object, ...], Tensor, Packed] | None = None
 
-    def __call__(self, weight: Tensor, *, transposed: bool, verify: bool = False) -> PackedMatrix:
+    def __call__(self, weight: Tensor, *, verify: bool = False) -> Packed:
         """The packed matrix. ``verify`` compares its values, too: a change of ``weight.data`` has no new version."""
         values = fingerprint(weight) if verify else b""
         now, entry = (*tensor_version(weight), values), self._entry
         if entry is None or entry[0] != now:
             matrix = weight.detach()
             # Keeps the matrix alive, so that nothing else gets its address.
-            self._entry = entry = (now, matrix, PackedMatrix(matrix.t() if transposed else matrix))
+            self._entry = entry = (now, matrix, self._pack(matrix))
         return entry[2]
 
 

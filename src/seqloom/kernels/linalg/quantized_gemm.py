@@ -9,7 +9,7 @@ in groups of four rows. A row of the left side holds its scale and then its inte
 
 import platform
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -129,7 +129,7 @@ def _quantize(module: ir.Module, kind: Instructions) -> None:
             return [builder.call(largest_of, [values[0], builder.bitcast(size, words)])]
 
         zeros = ir.Constant(words, [0] * lanes)
-        (sizes,) = vector_loop(emit, depth, lambda *step, at=source: largest(*step, at), (zeros,))
+        (sizes,) = vector_loop(emit, depth, partial(largest, source=source), (zeros,))
         size = builder.bitcast(builder.call(largest_lane, [sizes]), emit.scalar)
         limit = ir.Constant(emit.scalar, float(LIMIT))
         is_large = builder.fcmp_ordered(">", size, ir.Constant(emit.scalar, SMALLEST))

@@ -1,4 +1,4 @@
-"""Operations of a program: linear layers with an epilogue, layer norm, embedding, log-softmax.
+"""Operations of a program: linear layers (float or int8) with an epilogue, layer norm, embedding, log-softmax.
 
 Each is an LLVM function of (instruction, low, high, member, members, scratch) for the rows [low, high). The members of
 a team split its columns, or its rows where it has no columns to split; each thread has its own scratch memory.
@@ -11,7 +11,7 @@ from functools import partial
 
 from llvmlite import ir
 
-from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg import gemm, quantized_gemm
 from seqloom.kernels.llvm import vector_math
 from seqloom.kernels.llvm.ir_builder import INTEGER, Emitter, Value, VectorSlice, integer, vector_loop
 
@@ -141,7 +141,16 @@ def linear(module: ir.Module, real: str) -> None:
     """out = f(left · packed + bias), or out = residual + left · packed + bias."""
     for name in EPILOGUES:
         _epilogue(module, real, name)
-    emit = OperationEmitter(module, "linear", LINEAR_OPERANDS, real)
+    _linear(module, real, quantized=False)
+
+
+def quantized_linear(module: ir.Module, real: str) -> None:
+    """The same in int8. Each thread quantizes all of its rows first, after its scratch memory for products."""
+    _linear(module, real, quantized=True)
+
+
+def _linear(module: ir.Module, real: str, *, quantized: bool) -> None:
+    emit = OperationEmitter(module, "quantized_linear" if quantized else "linear", LINEAR_OPERANDS, real)
     builder = emit.builder
     stride, depth, packed, columns = (emit.operand(name) for name in ("left_stride", "depth", "packed", "columns"))
     left = emit.advance(emit.operand("left"), builder.mul(emit.member, emit.operand("left_thread_stride")))
@@ -150,6 +159,11 @@ def linear(module: ir.Module, real: str) -> None:
     width = gemm.panel_width(real)
     rows = builder.sub(emit.high, emit.low)
     blocks = builder.udiv(builder.add(rows, integer(max_block_rows() - 1)), integer(max_block_rows()))
+    integers, integers_stride = emit.advance(emit.scratch, scratch_size(real)), integer(0)
+    if quantized:
+        integers_stride = _row_bytes(emit, depth)
+        source = emit.advance(left, builder.mul(emit.low, stride))
+        emit.call("quantize", source, stride, depth, rows, integers, integers_stride)
     with emit.loop(first, last, GROUP) as panel:
         end = builder.add(panel, integer(GROUP))
         end = builder.select(builder.icmp_signed("<", end, last), end, last)
@@ -158,11 +172,15 @@ def linear(module: ir.Module, real: str) -> None:
         column_end = builder.select(builder.icmp_signed("<", column_end, columns), column_end, columns)
         base = emit.advance(emit.scratch, builder.neg(column))  # ``multiply`` counts columns from panel 0
         with emit.loop(0, blocks) as part:
-            begin, after = emit.part_range(rows, part, blocks)
-            begin = builder.add(emit.low, begin)
-            count = builder.sub(builder.add(emit.low, after), begin)
-            source = emit.advance(left, builder.mul(begin, stride))
-            emit.call("multiply", source, stride, packed, depth, base, GROUP * width, count, panel, end)
+            first_row, after = emit.part_range(rows, part, blocks)
+            count, begin = builder.sub(after, first_row), builder.add(emit.low, first_row)
+            if quantized:
+                source = builder.add(integers, builder.mul(first_row, integers_stride))
+                operands = source, integers_stride, packed, depth, base, GROUP * width, count, panel, end
+                emit.call("multiply_quantized", *operands)
+            else:
+                source = emit.advance(left, builder.mul(begin, stride))
+                emit.call("multiply", source, stride, packed, depth, base, GROUP * width, count, panel, end)
 
             def block_start(address: Value, stride: Value, begin: Value = begin, column: Value = column) -> Value:
                 return emit.advance(address, builder.add(builder.mul(begin, stride), column))
@@ -180,6 +198,14 @@ def linear(module: ir.Module, real: str) -> None:
             )
             call_by_index(emit, emit.operand("epilogue"), [f"epilogue_{name}" for name in EPILOGUES], arguments)
     emit.finish()
+
+
+def _row_bytes(emit: Emitter, depth: Value) -> Value:
+    """``row_bytes`` of the instructions for int8."""
+    builder, kind = emit.builder, quantized_gemm.instructions()
+    per_line = quantized_gemm.LINE // kind.left_bytes
+    lines = builder.add(builder.udiv(builder.add(depth, integer(per_line - 1)), integer(per_line)), integer(1))
+    return builder.mul(builder.or_(lines, integer(1)), integer(quantized_gemm.LINE))
 
 
 def call_by_index(emit: Emitter, number: Value, names: list[str], arguments: tuple[Value, ...]) -> None:

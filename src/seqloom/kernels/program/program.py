@@ -13,7 +13,7 @@ import torch
 from llvmlite import ir
 from torch import Tensor
 
-from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg import gemm, quantized_gemm
 from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
@@ -29,6 +29,7 @@ OPERATIONS: dict[str, tuple[Callable[[ir.Module, str], None], tuple[str, ...]]] 
     "embedding": (operations.embedding, operations.EMBEDDING_OPERANDS),
     "log_softmax": (operations.log_softmax, operations.LOG_SOFTMAX_OPERANDS),
     "attention": (attention.attention, attention.ATTENTION_OPERANDS),
+    "quantized_linear": (operations.quantized_linear, operations.LINEAR_OPERANDS),  # float32 only
 }
 HEADER = ("count", "rows", "shared", "scratch", "scratch_stride", "barrier_counter")
 WIDTH = OPERANDS_START + max(len(fields) for _, fields in OPERATIONS.values())
@@ -41,16 +42,23 @@ SERIAL_LIMIT = 1 << 21
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
+def _operations(real: str) -> list[str]:
+    """The operations of a floating-point type; each has its index in the table above."""
+    return [name for name in OPERATIONS if real == "float" or name != "quantized_linear"]
+
+
 @cache
 def _run(real: str) -> int:
     symbols = {"multiply": gemm.functions(real).multiply, "barrier": threads.functions().barrier}
+    if "quantized_linear" in _operations(real):
+        symbols |= quantized_gemm.functions(quantized_gemm.instructions())._asdict()
     return jit_cache.load(f"program {real}", lambda: _emit(real), ("run",), **symbols)[0]
 
 
 def _emit(real: str) -> str:
     module = ir.Module("program")
-    for emit_operation, _ in OPERATIONS.values():
-        emit_operation(module, real)
+    for name in _operations(real):
+        OPERATIONS[name][0](module, real)
     emit = Emitter(module, "run", 4, real)
     table, _, member, members = emit.arguments
     builder = emit.builder
@@ -74,7 +82,7 @@ def _emit(real: str) -> str:
         word = builder.add(integer(len(HEADER)), builder.mul(index, integer(WIDTH)))
         instruction = builder.add(table, builder.mul(word, integer(8)))
         number = emit.load_integer(instruction, 0)
-        operations.call_by_index(emit, number, list(OPERATIONS), (instruction, *arguments))
+        operations.call_by_index(emit, number, _operations(real), (instruction, *arguments))
         has_barrier = builder.icmp_signed("!=", emit.load_integer(instruction, 1), integer(0))
         with emit.if_then(builder.and_(has_barrier, builder.not_(split_rows))):
             emit.call("barrier", barrier_counter, members)
@@ -104,6 +112,7 @@ class Program:
         self._alive: list[Tensor] = []
         self._workspaces: list[_Workspace] = []
         self._scratch_size, self._stride = operations.scratch_size(self.real), 0
+        self._integers_size = 0  # elements of scratch memory for each row of a thread
         self._template = np.zeros(0, dtype=np.int64)
         self._relative = np.zeros(0, dtype=np.int64)
         self._names: list[str] = []
@@ -122,6 +131,11 @@ class Program:
         if unknown:
             raise TypeError(f"{name} has no operands {', '.join(sorted(unknown))}")
         self._instructions.append((name, barrier, operands))
+
+    def reserve_integers(self, depth: int) -> None:
+        """Reserve scratch memory for the left side of a quantized product."""
+        size = quantized_gemm.instructions().row_bytes(depth) // self._size
+        self._integers_size = max(self._integers_size, size)
 
     @property
     def stride(self) -> int:
@@ -163,7 +177,8 @@ class Program:
             workspace = _Workspace(self._template, self._relative, self.dtype)
         serial = self.members == 1 or rows * self.multiplications < SERIAL_LIMIT or not threads.can_team()
         members = 1 if serial else self.members
-        scratch_stride = -(-max(scratch, self._scratch_size) // CACHE_LINE) * CACHE_LINE
+        needed = max(scratch, self._scratch_size + rows * self._integers_size)
+        scratch_stride = -(-needed // CACHE_LINE) * CACHE_LINE
         workspaces_size = rows * self._stride
         table = workspace.table
         table[self._input_words] = [inputs[name] for name in self._names]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedMatrix
+from seqloom.kernels.linalg.quantized import QuantizedMatrix
 from seqloom.kernels.program.operations import EPILOGUES, float_bits
 from seqloom.kernels.program.program import Program, Region
 from seqloom.layers.connection import Plain
@@ -96,7 +97,7 @@ def unsupported_parts(module: Any, *, linear: list[Any], stacks: list[Any]) -> s
         return "the embedding is not a plain one"
     if not all(type(part) in (Linear, nn.Linear) for part in [*linear, module.output]):
         return "a linear map is not a plain one"
-    if _is_linear(module.bridge) and type(module.bridge) is not nn.Linear:
+    if _is_linear(module.bridge) and type(module.bridge) is not Linear:
         return "the map before the softmax is not a plain one"
     if not all(type(part) is Plain for stack in stacks for part in stack.connections):
         return "the layers have skip connections"
@@ -277,7 +278,7 @@ def write_linear(
     if residual is not None:
         added = {"residual": residual, "residual_stride": "stride", "residual_thread_stride": residual.thread_stride}
     program.add(
-        "linear",
+        "quantized_linear" if isinstance(packed, QuantizedMatrix) else "linear",
         left=left,
         left_thread_stride=left.thread_stride if isinstance(left, Region) else 0,
         packed=packed.values,
@@ -291,6 +292,8 @@ def write_linear(
         **{"left_stride": "stride", "out_stride": "stride", **strides},
         **added,
     )
+    if isinstance(packed, QuantizedMatrix):
+        program.reserve_integers(packed.depth)
     program.multiplications += packed.depth * packed.width
 
 
@@ -308,7 +311,7 @@ def write_output(program: Program, module: Any, current: Region | str, **strides
     return copied
 
 
-def _packed(linear: Any) -> PackedMatrix:
+def _packed(linear: Any) -> PackedMatrix | QuantizedMatrix:
     """Return the packed weights, shared with the linear map if it has them."""
     shared = None
     if isinstance(linear, Linear):

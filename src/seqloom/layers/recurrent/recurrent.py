@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -21,6 +22,7 @@ from seqloom.kernels.runtime.staleness import (
     active_transform,
     hook_tables,
 )
+from seqloom.layers.int8_products import Int8Products, linear_weights
 from seqloom.layers.layer import Layer, check_input, first_parameter, untraced
 from seqloom.layers.layer_error import LayerError, describe_error, layer_name, user_place
 
@@ -47,9 +49,12 @@ class Recurrent(Layer):
         self.reverse = reverse
         self.fused = True
         """Set to False to run the plain loop."""
+        self.int8 = False
+        """Multiply in int8 where no gradient is needed (see layers/quantization.py)."""
         self._shapes = tuple(field.shape[1:] for field in cell.start(1))
         self._has_matrix = any(len(shape) != 1 for shape in self._shapes)
         self._kernels: tuple[tuple[_Origin, _CompiledCell | str], ...] = ()  # or why there is none; the last used first
+        self._int8_products: Int8Products | None = None
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
@@ -82,7 +87,7 @@ class Recurrent(Layer):
         dtype, shape = x.dtype, x.shape
         if len(shape) != 3 or shape[2] != self.input_size or 0 in shape or not _is_plain(x, shape, dtype):
             return None
-        if not made_from.matches(cell, dtype):
+        if not made_from.matches(cell, dtype, int8=self.int8):
             return None
         return compiled.infer(x, shape, cell.start(shape[0]) if state is None else state, reverse=self.reverse)
 
@@ -94,10 +99,19 @@ class Recurrent(Layer):
             return self._scan(compiled, x, mask, state)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        projected = cell.project(x.transpose(0, 1))
-        if isinstance(compiled, _CompiledCell):
-            return self._scan(compiled, projected.transpose(0, 1), mask, state)
-        return loop(cell, projected, mask, state, reverse=self.reverse)
+        with self.products():
+            projected = cell.project(x.transpose(0, 1))
+            if isinstance(compiled, _CompiledCell):
+                return self._scan(compiled, projected.transpose(0, 1), mask, state)
+            return loop(cell, projected, mask, state, reverse=self.reverse)
+
+    def products(self) -> AbstractContextManager[object]:
+        """In this context, products with the matrices of the cell are as the layer computes them: in int8 or float."""
+        if not self.int8 or torch.is_grad_enabled():
+            return nullcontext()
+        if self._int8_products is None or not self._int8_products.matches(self.cell):
+            self._int8_products = Int8Products(self.cell)
+        return self._int8_products
 
     def _scan(self, compiled: "_CompiledCell", x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         parameters = {name: table[attribute] for name, (table, attribute) in compiled.tables.items()}
@@ -131,13 +145,13 @@ class Recurrent(Layer):
         """Return what was compiled from the cell as it is now; compile it if there is nothing."""
         cell = self.cell
         for index, (made_from, compiled) in enumerate(self._kernels):
-            if made_from.matches(cell, x.dtype):
+            if made_from.matches(cell, x.dtype, int8=self.int8):
                 if index:
                     self._kernels = (self._kernels[index], *self._kernels[:index], *self._kernels[index + 1 :])
                 return compiled
         if any(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS)):
             return HOOKS
-        made_from = _Origin(cell, x.dtype, Guards(cell, type(cell).__name__))
+        made_from = _Origin(cell, x.dtype, Guards(cell, type(cell).__name__), self.int8)
         try:
             # Tracing the cell must not change the random state.
             with torch.random.fork_rng(devices=[]):
@@ -186,6 +200,7 @@ class Recurrent(Layer):
                 projected=projected,
                 state=tuple(shape.numel() for shape in self._shapes),
                 linear=f"{linear}.weight" if linear else None,
+                quantized=linear_weights(cell) if self.int8 else (),
             )
         finally:
             if (changed := guards.changed()) is not None:
@@ -210,6 +225,7 @@ class Recurrent(Layer):
         for _, compiled in self._kernels:
             if isinstance(compiled, _CompiledCell):
                 compiled.kernel.clear_packed()
+        self._int8_products = None
         return super().train(mode)
 
     @property
@@ -223,7 +239,7 @@ class Recurrent(Layer):
 
     def __getstate__(self) -> dict[str, Any]:
         """Exclude compiled code: it is compiled again when needed."""
-        return {**self.__dict__, "_kernels": ()}
+        return {**self.__dict__, "_kernels": (), "_int8_products": None}
 
 
 class _Origin(NamedTuple):
@@ -232,10 +248,13 @@ class _Origin(NamedTuple):
     cell: Cell
     dtype: torch.dtype
     guards: Guards | None  # None: whatever the step reads
+    int8: bool
 
-    def matches(self, cell: Cell, dtype: torch.dtype) -> bool:
+    def matches(self, cell: Cell, dtype: torch.dtype, *, int8: bool) -> bool:
         """Whether the cell is this one and unchanged."""
-        return cell is self.cell and dtype == self.dtype and (self.guards is None or self.guards.matches())
+        if cell is not self.cell or dtype != self.dtype or int8 != self.int8:
+            return False
+        return self.guards is None or self.guards.matches()
 
 
 class _CompiledCell:

@@ -157,7 +157,7 @@ class BiLM(nn.Module):
     def log_probabilities(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (N,), (N,)
         """The log-probability of the element after each real one, forward and backward, in reading order."""
         features, target = self.features(text)
-        forward, backward = log_probabilities(features, self.output.weight, self.output.bias, target).chunk(2)
+        forward, backward = log_probabilities(features, self.output, target).chunk(2)
         return forward, backward
 
     def softmax_inputs(self, batch: Batch) -> SoftmaxInputs:

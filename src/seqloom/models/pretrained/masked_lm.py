@@ -166,7 +166,7 @@ class MaskedLM(nn.Module):
         features, target, _ = self.softmax_inputs(batch)
         text: CharacterInput = batch.inputs
         counts = self.masking.counts(self.masking.candidates(text.words, text.mask).sum(dim=1)).tolist()
-        rows = log_probabilities(features, self.output.weight, self.output.bias, target).split(counts)
+        rows = log_probabilities(features, self.output, target).split(counts)
         return TokenScores([row.tolist() for row in rows])
 
     def pseudo_log_likelihoods(self, text: CharacterInput) -> list[list[float]]:
@@ -185,7 +185,7 @@ class MaskedLM(nn.Module):
         chosen[torch.arange(len(rows)), columns] = True
         features = self.features(copies, MaskedTokens(copies.words.masked_fill(chosen, self.masking.mask), chosen))
         target = text.words[rows, columns]
-        return log_probabilities(features, self.output.weight, self.output.bias, target).cpu()
+        return log_probabilities(features, self.output, target).cpu()
 
     def fill(self, text: CharacterInput, *, nbest: int) -> list[list[Fillers]]:
         """The most probable tokens at each [MASK] of each row, special tokens excepted."""
