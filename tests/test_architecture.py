@@ -88,6 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "training_data",
         "evaluation",
         "onnx",
+        "layers",
     },
     "length_report": {"formats", "terminal", "insight", "metrics", "evaluation", "model"},
     "streaming": {"terminal", "data", "model"},
@@ -124,6 +125,10 @@ MAY_IMPORT: dict[str, set[str]] = {
             "tasks",
         ),
         *("run_config", "evaluation", "model", "training_data", "workflow", "seqloom"),
+    },
+    "quantization": {
+        *("files", "checkpoint", "terminal", "formats", "data", "layers", "models", "run", "run_config", "run_summary"),
+        *("evaluation", "training_data", "model", "comparison"),
     },
     "tuning": {
         *(
@@ -226,6 +231,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "metrics",
             "workflow",
             "comparison",
+            "quantization",
             "tuning",
             "check",
             "examples",

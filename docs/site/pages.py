@@ -40,6 +40,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "studio": "Look at runs in a browser",
         "serve": "Serve a model",
         "custom_cells": "Write a cell",
+        "quantize": "Quantize to int8",
         "export": "Export to ONNX",
         "python": "Use Python and notebooks",
     },

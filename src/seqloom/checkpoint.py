@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -21,6 +22,9 @@ from seqloom.files import OPEN_FLAGS, os_error_message, sync
 MANIFEST = "manifest.json"
 FILES = ("model.safetensors", "training.safetensors", "training.json")
 """The files of a checkpoint, beside its manifest."""
+
+INT8_SCALES = ".int8_scales"
+"""Ending of the names of the scales of weights that are stored in int8."""
 
 LIMITS = {  # bytes; a file of untrusted origin must not fill the memory
     MANIFEST: 1 << 16,
@@ -132,6 +136,27 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of a model; integers that are stored with scales (int8) as the floats that they stand for."""
+    tensors = read_tensors(path)
+    floats: dict[int, Tensor] = {}  # by the identity of the integers: a shared weight has several names
+    weights = {}
+    for name, tensor in tensors.items():
+        if name.endswith(INT8_SCALES):
+            continue
+        scales = tensors.get(name + INT8_SCALES)
+        if scales is None:
+            weights[name] = tensor
+            continue
+        is_pair = (tensor.dtype, scales.dtype) == (torch.int8, torch.float32)
+        if not is_pair or scales.dim() != 1 or scales.shape != tensor.shape[:1]:
+            raise RunError(f"{path}: {name}: expected int8 weights with a float32 scale for each row")
+        if id(tensor) not in floats:
+            floats[id(tensor)] = tensor.float() * scales.view(-1, *[1] * (tensor.dim() - 1))
+        weights[name] = floats[id(tensor)]
+    return weights
+
+
 def write_manifest(folder: Path, names: Iterable[str]) -> None:
     """Write the manifest: size and checksum of each file, which readers verify."""
     entries = {}
@@ -203,7 +228,7 @@ def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
         try:
             version = verify_checkpoint(candidate)
             snapshot = Snapshot(
-                migration.migrate_weights(read_tensors(candidate / "model.safetensors"), version),
+                migration.migrate_weights(_read_weights(candidate / "model.safetensors"), version),
                 read_tensors(candidate / "training.safetensors"),
                 parse_json(read_text(candidate / "training.json"), candidate / "training.json"),
             )

@@ -114,6 +114,20 @@ class Run:
                 return checkpoint.parse_json(checkpoint.read_text(path), path)
         return {}
 
+    @property
+    def precision(self) -> str:
+        """How the weights of the best checkpoint are stored: float32 or int8."""
+        return str(self.facts().get("precision", "float32"))
+
+    def refuse_int8(self, purpose: str) -> None:
+        """Raise RunError if the run holds int8 weights, which are for predictions only."""
+        if self.precision == "int8":
+            source = self.facts().get("quantized_from", "")
+            named = f" ({source})" if isinstance(source, str) and source else ""
+            raise RunError(
+                f"{self.path}: holds int8 weights, which cannot be {purpose}: use the run it was made from{named}"
+            )
+
     @classmethod
     def create(cls, path: str | Path, *, config: str, learned: str, environment: Mapping[str, Any]) -> Self:
         """Create a run folder atomically; an existing path is never overwritten."""

@@ -138,6 +138,7 @@ def _warm_start(path: str | Path | None, layer: LayerFactory | None, vocabulary:
     if path is None:
         return None
     run = Run.open(path)
+    run.refuse_int8("trained further")
     return WarmStart(run, load_config(run, layer=layer), vocabulary)
 
 
@@ -165,6 +166,7 @@ def resume(
 ) -> Run:
     """Resume an interrupted run, bit for bit as if it had never stopped, or continue a finished one."""
     run = Run.open(path)
+    run.refuse_int8("resumed")
     config = load_config(run, layer=layer)
     if run.summary().get("finished") and not run.saved("last"):
         if not overrides:

@@ -22,7 +22,7 @@ from seqloom.run_config import Config
 
 NAMES = (
     *("init", "check", "train", "evaluate", "predict", "align", "explain", "doctor", "generate", "compare", "sweep"),
-    *("lab", "demo", "data", "info", "plot", "export", "serve", "studio"),
+    *("lab", "demo", "data", "info", "plot", "quantize", "export", "serve", "studio"),
 )
 COMMANDS = (["--help"], *([name, "--help"] for name in NAMES))
 

@@ -442,6 +442,42 @@ def doctor(
         )
 
 
+def quantize(
+    run: RunFolder,
+    new: Annotated[Path, typer.Argument(help="Folder of the new run.")],
+    *,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Largest loss of the main metric on the dev data: of a score from 0 to 1 this much, of other metrics "
+            "(such as perplexity) this fraction.",
+        ),
+    ] = 0.01,
+    check: Annotated[
+        str, typer.Option(help="File with labelled data to compare on (default: the dev data of the run).")
+    ] = "",
+    constrain: Constrain = "",
+    lexicon: Lexicon = "",
+    lm: LanguageModel = "",
+    folder: Folder = "",
+    captions: Captions = "",
+    layer: Layer = "",
+) -> None:
+    """Write a smaller and faster copy of a run, with int8 weights.
+
+    Both models are evaluated on the dev data. Nothing is written if the int8 model is worse by more than the tolerance.
+    """
+    from seqloom.quantization import print_quantized, quantize_run
+    from seqloom.run_config import find_layer
+
+    with errors():
+        options = {"constrain": constrain, "lexicon": lexicon, "lm": lm, "folder": folder, "captions": captions}
+        result = quantize_run(run, new, tolerance=tolerance, check=check, layer=find_layer(layer), **options)
+        print_quantized(result)
+        print(f"wrote {result.path}")
+
+
 def export(
     run: RunFolder,
     file: Annotated[

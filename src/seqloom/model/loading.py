@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 from seqloom.data.readers.text_files import UnopenedFile
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.search import Search
 from seqloom.formats import describe_type
-from seqloom.model.model import Model
+from seqloom.layers.quantization import round_weights, use_int8
+from seqloom.model.model import Model, Precision
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.run import Name, Run, RunError
@@ -30,6 +31,7 @@ def load(
     lm: str | LanguageModelConfig = "",  # language model of the output, such as "words.arpa weight=0.8"
     folder: str = "",  # folder or archive of the recordings or images that a list names
     captions: str = "",  # file with the captions of the images
+    precision: Precision | Literal[""] = "",  # of weights and products; empty: as the run is stored
     own_files: bool = False,  # open the files that the configuration names; only for a run that you have trained
 ) -> Model:
     """The model of a run, by its best or its last checkpoint; options replace what the configuration says.
@@ -38,6 +40,8 @@ def load(
     """
     if not isinstance(path, str | Path | Run):
         raise TypeError(f"expected a run or its path, found {describe_type(path)}")
+    if precision not in ("", *get_args(Precision)):
+        raise ValueError(f'precision: expected "float32" or "int8", got {precision!r}')
     run = path if isinstance(path, Run) else Run.open(path)
     config = load_config(run, layer=layer)
     if search and isinstance(search, str):
@@ -51,17 +55,25 @@ def load(
     task = config.task if search else config.task.for_prediction()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module = config.task.load_model(snapshot.model, run.path)
+    if not precision:
+        precision = "int8" if snapshot.facts.get("precision") == "int8" else "float32"
+    if precision == "int8":
+        round_weights(module)
+        use_int8(module)
     recorded = run.environment.get("data")
     facts: dict[str, Any] = {
         "baseline": load_baseline(run),
         "task": task,
         "name": run.name,
         "trained_on": recorded if isinstance(recorded, dict) else None,
+        "precision": precision,
     }
     if not ensemble:
         return Model(config, module, **facts)
     # Of the others, only the modules are used, which open no files.
-    others = [load(other, layer=layer, checkpoint=checkpoint, own_files=True) for other in ensemble]
+    others = [
+        load(other, layer=layer, checkpoint=checkpoint, precision=precision, own_files=True) for other in ensemble
+    ]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")

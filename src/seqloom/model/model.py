@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -50,6 +50,8 @@ from seqloom.training_data import count_trained, dev_examples
 if TYPE_CHECKING:
     from seqloom.onnx.exported import ExportCheck
 
+Precision = Literal["float32", "int8"]
+
 STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 """How standard input is read unless options say otherwise."""
 
@@ -75,8 +77,10 @@ class Model:
         task: Task | None = None,  # that predicts; None: that of the configuration
         name: str = "",  # of its run
         trained_on: Mapping[str, Any] | None = None,  # fingerprints of the data of its run
+        precision: Precision = "float32",
     ) -> None:
         self.config, self.baseline, self.name = config, baseline, name
+        self.precision = precision
         self.task = task or config.task
         self.trained_on = trained_on or {}
         self.module = module.eval()
@@ -96,6 +100,8 @@ class Model:
 
     def _summary(self) -> dict[str, str]:
         values = {"task": self.task.name, "parameters": f"{_parameters(self.module):,}"}
+        if self.precision != "float32":
+            values["precision"] = self.precision
         labels = getattr(getattr(self.task.learned, "labels", None), "names", ())
         if labels:
             values["labels"] = shorten(", ".join(map(str, labels)), 60)
@@ -110,6 +116,7 @@ class Model:
             baseline=self.baseline,
             name=self.name,
             trained_on=self.trained_on,
+            precision=self.precision,
         )
 
     def for_single_texts(self) -> "Model":
@@ -123,6 +130,7 @@ class Model:
             baseline=self.baseline,
             name=self.name,
             trained_on=self.trained_on,
+            precision=self.precision,
         )
 
     def read(
@@ -548,6 +556,8 @@ class Model:
         if path.suffix not in (".onnx", ""):
             self.task.export(self.module, path)
             return None
+        if self.precision == "int8":
+            raise ValueError("an ONNX file holds a float32 model: export the run that the int8 model was made from")
         try:
             from seqloom.onnx.exported import write, write_runtime
             from seqloom.onnx.page import find_onnxruntime_web, write_page
