@@ -12,6 +12,7 @@ BENCHMARKS = {
     "recurrent": "recurrent layers vs torch.nn and a Python loop over time",
     "training": "training a language model and a tagger vs plain PyTorch programs",
     "translate": "translation models: training, greedy and beam search, sampling vs all installed peers",
+    "int8": "layers, sampling and translation in int8 vs float32 and CTranslate2 int8",
     "attention": "windows and linear attention vs full attention on long inputs: time and memory",
     "ctc": "CTC loss vs torch, CTC beam search vs fast-ctc-decode and flashlight-text",
     "embed": "word vectors vs gensim: speed, quality, memory (needs gensim and SEQLOOM_DATA)",

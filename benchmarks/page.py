@@ -16,6 +16,7 @@ TITLES = {
     "attention": "Attention on long inputs",
     "ctc": "Connectionist temporal classification",
     "embed": "Word vectors",
+    "int8": "Models in int8",
     "recurrent": "Recurrent layers",
     "training": "Training loops",
     "translate": "Translation",

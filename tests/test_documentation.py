@@ -211,6 +211,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, words in RUNS.items():
             run_command(["train", *words, *SHORT, "--quiet", "--output", f"runs/{name}"])
         run_command(["export", "runs/words", "words.arpa"])
+        run_command(["quantize", "runs/tag", "runs/tag-int8", "--tolerance", "1"])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(subprocess_trial, "run_trial_in_subprocess", run_trial_here)
             run_command(["sweep", "tag_sweep.toml", "sweep.trials=1", *SHORT, "--output", "runs/sweep"])
@@ -253,6 +254,8 @@ def shortened(words: list[str], folder: Path) -> list[str]:
         return [*words, "sweep.trials=1"]
     if name == "sweep":
         return [*words, "sweep.trials=1", *SHORT, "--output", str(folder)]
+    if name == "quantize":  # a model that has hardly been trained
+        return [*words, "--tolerance", "1"]
     if name == "train" and "--from" in words:  # sizes have to be those of the other run
         same = f"{words[words.index('--from') + 1]}/config.toml"
         return [*(same if word.endswith(".toml") else word for word in words), *SHORT]
@@ -328,6 +331,8 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
     monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", run_trial_here)
     if "--output" in words:
         shutil.rmtree(words[words.index("--output") + 1], ignore_errors=True)
+    if words[0] == "quantize":
+        shutil.rmtree(words[2], ignore_errors=True)
     printed = run_command(shortened(words, tmp_path / "new"), standard_input=standard_input)
     assert printed or "--quiet" in words or words[0] == "export"
 

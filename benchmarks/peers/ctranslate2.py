@@ -1,4 +1,4 @@
-"""CTranslate2 in float32, in a process of its own, since its threads and those of torch slow each other down.
+"""CTranslate2, in a process of its own, since its threads and those of torch slow each other down.
 
 Run as a program, this module prints the seconds of each translation as JSON.
 """
@@ -21,8 +21,8 @@ def installed() -> bool:
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def name() -> str:
-    return f"CTranslate2 {importlib.metadata.version('ctranslate2')} float32"
+def name(compute_type: str = "float32") -> str:
+    return f"CTranslate2 {importlib.metadata.version('ctranslate2')} {compute_type}"
 
 
 def measure(
@@ -33,6 +33,7 @@ def measure(
     length: int,
     threads: int,
     repetitions: int,
+    compute_type: str = "float32",
 ) -> Timing:
     """Time the translation of a batch, in seconds per call."""
     request = {
@@ -42,6 +43,7 @@ def measure(
         "length": length,
         "threads": threads,
         "repetitions": repetitions,
+        "compute_type": compute_type,
     }
     command = [sys.executable, "-m", __name__]
     child = subprocess.run(  # noqa: S603
@@ -59,7 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         save(tuple(request["sizes"]), folder)
         translator = ctranslate2.Translator(
-            folder, compute_type="float32", inter_threads=1, intra_threads=request["threads"]
+            folder, compute_type=request["compute_type"], inter_threads=1, intra_threads=request["threads"]
         )
     seconds = []
     for _ in range(request["repetitions"] + 2):

@@ -41,7 +41,8 @@ class Translator:
 
     @torch.inference_mode()
     def generate(self, source: Tensor, lengths: Tensor, *, beam_size: int, length: int) -> Tensor:  # noqa: ARG002
-        self.model.eval()
+        if self.model.training:  # to change the mode discards packed weights
+            self.model.eval()
         search: Search = Greedy() if beam_size == 1 else Beam(size=beam_size)
         start = torch.full((len(source),), BEGIN)
         state = self.model.start(source, source != PAD)
