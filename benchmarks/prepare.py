@@ -57,10 +57,11 @@ def music() -> None:
 
     from seqloom.data.readers.vectors import write_npz
 
-    matrices = loadmat(data_file("poly_music/JSB_Chorales.mat"))
-    for split in ("train", "valid", "test"):
-        pieces = [piece.astype("float32") for piece in matrices[f"{split}data"][0]]
-        write_npz(FOLDER / f"jsb_{split}.npz", pieces, None)
+    for name, file in (("jsb", "JSB_Chorales"), ("nottingham", "Nottingham")):
+        matrices = loadmat(data_file(f"poly_music/{file}.mat"))
+        for split in ("train", "valid", "test"):
+            pieces = [piece.astype("float32") for piece in matrices[f"{split}data"][0]]
+            write_npz(FOLDER / f"{name}_{split}.npz", pieces, None)
 
 
 def speech() -> None:
@@ -277,6 +278,7 @@ def _write(name: str, rows: Iterable[Any]) -> Path:
 PREPARE: dict[str, Callable[[], None]] = {
     "names": names,
     "jsb": music,
+    "nottingham": music,
     "omniglot": omniglot,
     "an4": speech,
     "an4_joint": speech,

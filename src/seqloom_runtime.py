@@ -196,7 +196,7 @@ class LanguageModel(Model):
         min_p: float = 0.0,  # minimum probability relative to the most probable token
         seed: int = 1,
     ) -> Iterator[str]:
-        """Sample a continuation of the prompt, and yield it as it grows: the text of ``seqloom generate``."""
+        """Sample a continuation of the prompt, and yield it as it grows: that of ``seqloom generate --lines 0``."""
         options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         yield from (token.text for token in self.generate_tokens(prompt, length=length, seed=seed, **options))
 

@@ -59,6 +59,7 @@ RUNS = {
     "similarity": ["similarity.toml"],
     "classify": ["classify.toml"],
     "forecast": ["forecast.toml"],
+    "three_years": ["forecast.toml", "task.horizon=3"],
     "sales": [
         *("--task", "forecast", "--data", "sales.csv[0:0.8]", "task.dev=sales.csv[0.8:1]", "task.target=sales"),
         *("task.horizon=14", "task.calendar=true"),

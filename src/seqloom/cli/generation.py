@@ -1,8 +1,9 @@
-"""``seqloom generate``: text, handwriting or music from a trained model."""
+"""``seqloom generate``: text, handwriting, music or paths of a series from a trained model."""
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from seqloom.formats import visible
 if TYPE_CHECKING:
     from seqloom.model import Model
 
+Writer = Callable[["Model", str, "GenerationOptions"], None]
 MAX_TOKENS = 300  # of a text, unless --length says otherwise
 
 
@@ -23,6 +25,7 @@ class GenerationOptions:
     """The options of the command, with their defaults; None: not given."""
 
     length: int = 0
+    lines: int = 1
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -34,14 +37,17 @@ class GenerationOptions:
     seed: int = 1
 
 
-TEXT = ("length", "temperature", "top_k", "top_p", "min_p", "seed")
+TEXT = ("length", "lines", "temperature", "top_k", "top_p", "min_p", "seed")
 DRAWINGS = ("length", "bias", "count", "prime", "output", "seed")
+PATHS = ("count", "output", "seed")
 MUSIC = ("length", "temperature", "count", "prime", "output", "seed")
 
 
 def generate(
     run: RunFolder,
-    prompt: Annotated[str, typer.Argument(help="Beginning of a text; handwriting: the text to write.")] = "",
+    prompt: Annotated[
+        str, typer.Argument(help="Beginning of a text; handwriting: the text to write; forecast: file of the series.")
+    ] = "",
     *,
     length: Annotated[
         int,
@@ -51,6 +57,7 @@ def generate(
             "training data have).",
         ),
     ] = 0,
+    lines: Annotated[int, typer.Option(min=0, help="Texts: stop after this many lines (0: only at the length).")] = 1,
     temperature: Annotated[
         float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token or note).")
     ] = 1.0,
@@ -65,7 +72,9 @@ def generate(
         float,
         typer.Option(min=0, help="handwriting: 0 is as varied as the training data; larger values are tidier."),
     ] = 0.0,
-    count: Annotated[int, typer.Option(min=1, help="handwriting, music: number of drawings or pieces.")] = 1,
+    count: Annotated[
+        int, typer.Option(min=1, help="handwriting, music, forecast: number of drawings, pieces or paths.")
+    ] = 1,
     prime: Annotated[
         str, typer.Option(help="handwriting, music: file whose first drawing or piece is continued (empty: none).")
     ] = "",
@@ -73,21 +82,24 @@ def generate(
         Path | None,
         typer.Option(
             help="handwriting: picture to write, .svg, .png or .pdf (default: generated.svg); music: MIDI file, beside "
-            "which the piano roll is drawn (default: generated.mid)."
+            "which the piano roll is drawn (default: generated.mid); forecast: CSV file, beside which the paths are "
+            "drawn (default: generated.csv)."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     layer: Layer = "",
 ) -> None:
-    """Generate text, handwriting or music. A language model continues a text, other models write pictures and MIDI."""
+    """Generate text, handwriting, music or paths of a series.
+
+    A language model prints text. Models of pen strokes and music, and forecasters, write files.
+    """
     with errors():
-        options = GenerationOptions(length, temperature, top_k, top_p, min_p, bias, count, prime, output, seed)
+        options = GenerationOptions(length, lines, temperature, top_k, top_p, min_p, bias, count, prime, output, seed)
         model = load_model(run, layer)
         kind = model.task.generates
-        write: Callable[[Model, str, GenerationOptions], None]
-        write, allowed = {"drawings": (_draw, DRAWINGS), "music": (_compose, MUSIC)}.get(
-            kind or "", (_write_text, TEXT)
-        )
+        writers: dict[str, tuple[Writer, tuple[str, ...]]]
+        writers = {"drawings": (_draw, DRAWINGS), "music": (_compose, MUSIC), "paths": (_sample_paths, PATHS)}
+        write, allowed = writers.get(kind or "", (_write_text, TEXT))
         _check_options(options, allowed, kind or "text")
         write(model, prompt, options)
 
@@ -107,10 +119,12 @@ def _write_text(model: "Model", prompt: str, options: GenerationOptions) -> None
 
     names = ("temperature", "top_k", "top_p", "min_p", "seed")
     sample = Sample(**{name: getattr(options, name) for name in names})
-    for number, piece in enumerate(model.generate(prompt, length=options.length or MAX_TOKENS, sample=sample)):
+    text = prompt
+    pieces = model.generate(prompt, length=options.length or MAX_TOKENS, lines=options.lines, sample=sample)
+    for number, piece in enumerate(pieces):
         text = piece if number else prompt + piece
         print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
-    print()
+    print(end="" if text.endswith("\n") else "\n")
 
 
 def _draw(model: "Model", prompt: str, options: GenerationOptions) -> None:
@@ -125,9 +139,7 @@ def _draw(model: "Model", prompt: str, options: GenerationOptions) -> None:
 
 
 def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
-    from seqloom import terminal
     from seqloom.insight.piano_roll import MIDI
-    from seqloom.insight.plotting import plot_theme
 
     if prompt:
         raise ValueError(f"a model of music has no prompt: to continue a piece, give its file, as in --prime {prompt}")
@@ -136,15 +148,40 @@ def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
         raise ValueError(f"{path}: expected a file that ends in {MIDI}; the piano roll is drawn beside it")
     names = ("count", "length", "temperature", "seed")
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
-    settings = model.config.train
     for number, roll in enumerate(model.compose(**chosen, prime=options.prime or None), start=1):
         file = path.with_stem(f"{path.stem}-{number}") if options.count > 1 else path
         roll.save(file)
         print(f"{file} ({len(roll.frames)} frames, {len(roll.notes())} notes, {roll.seconds:.0f} s)")
-        picture = file.with_suffix(f".{settings.plot_format}")
-        try:
-            with plot_theme(settings.plot_theme):
-                roll.save(picture)
-            print(picture)
-        except ModuleNotFoundError as error:
-            terminal.print_note(f"no piano roll: {error.name} is not installed; run pip install 'seqloom[plots]'")
+        _draw_beside(file, model, roll.save, "piano roll")
+
+
+def _sample_paths(model: "Model", prompt: str, options: GenerationOptions) -> None:
+    from seqloom.insight.forecast_paths import draw_paths, write_paths
+
+    if not prompt:
+        raise ValueError("a forecaster continues a series: give its file, as in seqloom generate RUN series.csv")
+    path = options.output or Path("generated.csv")
+    if path.suffix.lower() != ".csv":
+        raise ValueError(f"{path}: expected a file that ends in .csv; the plot is drawn beside it")
+    series = model.sample_paths(prompt, count=options.count, seed=options.seed)
+    write_paths(series, path)
+    print(path)
+    for number, paths in enumerate(series, start=1):
+        file = path.with_stem(f"{path.stem}-{number}") if len(series) > 1 else path
+        _draw_beside(file, model, partial(draw_paths, paths, title=paths.name), "plot")
+
+
+def _draw_beside(file: Path, model: "Model", draw: Callable[[Path], Any], name: str) -> None:
+    """Draw a picture beside a file, in the format of the run; without matplotlib, say so."""
+    from seqloom import terminal
+    from seqloom.insight.plotting import plot_theme
+
+    settings = model.config.train
+    picture = file.with_suffix(f".{settings.plot_format}")
+    try:
+        with plot_theme(settings.plot_theme):
+            draw(picture)
+    except ModuleNotFoundError as error:
+        terminal.print_note(f"no {name}: {error.name} is not installed; run pip install 'seqloom[plots]'")
+        return
+    print(picture)

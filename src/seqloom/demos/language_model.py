@@ -25,7 +25,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
         for text, answer in zip((SENTENCE, SCRAMBLED), run.model.predict([SENTENCE, SCRAMBLED]), strict=True)
     ]
     prompt = "The "
-    text = "".join(run.model.generate(prompt, length=300, sample=Sample(temperature=0.6, seed=1)))
+    text = "".join(run.model.generate(prompt, length=300, lines=0, sample=Sample(temperature=0.6, seed=1)))
     return [*scores, {"prompt": prompt, "text": text}]
 
 

@@ -69,7 +69,7 @@ def draw_forecast(
         axes.set_ylabel("value")
         axes.margins(x=0.01)
         if steps.dtype.kind == "M":
-            _date_axis(axes)
+            format_dates(axes)
     for axes in figure.axes[-across:]:
         axes.set_xlabel("time step" if times is None else "time")
     handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -78,7 +78,7 @@ def draw_forecast(
     return figure
 
 
-def _date_axis(axes: Any) -> None:
+def format_dates(axes: Any) -> None:
     """Ticks at round dates, with the year or the day written once."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
 

@@ -20,6 +20,7 @@ from seqloom.data.batch import Batch, split_by_padding
 from seqloom.data.readers import tables
 from seqloom.data.readers.memory import as_source
 from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
@@ -28,6 +29,7 @@ from seqloom.formats import describe_type, shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.drawing import Drawing
 from seqloom.insight.explanation import Explanation, layer_weights
+from seqloom.insight.forecast_paths import ForecastPaths
 from seqloom.insight.piano_roll import PianoRoll
 from seqloom.insight.plotting import named_plots
 from seqloom.metrics.backtest import Backtest
@@ -469,10 +471,17 @@ class Model:
         self.task.check_targets(examples)
         return data, examples
 
-    def generate(self, prompt: str = "", *, length: int = 200, sample: Sample | None = None) -> Iterator[str]:
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 200,  # maximum number of tokens
+        lines: int = 1,  # stop after this many ends of a line; 0: only at the length
+        sample: Sample | None = None,
+    ) -> Iterator[str]:
         """Text that continues the prompt, piece by piece; for language models."""
         tokens = self.generate_tokens(prompt, length=length, sample=sample)
-        return (token.text for token in tokens)
+        return _first_lines(tokens, lines)
 
     def generate_tokens(
         self, prompt: str = "", *, length: int = 200, sample: Sample | None = None, alternatives: int = 0
@@ -521,6 +530,19 @@ class Model:
         )
         given = 0 if example is None else len(example)
         return [PianoRoll(piece, task.frames_per_beat, task.fitted.tempo, given) for piece in pieces]
+
+    def sample_paths(
+        self,
+        source: Any,  # the path of a file, or a table in memory; each series is continued after its end
+        *,
+        count: int = 10,
+        seed: int = 1,
+    ) -> list[ForecastPaths]:
+        """Possible continuations of each series, drawn from the distribution of the forecast; for forecasters."""
+        if count < 1:
+            raise ValueError(f"expected count ≥ 1, found {count}")
+        data = resolve(source) if isinstance(source, str) else as_source(source)
+        return self.task.sample_paths(data, count=count, seed=seed, predict=self._predict_examples)
 
     def _prime(self, prime: Any) -> Any:
         """The first example of what is to be continued; None: nothing is."""
@@ -599,6 +621,16 @@ def _with_warnings(predictions: Iterable[Any]) -> Iterator[Any]:
             is_warned = True
             warnings.warn(message, stacklevel=4)
         yield prediction
+
+
+def _first_lines(tokens: Iterable[GeneratedToken], lines: int) -> Iterator[str]:
+    """The texts of tokens up to the end of this many lines; 0: of all tokens."""
+    ended = 0
+    for token in tokens:
+        yield token.text
+        ended += token.token == END
+        if lines and ended == lines:
+            return
 
 
 def check_not_empty(source: Any) -> None:

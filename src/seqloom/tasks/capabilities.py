@@ -19,6 +19,7 @@ from seqloom.data.timed_text import TimedText
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.explanation import Explanation
+from seqloom.insight.forecast_paths import ForecastPaths
 from seqloom.insight.label_paths import LabelPaths
 from seqloom.layers.layer import Memory
 from seqloom.metrics.backtest import Backtest
@@ -29,8 +30,13 @@ if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
 
 
-Generated = Literal["text", "drawings", "music"]
-GENERATORS: Mapping[Generated, str] = {"text": "generate", "drawings": "generate_strokes", "music": "compose"}
+Generated = Literal["text", "drawings", "music", "paths"]
+GENERATORS: Mapping[Generated, str] = {
+    "text": "generate",
+    "drawings": "generate_strokes",
+    "music": "compose",
+    "paths": "sample_paths",
+}
 """The method of a task that generates each kind of output."""
 
 
@@ -131,6 +137,17 @@ class Capabilities(ConfigSection):
     ) -> list[NDArray[np.uint8]]:
         """Pieces of music as frames of keys, (T, 88) each; the frames of ``prime`` come first."""
         self._refuse(Capabilities.compose, "compose music")
+
+    def sample_paths(
+        self,
+        source: Any,  # noqa: ARG002  the path of a file, or a table in memory
+        *,
+        count: int,  # noqa: ARG002  paths of each series
+        seed: int,  # noqa: ARG002
+        predict: Callable[[Sequence[Any]], list[Any]],  # noqa: ARG002  answers of the model
+    ) -> list[ForecastPaths]:
+        """Possible continuations of each series."""
+        self._refuse(Capabilities.sample_paths, "draw sample paths")
 
     @property
     def generates(self) -> Generated | None:

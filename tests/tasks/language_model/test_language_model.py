@@ -210,17 +210,19 @@ def test_generation_at_temperature_zero_is_greedy(kind: str) -> None:
         scores = logits[0, -1].clone()
         scores[0] = -torch.inf
         path.append(int(scores.argmax()))
-    generated = "the" + "".join(generator.generate("the", length=12, sample=Sample(temperature=0.0)))
+    generated = "the" + "".join(generator.generate("the", length=12, lines=0, sample=Sample(temperature=0.0)))
     assert generated == spell(fitted, path[1:])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_generation_depends_on_the_seed_and_keeps_gradient_mode(kind: str) -> None:
     generator = model(task(**KINDS[kind]))
-    one, same, other = ("".join(generator.generate("a", length=30, sample=Sample(seed=seed))) for seed in (1, 1, 2))
+    one, same, other = (
+        "".join(generator.generate("a", length=30, lines=0, sample=Sample(seed=seed))) for seed in (1, 1, 2)
+    )
     assert one == same
     assert one != other
-    stream = generator.generate("", length=2)
+    stream = generator.generate("", length=2, lines=0)
     next(stream)
     assert torch.is_grad_enabled()
 
@@ -246,7 +248,7 @@ def test_generated_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
             tokens.clear()
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Sample, "draw", recording_draw)
-                pieces = list(generator.generate(prompt, length=25, sample=Sample(seed=seed)))
+                pieces = list(generator.generate(prompt, length=25, lines=0, sample=Sample(seed=seed)))
             end = fitted.tokenizer.vocabulary.index("</s>")
             read = [token for line in prompt.split("\n") for token in (end, *fitted.tokenizer.encode(line))][1:]
             assert spell(fitted, read) + "".join(pieces) == spell(fitted, [*read, *tokens])
@@ -254,11 +256,22 @@ def test_generated_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
             assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])
 
 
+def test_generation_stops_at_the_end_of_a_line_unless_told_otherwise() -> None:
+    generator = model(task(text={"unit": "characters"}))
+    for seed in range(5):
+        options: dict[str, Any] = {"length": 200, "sample": Sample(seed=seed)}
+        whole = "".join(generator.generate("a", lines=0, **options))
+        assert whole.count("\n") > 2
+        parts = whole.splitlines(keepends=True)
+        assert "".join(generator.generate("a", **options)) == parts[0]
+        assert "".join(generator.generate("a", lines=2, **options)) == "".join(parts[:2])
+
+
 def test_padding_is_never_generated() -> None:
     generator = model(task(text={"unit": "characters"}))
     module: Any = generator.module
     module.output.bias.data[0] = 100.0
-    assert set("".join(generator.generate(length=50))) <= {*"".join(TEXT), "\n", "\ufffd"}
+    assert set("".join(generator.generate(length=50, lines=0))) <= {*"".join(TEXT), "\n", "\ufffd"}
 
 
 # Errors and ARPA files

@@ -96,7 +96,7 @@ export class LanguageModel extends Model {
     return { log_probability: total, perplexity: Math.exp(Math.min(-total / Math.max(values.length, 1), 700)), log_probabilities: values };
   }
 
-  // Sample a continuation of the prompt, and yield it as it grows: the text of `seqloom generate`.
+  // Sample a continuation of the prompt, and yield it as it grows: that of `seqloom generate --lines 0`.
   async *generate(prompt = "", { length = 300, temperature = 1, top_k = 0, top_p = 1, min_p = 0, seed = 1 } = {}) {
     const sampler = new Sampler({ temperature, top_k, top_p, min_p, seed });
     const lines = prompt.split("\n").map((text) => this.tokenizer.encode(text));

@@ -41,6 +41,7 @@ from seqloom.insight.forecast_attribution import (
     choose_place,
     choose_step,
 )
+from seqloom.insight.forecast_paths import ForecastPaths
 from seqloom.insight.plotting import plot_path
 from seqloom.metrics.backtest import Backtest
 from seqloom.models.encoder import Encoder, build_stack
@@ -49,6 +50,7 @@ from seqloom.models.forecast_distributions import ForecastDistribution, build_di
 from seqloom.models.forecaster import Forecaster, ForecastInputs, LinearBase
 from seqloom.models.linear_forecast import fit_linear
 from seqloom.tasks.forecast.origins import build_backtest, choose_origins
+from seqloom.tasks.forecast.paths import draw_forecast_paths
 from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
 from seqloom.tasks.forecast.scoring import ForecastScoring
 from seqloom.tasks.forecast.settings import MIN_GAIN, Learned
@@ -411,6 +413,16 @@ class Forecast(ForecastScoring):
             f"forecast from {pluralize(rows, 'row')}, but the model was trained with {expected} (task.history): give "
             f"at least {expected} rows"
         )
+
+    def sample_paths(
+        self, source: Source, *, count: int, seed: int, predict: Callable[[Sequence[Any]], list[Any]]
+    ) -> list[ForecastPaths]:
+        if self.output == "every_step" or not self.levels:
+            raise ValueError(
+                'sample paths need a model with task.output = "last" and task.distribution, such as "quantiles"'
+            )
+        earlier, ends = list(self.read(source)), list(self.read_inputs(source))
+        return draw_forecast_paths(self, earlier, ends, count=count, seed=seed, predict=predict)
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         from seqloom.tasks.forecast.onnx_model import onnx_model
