@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy.stats import ttest_1samp
 
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 
 
 def test_a_mean_and_a_geometric_mean_with_student_s_interval() -> None:
@@ -64,6 +64,10 @@ def test_differences_and_ratios_are_those_of_the_same_key() -> None:
     values, reference = {1: 2.0, 2: 6.0}, {2: 3.0, 1: 4.0}
     assert Estimate.of_differences(values, reference) == Estimate.of_mean([-2.0, 3.0])
     assert Estimate.of_ratios(values, reference) == Estimate.of_geometric_mean([0.5, 2.0])
+
+
+def test_values_are_averaged_for_each_seed() -> None:
+    assert seed_means([(2, 1.0), (1, 0.5), (2, 0.0)]) == {2: 0.5, 1: 0.5}
 
 
 def test_points_are_signed_percentages() -> None:

@@ -1,15 +1,9 @@
-"""Curves and planes of figures."""
+"""Planes of figures."""
 
 import numpy as np
 import torch
 
-from seqloom.lab.panels import collect_curves, plane_of
-
-
-def test_values_are_collected_by_curve_and_number() -> None:
-    points = [("b", 1, 0.5), ("a", 2, 0.1), ("b", 1, 0.7), ("b", 0, 0.2)]
-    assert collect_curves(points) == {"b": {1: [0.5, 0.7], 0: [0.2]}, "a": {2: [0.1]}}
-    assert list(collect_curves(points)) == ["b", "a"]
+from seqloom.lab.panels import plane_of
 
 
 def test_a_plane_holds_the_largest_variances() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from seqloom.lab.pooling import ORDER, Pooling, Score, seed_means
+from seqloom.lab.pooling import ORDER, Pooling, Score, accuracies
 
 
 def rows(**accuracies: tuple[float, ...]) -> list[Score]:
@@ -35,7 +35,7 @@ def test_the_verdict_follows_the_rule(maximum: tuple[float, ...], status: str) -
 
 def test_accuracies_are_averaged_over_tasks_and_lengths() -> None:
     scores = [Score("last", task, length, 7, value) for task, length, value in (("find", 5, 0.2), ("count", 9, 0.8))]
-    assert seed_means(scores, "last") == {7: 0.5}
+    assert accuracies(scores, "last") == {7: 0.5}
 
 
 def test_the_class_is_the_symbol_after_the_marker() -> None:

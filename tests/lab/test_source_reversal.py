@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqloom.lab.source_reversal import FORWARD, REVERSED, Score, SourceReversal, seed_means
+from seqloom.lab.source_reversal import FORWARD, REVERSED, Score, SourceReversal, accuracies
 from seqloom.lab.translation import right_by_position
 
 
@@ -36,4 +36,4 @@ def test_positions_are_compared_one_by_one() -> None:
 
 def test_means_are_over_lengths() -> None:
     measured = [Score(FORWARD, 3, 2, 0.5, ()), Score(FORWARD, 3, 4, 0.7, ()), Score(REVERSED, 3, 4, 0.1, ())]
-    assert seed_means(measured, FORWARD) == {3: pytest.approx(0.6)}
+    assert accuracies(measured, FORWARD) == {3: pytest.approx(0.6)}

@@ -164,7 +164,7 @@ def lab(
         bool, typer.Option("--quick", help="Measure for a second or two only; the verdict means little.")
     ] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="More seeds and sizes; takes 10 to 20 minutes instead of a few.")
+        bool, typer.Option("--thorough", help="More seeds, sizes and updates; takes up to ten minutes.")
     ] = False,
     options: Annotated[
         bool, typer.Option("--options", help="Print the options of the experiment without running it.")
@@ -172,10 +172,14 @@ def lab(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the results and the figure; default: a new one, runs/lab-NAME.")
     ] = None,
+    theme: Annotated[
+        str, typer.Option(metavar="THEME", help="Background of the figure: light (default) or dark.")
+    ] = "light",
     as_json: AsJson = False,
 ) -> None:
     """Test a claim of the literature by an experiment. Prints measurements and a verdict, and draws a figure."""
     from seqloom import terminal
+    from seqloom.insight.plotting import check_theme, plot_theme
     from seqloom.lab import runner
 
     with errors():
@@ -191,6 +195,7 @@ def lab(
             return
         if quick and thorough:
             raise ValueError("--quick and --thorough exclude each other")
+        background = check_theme(theme)
         preset: Preset = "quick" if quick else "thorough" if thorough else "default"
         experiment = runner.configure(name, overrides or [], preset=preset)
         if options:
@@ -205,7 +210,8 @@ def lab(
         try:
             with runner.results_folder(name, output) as folder:
                 result = runner.run(name, experiment, preset=preset)
-                paths = runner.write(result, folder)
+                with plot_theme(background):
+                    paths = runner.write(result, folder)
         except KeyboardInterrupt:
             typer.echo("interrupted; nothing was written", err=True)
             raise typer.Exit(130) from None

@@ -416,6 +416,7 @@ def doctor(
     plots: Annotated[
         str, typer.Option(help="Format of the plots: png, svg or pdf (default: train.plot_format of the run).")
     ] = "",
+    theme: PlotTheme = "",
     folder: Folder = "",
     captions: Captions = "",
     layer: Layer = "",
@@ -433,6 +434,7 @@ def doctor(
             file,
             output=output or (None if as_json else run / "doctor"),
             suffix=f".{plots.lower().lstrip('.')}" if plots else "",
+            theme=theme,
             as_json=as_json,
             layer=find_layer(layer),
             reach=reach,

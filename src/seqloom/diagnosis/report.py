@@ -9,6 +9,7 @@ from seqloom import files, terminal
 from seqloom.diagnosis.diagnosis import SEVERITIES, Diagnosis
 from seqloom.formats import format_number
 from seqloom.insight.plotting import named_plots
+from seqloom.insight.theme import Theme
 
 MARKS = {"problem": "✗", "warning": "!", "healthy": "✓"}
 
@@ -47,7 +48,7 @@ def report_lines(diagnosis: Diagnosis, *, width: int = 0) -> Iterator[str]:
         )
 
 
-def report(diagnosis: Diagnosis, folder: Path | None, *, suffix: str, as_json: bool) -> None:
+def report(diagnosis: Diagnosis, folder: Path | None, *, suffix: str, theme: Theme = "light", as_json: bool) -> None:
     """Print a diagnosis, and draw a picture of each finding into a folder, if there is one."""
     for note in diagnosis.notes:
         terminal.print_note(note)
@@ -59,7 +60,7 @@ def report(diagnosis: Diagnosis, folder: Path | None, *, suffix: str, as_json: b
         return
     files.refuse_linked_folders(folder / "plot", inside=folder)
     try:
-        with named_plots(diagnosis.model):
+        with named_plots(diagnosis.model, theme=theme):
             pictures = diagnosis.draw(folder, suffix=suffix)
     except ModuleNotFoundError as error:
         terminal.print_note(f"no pictures were drawn: {error}")

@@ -20,7 +20,7 @@ from seqloom.diagnosis.findings import by_severity
 from seqloom.diagnosis.report import report
 from seqloom.diagnosis.training_findings import training_findings
 from seqloom.diagnosis.training_record import TrainingRecord, training_record
-from seqloom.insight.plotting import SUFFIXES
+from seqloom.insight.plotting import SUFFIXES, check_theme
 from seqloom.model import Model, with_unopened_data
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
@@ -83,15 +83,17 @@ def report_run(
     *,
     output: Path | None,  # folder of the pictures; None: draw none
     suffix: str,  # of the pictures: .png, .svg or .pdf; empty: as the run says
+    theme: str = "",  # of the pictures: light or dark; empty: as the run says
     as_json: bool,
     **options: Any,  # as for doctor_run
 ) -> None:
     """Examine a run, print the findings and draw them."""
     if suffix and suffix not in SUFFIXES:
         raise ValueError(f"plots cannot be written as {suffix}: choose one of {', '.join(SUFFIXES)}")
+    settings = load_config(Run.open(path), layer=options.get("layer")).train
+    background = check_theme(theme or settings.plot_theme)
     diagnosis = doctor_run(path, file, **options)
-    plot_format = load_config(Run.open(path), layer=options.get("layer")).train.plot_format
-    report(diagnosis, output, suffix=suffix or f".{plot_format}", as_json=as_json)
+    report(diagnosis, output, suffix=suffix or f".{settings.plot_format}", theme=background, as_json=as_json)
 
 
 def examine_model(model: Model, source: Any, *, reach: int, targets: int) -> Diagnosis:

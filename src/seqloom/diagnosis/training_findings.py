@@ -136,7 +136,7 @@ def clipping(record: TrainingRecord) -> Finding:
         verdict = f"Gradients are not clipped, and their norm (usually {format_number(usual, 3)}) has no spikes."
         return Finding("clipping", "healthy", verdict, evidence=evidence)
     text = f"{format_percent(share)} of the updates were clipped to {record.clip_norm:g}"
-    text += f"; the norm before it was usually {format_number(usual, 3)}, at most {format_number(largest, 3)}"
+    text += f"; logged norms before clipping: usually {format_number(usual, 3)}, at most {format_number(largest, 3)}"
     if usual > limit.EXPLODED * record.clip_norm:
         verdict = f"{text}: gradients explode. Lower {RATE}, and see the finding stability."
         return Finding("clipping", "problem", verdict, (RATE, CLIP), evidence)

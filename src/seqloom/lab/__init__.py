@@ -7,7 +7,7 @@ import typing
 if typing.TYPE_CHECKING:
     from seqloom.lab.experiment import Experiment
 
-SHARED = ("cell_comparison", "estimate", "experiment", "network", "panels", "runner", "texts", "translation")
+SHARED = ("cell_comparison", "curves", "estimate", "experiment", "network", "panels", "runner", "texts", "translation")
 """Modules that are not experiments."""
 
 

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from seqloom.data.batch import Batch
 from seqloom.insight.plotting import panel_figure
+from seqloom.lab.curves import collect_curves, curve_table
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import IGNORED, Network, one_hot_batch, train
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_percent_axis, set_title
+from seqloom.lab.network import IGNORED, Network, fit, one_hot_batch
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_percent_axis, set_title
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
 
@@ -73,7 +74,7 @@ class Agreement(Experiment):
         "Elman network, both with the whole 95 % interval."
     )
     quick: ClassVar[Mapping[str, Any]] = {"seeds": 2, "phrases": 1, "hidden_size": 4, "updates": 5}
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 10}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 20}
     row: ClassVar[type[Any]] = Outcome
 
     seeds: int = Field(5, ge=1, description="Repetitions, each with another random seed.")
@@ -99,8 +100,7 @@ class Agreement(Experiment):
             sentences = [sentence(random, random.randint(0, self.phrases)) for _ in range(self.batch_size)]
             return batch_of(sentences)
 
-        for _ in train(network, draw, TrainConfig(updates=self.updates, learning_rate=self.learning_rate)):
-            pass
+        fit(network, draw, TrainConfig(updates=self.updates, learning_rate=self.learning_rate))
         return [
             Outcome(cell, seed, phrases, agreement(network, phrases, random))
             for phrases in range(self.phrases + LONGER + 1)
@@ -123,12 +123,8 @@ class Agreement(Experiment):
         )
 
     def table(self, rows: Sequence[Outcome]) -> Table:
-        counts = sorted({row.phrases for row in rows})
-        cells = [
-            [name, *(f"{fmean(_by_seed(rows, cell, count).values()):.1%}" for count in counts)]
-            for cell, name in CELLS.items()
-        ]
-        return ["right verbs by phrases between", *map(str, counts)], cells
+        curves = collect_curves((CELLS[row.cell], row.phrases, row.accuracy) for row in rows)
+        return curve_table("right verbs by phrases between", curves, form=".1%")
 
     def draw(self, rows: Sequence[Outcome]) -> "Figure":
         figure = panel_figure(1, width=7.0, height=4.0)

@@ -16,9 +16,10 @@ from pydantic import Field
 
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.insight.plotting import panel_figure
+from seqloom.lab.curves import collect_curves
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Table, Trial, Verdict
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_log_steps, set_title
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_log_steps, set_title
 from seqloom.lab.translation import Pair, TranslationExperiment, translate, word_accuracy
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from seqloom.data.builtin import datasets
 from seqloom.insight.plotting import COLOURS, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import IGNORED, Network, count_parameters, train
+from seqloom.lab.network import IGNORED, Network, count_parameters, fit
 from seqloom.lab.panels import draw_dots, legend_below, set_title
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
@@ -116,8 +116,7 @@ class Bidirectional(Experiment):
         torch.manual_seed(seed)
         network = self.build(direction, training)
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(network, training.sampler(self.batch_size, seed=seed), settings):
-            pass
+        fit(network, training.sampler(self.batch_size, seed=seed), settings)
         batch = held_out.batch(range(len(held_out.words)))
         real = batch.inputs.mask
         roles = batch.target[real]

@@ -15,10 +15,11 @@ from pydantic import Field
 
 from seqloom.formats import format_number
 from seqloom.insight.plotting import panel_figure
+from seqloom.lab.curves import collect_curves
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, count_parameters, train, widest
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
+from seqloom.lab.network import Network, count_parameters, evaluation_updates, train, widest
+from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.texts import TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
@@ -105,10 +106,11 @@ class CellComparison(Experiment):
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
         sample = text.sampler(batch_size=self.batch_size, length=self.length, seed=seed)
         dev = text.dev_batch()
+        evaluated = evaluation_updates(self.updates, EVALUATIONS)
         return [
             Score(cell, name, seed, event.update, bits_per_character(network, dev), parameters)
             for event in train(network, sample, settings)
-            if event.update % (self.updates // EVALUATIONS) == 0 or event.update == self.updates
+            if event.update in evaluated
         ]
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:

@@ -16,10 +16,11 @@ from pydantic import Field
 
 from seqloom.cells import Elman
 from seqloom.insight.plotting import panel_figure
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.curves import collect_curves, curve_table
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.network import Network, train
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_title
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_title
 from seqloom.lab.texts import bits_per_character, load_text
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.training.config import TrainConfig
@@ -68,7 +69,7 @@ class Clipping(Experiment):
         "updates": 10,
     }
     thorough: ClassVar[Mapping[str, Any]] = {
-        "seeds": 4,
+        "seeds": 8,
         "learning_rates": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     }
     row: ClassVar[type[Any]] = Outcome
@@ -134,10 +135,7 @@ class Clipping(Experiment):
 
     def verdict(self, rows: Sequence[Outcome]) -> Verdict:
         shares = {
-            clipping: {
-                seed: fmean(succeeded(row) for row in rows if (row.clipping, row.seed) == (clipping, seed))
-                for seed in sorted({row.seed for row in rows})
-            }
+            clipping: seed_means((row.seed, succeeded(row)) for row in rows if row.clipping == clipping)
             for clipping in (CLIPPED, UNCLIPPED)
         }
         difference = Estimate.of_differences(shares[CLIPPED], shares[UNCLIPPED])
@@ -156,19 +154,13 @@ class Clipping(Experiment):
         )
 
     def table(self, rows: Sequence[Outcome]) -> Table:
-        rates = sorted({row.learning_rate for row in rows})
-        cells = []
-        for clipping in (CLIPPED, UNCLIPPED):
-            bits = [
-                [row.bits for row in rows if (row.clipping, row.learning_rate) == (clipping, rate)] for rate in rates
-            ]
-            cells.append([clipping, *(f"{fmean(values):.2f}" for values in bits)])
-        return ["bits per character at a learning rate of", *(f"{rate:g}" for rate in rates)], cells
+        curves = collect_curves((row.clipping, row.learning_rate, row.bits) for row in clipped_first(rows))
+        return curve_table("bits per character at a learning rate of", curves, form=".2f")
 
     def draw(self, rows: Sequence[Outcome]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=3.9)
         bits_panel, norm_panel = figure.axes
-        ordered = sorted(rows, key=lambda row: row.clipping != CLIPPED)
+        ordered = clipped_first(rows)
         curves = collect_curves((row.clipping, row.learning_rate, min(row.bits, 1.5 * row.chance)) for row in ordered)
         draw_curves(bits_panel, curves)
         bits_panel.set(xscale="log", xlabel="learning rate", ylabel="bits per character of held-out text")
@@ -187,6 +179,11 @@ class Clipping(Experiment):
         set_title(norm_panel, f"Gradients at a learning rate of {rate:g}")
         legend_below(figure, bits_panel)
         return figure
+
+
+def clipped_first(rows: Sequence[Outcome]) -> list[Outcome]:
+    """The trainings with clipping before the others."""
+    return sorted(rows, key=lambda row: row.clipping != CLIPPED)
 
 
 def succeeded(row: Outcome) -> bool:

@@ -21,10 +21,11 @@ from torch.nn import functional
 from seqloom.data.batch import Batch, pad
 from seqloom.insight.plotting import COLOURS, panel_figure
 from seqloom.insight.word_contexts import layer_names
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.curves import collect_curves
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import train
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, plane_of, set_title
+from seqloom.lab.network import fit
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, plane_of, set_title
 from seqloom.layers.build import recurrent
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
@@ -138,8 +139,7 @@ class Contextual(Experiment):
             return Batch(text, None, items=2 * int(text.mask.sum()))
 
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(model, sample, settings, loss=_bilm_loss):
-            pass
+        fit(model, sample, settings, loss=_bilm_loss)
         model.eval()
         rows = []
         for word in SENSES:
@@ -154,10 +154,10 @@ class Contextual(Experiment):
 
     def verdict(self, rows: Sequence[Outcome]) -> Verdict:
         estimates = {
-            name: Estimate.of_mean(seed_means(rows, layer)) for layer, name in enumerate(layer_names(self.layers + 1))
+            name: Estimate.of_mean(shares(rows, layer)) for layer, name in enumerate(layer_names(self.layers + 1))
         }
         lowest, *_, highest = estimates.values()
-        same_form = Estimate.of_mean(seed_means(rows, self.layers, same_form=True))
+        same_form = Estimate.of_mean(shares(rows, self.layers, same_form=True))
         listed = ", ".join(f"{estimate.format(percent=True)} ({name})" for name, estimate in estimates.items())
         return Verdict(
             conclude(highest.is_above(RELIABLE), lowest.is_below(1.5 - RELIABLE)),
@@ -197,7 +197,7 @@ class Contextual(Experiment):
             ("among sentences of the same form" if same_form else "among all sentences", layer, 100 * share)
             for same_form in (False, True)
             for layer in range(self.layers + 1)
-            for share in seed_means(rows, layer, same_form=same_form)
+            for share in shares(rows, layer, same_form=same_form)
         )
         draw_curves(layer_panel, curves, colours=COLOURS[2:])
         mark_level(layer_panel, 50, "guessing")
@@ -270,12 +270,10 @@ def same_sense(vectors: Tensor, occurrences: Sequence[Occurrence], *, same_form:
     return fmean(shares) if shares else 0.5
 
 
-def seed_means(rows: Sequence[Outcome], layer: int, *, same_form: bool = False) -> list[float]:
-    """The accuracy of a layer over all words, by seed."""
-    return [
-        fmean(row.same_form if same_form else row.accuracy for row in rows if (row.layer, row.seed) == (layer, seed))
-        for seed in sorted({row.seed for row in rows})
-    ]
+def shares(rows: Sequence[Outcome], layer: int, *, same_form: bool = False) -> list[float]:
+    """The share of occurrences whose nearest one has the same sense, over all words, for each seed."""
+    own = ((row.seed, row.same_form if same_form else row.accuracy) for row in rows if row.layer == layer)
+    return list(seed_means(own).values())
 
 
 def _bilm_loss(model: Any, batch: Batch) -> Loss:

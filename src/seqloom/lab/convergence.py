@@ -11,10 +11,11 @@ from pydantic import Field
 
 from seqloom.formats import format_number
 from seqloom.insight.plotting import panel_figure
+from seqloom.lab.curves import collect_curves
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, count_parameters, train, widest
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
+from seqloom.lab.network import Network, count_parameters, evaluation_updates, train, widest
+from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.texts import TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
@@ -64,7 +65,7 @@ class Convergence(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "rates": (0.01,), "parameters": 3000, "length": 8, "batch_size": 2, "updates": 12,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 3, "rates": (2e-3, 5e-3, 1e-2), "updates": 400}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 3, "rates": (5e-3, 1e-2, 2e-2, 4e-2), "updates": 400}
     row: ClassVar[type[Any]] = Score
 
     text: TextName = Field("prose", description="Text: English prose or Python code.")
@@ -89,11 +90,11 @@ class Convergence(Experiment):
         parameters = count_parameters(network)
         sample = text.sampler(batch_size=self.batch_size, length=self.length, seed=seed)
         dev = text.dev_batch(length=self.length)
-        every = self.updates // EVALUATIONS
+        evaluated = evaluation_updates(self.updates, EVALUATIONS)
         return [
             Score(name, rate, seed, event.update, bits_per_character(network, dev), parameters)
             for event in train(network, sample, TrainConfig(updates=self.updates, learning_rate=rate))
-            if event.update % every == 0 or event.update == self.updates
+            if event.update in evaluated
         ]
 
     def _build(self, name: str, size: int) -> Network:

@@ -1,8 +1,9 @@
 """Whether CTC's output consists of spikes between blanks, and whether a lexicon and a language model cut its errors.
 
-Recordings are generated: a vocabulary of made-up words, sentences in which each word has a few probable successors, and
-for each letter a vector that lasts for some frames and is covered by noise. All frames belong to a letter, so a blank
-is never needed but between two equal letters.
+Recordings are generated like speech: a vocabulary of made-up words, many of which differ in one letter; sentences in
+which each word has a few probable successors; for each letter a sound of varying duration that swells and fades, runs
+into its neighbours and is covered by noise; and between words a pause. Few frames are silent, so most of them could
+show a letter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional
 
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.decoding.frames.best_path import BestPath
@@ -24,7 +26,7 @@ from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.insight.plotting import COLOURS, GREY, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, train
+from seqloom.lab.network import Network, fit
 from seqloom.lab.panels import draw_dots, set_title
 from seqloom.layers.build import recurrent
 from seqloom.layers.ctc import ctc_loss
@@ -36,13 +38,16 @@ from seqloom.training.config import TrainConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LETTERS = "abdegiklmnorstu"
+CONSONANTS, VOWELS = "bdgklmnrst", "aeiou"
+LETTERS = VOWELS + CONSONANTS
 BLANK, SPACE = 0, 1
 TOKENS = (" ", "·", *LETTERS)
 """The blank, the space between words, letters."""
 FIRST_LETTER = 2
 SUCCESSORS = 6
 """Probable next words of each word."""
+LETTER_FRAMES, PAUSE_FRAMES = range(4, 11), range(2, 9)
+"""Possible durations."""
 BEST_PATH, LEXICON, LANGUAGE_MODEL = "best path", "lexicon", "lexicon and language model"
 SEARCHES = (BEST_PATH, LEXICON, LANGUAGE_MODEL)
 MOSTLY_BLANK = 0.5
@@ -79,12 +84,14 @@ class World:
         draw = torch.Generator().manual_seed(seed)
         self.spellings: list[tuple[int, ...]] = []
         while len(self.spellings) < words:
-            length = int(torch.randint(2, 6, (), generator=draw))
-            letters = torch.randint(FIRST_LETTER, len(TOKENS), (length,), generator=draw).tolist()
-            if tuple(letters) not in self.spellings:
-                self.spellings.append(tuple(letters))
+            length = int(torch.randint(2, 5, (), generator=draw))
+            kinds = [VOWELS if at % 2 else CONSONANTS for at in range(length)]
+            spelling = tuple(TOKENS.index(kind[int(torch.randint(len(kind), (), generator=draw))]) for kind in kinds)
+            if spelling not in self.spellings:
+                self.spellings.append(spelling)
         self.successors = torch.rand(words, words, generator=draw).topk(min(SUCCESSORS, words)).indices
         self.vectors = torch.randn(len(TOKENS), features, generator=draw)
+        self.vectors[SPACE] = 0  # silence
 
     def sentences(self, count: int, draw: torch.Generator) -> list[list[int]]:
         """Three to six words each; after a word one of its successors, the first ones more often."""
@@ -106,15 +113,25 @@ class World:
         return tokens
 
     def record(self, sentences: Sequence[Sequence[int]], *, noise: float, draw: torch.Generator) -> Recordings:
-        """Each token lasts for two to six frames."""
+        """Each letter swells and fades, and is blurred with its neighbours; words are separated by pauses."""
         rows, letters = [], 0
         for words in sentences:
             tokens = torch.tensor(self.spell(words))
-            durations = torch.randint(2, 7, tokens.shape, generator=draw)
-            frames = self.vectors[tokens.repeat_interleave(durations)]
+            pauses, sounds = (
+                torch.randint(frames.start, frames.stop, tokens.shape, generator=draw)
+                for frames in (PAUSE_FRAMES, LETTER_FRAMES)
+            )
+            durations = torch.where(tokens == SPACE, pauses, sounds)
+            frames = self.vectors[tokens.repeat_interleave(durations)] * loudness(durations).unsqueeze(1)
+            frames = functional.avg_pool1d(frames.T, 3, stride=1, padding=1).T  # of a frame and its neighbours
             rows.append(frames + noise * torch.randn(frames.shape, generator=draw))
             letters += len(tokens)
         return Recordings(pad(rows), [list(words) for words in sentences], letters)
+
+
+def loudness(durations: Tensor) -> Tensor:  # (letters,) → (frames,)
+    """Half a period of a sine for each letter."""
+    return torch.cat([torch.sin(torch.pi * (torch.arange(count) + 0.5) / count) for count in durations.tolist()])
 
 
 class Ctc(Experiment):
@@ -139,11 +156,11 @@ class Ctc(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "words": 5, "hidden_size": 4, "updates": 3, "batch_size": 2, "recordings": 3, "lm_sentences": 20,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "recordings": 200}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5, "recordings": 200}
     row: ClassVar[type[Any]] = Outcome
 
     seeds: int = Field(3, ge=1, description="Repetitions, each with other words, recordings and weights.")
-    words: int = Field(80, ge=2, description="Words of the vocabulary.")
+    words: int = Field(200, ge=2, le=2000, description="Words of the vocabulary.")
     features: int = Field(12, ge=1, description="Features of a frame.")
     noise: float = Field(0.8, ge=0, description="Standard deviation of the noise; that of the letters is 1.")
     hidden_size: int = Field(32, ge=1, description="Units of the LSTM in each direction.")
@@ -171,8 +188,7 @@ class Ctc(Experiment):
             return Batch(frames, tuple(torch.tensor(world.spell(words)) for words in sentences), items=letters)
 
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(network, sample, settings, loss=_ctc_loss):
-            pass
+        fit(network, sample, settings, loss=_ctc_loss)
         new = world.record(world.sentences(self.recordings, draw), noise=self.noise, draw=draw)
         with torch.no_grad():
             log_probabilities = _log_probabilities(network, new.frames)

@@ -15,7 +15,7 @@ from pydantic import Field
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, count_parameters, train, widest
+from seqloom.lab.network import Network, count_parameters, fit, widest
 from seqloom.lab.panels import draw_dots, set_title
 from seqloom.lab.texts import bits_per_character, load_text
 from seqloom.layers.build import recurrent
@@ -111,8 +111,7 @@ class Depth(Experiment):
         layer = build(hidden_size=widest(lambda width: build(hidden_size=width), self.parameters))
         network = Network(layer, text.size)
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(network, text.sampler(batch_size=self.batch_size, length=self.length, seed=seed), settings):
-            pass
+        fit(network, text.sampler(batch_size=self.batch_size, length=self.length, seed=seed), settings)
         bits = bits_per_character(network, text.dev_batch())
         return [Score(kind, layers, connection, count_parameters(layer), seed, bits)]
 

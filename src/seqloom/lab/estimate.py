@@ -1,7 +1,7 @@
 """Means over seeds with their 95 % confidence intervals, and the status of a claim that follows from them."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, Self, TypeVar, get_args
@@ -78,6 +78,14 @@ class Estimate:
         if math.isinf(self.high - self.low):
             return f"{100 * self.value:+.1f} (one seed, no interval)"
         return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+
+
+def seed_means(values: Iterable[tuple[int, float]]) -> dict[int, float]:
+    """The mean of the values of each seed, from pairs of a seed and a value."""
+    by_seed: dict[int, list[float]] = {}
+    for seed, value in values:
+        by_seed.setdefault(seed, []).append(value)
+    return {seed: fmean(own) for seed, own in by_seed.items()}
 
 
 def conclude(*answers: bool | None) -> Status:

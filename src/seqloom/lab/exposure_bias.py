@@ -15,9 +15,10 @@ import torch
 from pydantic import Field
 
 from seqloom.insight.plotting import COLOURS, panel_figure
+from seqloom.lab.curves import collect_curves
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Table, Trial, Verdict
-from seqloom.lab.panels import collect_curves, draw_curves, draw_dots, legend_below, set_title
+from seqloom.lab.panels import draw_curves, draw_dots, legend_below, set_title
 from seqloom.lab.translation import END, Pair, TranslationExperiment, collate, right_by_position, translate
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.generation import teacher_forced_scores

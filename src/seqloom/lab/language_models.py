@@ -16,7 +16,7 @@ from torch import Tensor
 from seqloom.insight.plotting import COLOURS, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, count_parameters, train
+from seqloom.lab.network import Network, count_parameters, fit
 from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.texts import Text, TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
@@ -127,8 +127,7 @@ class LanguageModels(Experiment):
         torch.manual_seed(seed)
         network = self.build(model, context, text.size)
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(network, text.sampler(batch_size=self.batch_size, length=self.length, seed=seed), settings):
-            pass
+        fit(network, text.sampler(batch_size=self.batch_size, length=self.length, seed=seed), settings)
         parameters = count_parameters(network)
         return [Score(model, context, seed, bits_per_character(network, text.dev_batch()), parameters, 0, 0)]
 

@@ -6,15 +6,15 @@ Without attention, all that the decoder learns of the source is the last state o
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from seqloom.insight.plotting import GREY, panel_figure
+from seqloom.lab.curves import collect_curves, curve_table
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Table, Trial, Verdict
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
+from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.translation import TranslationExperiment, translate, word_accuracy
 
 if TYPE_CHECKING:
@@ -117,13 +117,8 @@ class LongSentences(TranslationExperiment):
         )
 
     def table(self, rows: Sequence[Score]) -> Table:
-        lengths = sorted({row.length for row in rows})
-        cells = []
-        for model, training in dict.fromkeys((row.model, row.training) for row in rows):
-            own = [row for row in rows if (row.model, row.training) == (model, training)]
-            means = [fmean(row.accuracy for row in own if row.length == length) for length in lengths]
-            cells.append([f"{model}, trained on {training}", *(f"{mean:.0%}" for mean in means)])
-        return ["words right, sentences of length", *map(str, lengths)], cells
+        curves = collect_curves((f"{row.model}, trained on {row.training}", row.length, row.accuracy) for row in rows)
+        return curve_table("words right, sentences of length", curves)
 
     def draw(self, rows: Sequence[Score]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=3.9)

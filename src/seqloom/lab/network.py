@@ -102,6 +102,23 @@ def train(
     return engine.train(GradientUpdate(network, batches, loss, settings))
 
 
+def fit(
+    network: nn.Module,
+    draw: Callable[[], Batch],
+    settings: TrainConfig,
+    *,
+    loss: LossFunction = classification_loss,
+) -> None:
+    """Train to the end."""
+    for _ in train(network, draw, settings, loss=loss):
+        pass
+
+
+def evaluation_updates(updates: int, evaluations: int) -> frozenset[int]:
+    """Updates after which a training is evaluated, at equal distances; the last one is among them."""
+    return frozenset(round(updates * number / evaluations) for number in range(1, evaluations + 1))
+
+
 def _only_one(batches: Sequence[Batch]) -> Batch:
     (batch,) = batches
     return batch

@@ -1,10 +1,11 @@
 """Pieces that the figures of experiments share: titles, curves with their spread over seeds, rows of dots, planes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from seqloom.insight.plotting import BLACK, COLOURS, GREY
+from seqloom.lab.curves import Curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,17 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MARKERS = "os^DvPX*"
-
-Curves = Mapping[str, Mapping[Any, Sequence[float]]]
-"""The values of all seeds, by curve and by number on the x-axis."""
-
-
-def collect_curves(points: Iterable[tuple[str, Any, float]]) -> dict[str, dict[Any, list[float]]]:
-    """Curves from the name, the number on the x-axis and the value of each measurement, in the order of the names."""
-    curves: dict[str, dict[Any, list[float]]] = {}
-    for name, x, value in points:
-        curves.setdefault(name, {}).setdefault(x, []).append(value)
-    return curves
 
 
 def set_title(axes: "Axes", title: str) -> None:

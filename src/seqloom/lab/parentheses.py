@@ -17,10 +17,11 @@ from torch import Tensor
 
 from seqloom.data.batch import Batch
 from seqloom.insight.plotting import GREY, panel_figure
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.curves import collect_curves
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import IGNORED, Network, one_hot_batch, train
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_percent_axis, set_title
+from seqloom.lab.network import IGNORED, Network, fit, one_hot_batch
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_percent_axis, set_title
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
 
@@ -111,8 +112,7 @@ class Parentheses(Experiment):
             )
             return one_hot_batch(tokens, target, size=2 * self.bracket_types)
 
-        for _ in train(network, sample, settings):
-            pass
+        fit(network, sample, settings)
         tests = [
             ("depth", self.length, self.test_depth),
             *(("length", length, self.depth) for length in self.all_lengths),
@@ -141,11 +141,11 @@ class Parentheses(Experiment):
         lstm = [row for row in rows if row.cell == "lstm"]
         deepest, longest = (max(row.value for row in lstm if row.aspect == aspect) for aspect in ASPECTS)
         deeper_rows = [row for row in lstm if row.aspect == "depth" and row.value > self.depth]
-        by_seed = [fmean(row.accuracy for row in deeper_rows if row.seed == seed) for seed in seeds_of(deeper_rows)]
+        by_seed = seed_means((row.seed, row.accuracy) for row in deeper_rows)
         estimates = {
             "as in training": Estimate.of_mean(accuracies(lstm, "lstm", "length", self.length)),
             "longest sequences": Estimate.of_mean(accuracies(lstm, "lstm", "length", longest)),
-            "greater depth": Estimate.of_mean(by_seed),
+            "greater depth": Estimate.of_mean(list(by_seed.values())),
         }
         inside, longer, deeper = estimates.values()
         return Verdict(
@@ -212,10 +212,6 @@ def brackets(
         targets.append(torch.where(opens | (depth == 0), IGNORED, inner))
         depths.append(depth)
     return torch.stack(tokens, dim=1), torch.stack(targets, dim=1), torch.stack(depths, dim=1)
-
-
-def seeds_of(rows: Sequence[Accuracy]) -> list[int]:
-    return sorted({row.seed for row in rows})
 
 
 def accuracies(rows: Sequence[Accuracy], cell: str, aspect: Aspect, value: int) -> list[float]:

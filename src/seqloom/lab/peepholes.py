@@ -16,18 +16,11 @@ from torch import Tensor
 
 from seqloom.data.batch import Batch
 from seqloom.insight.plotting import panel_figure
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.curves import collect_curves
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import IGNORED, Network, accuracy, one_hot_batch, train
-from seqloom.lab.panels import (
-    collect_curves,
-    draw_curves,
-    legend_below,
-    mark_level,
-    set_log_steps,
-    set_percent_axis,
-    set_title,
-)
+from seqloom.lab.network import IGNORED, Network, accuracy, fit, one_hot_batch
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_log_steps, set_percent_axis, set_title
 from seqloom.layers.build import recurrent
 from seqloom.training.config import TrainConfig
 
@@ -69,7 +62,7 @@ class Peepholes(Experiment):
         "intervals, then over seeds) with the whole 95 % interval; it does not hold if the whole interval lies below."
     )
     quick: ClassVar[Mapping[str, Any]] = {"seeds": 2, "intervals": (3, 5), "hidden_size": 4, "updates": 5}
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 6, "intervals": (5, 10, 20)}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 6, "intervals": (5, 10, 20), "updates": 1500}
     row: ClassVar[type[Any]] = Outcome
 
     seeds: int = Field(5, ge=1, description="Repetitions, each with another random seed.")
@@ -93,8 +86,7 @@ class Peepholes(Experiment):
         network = Network(recurrent(cell, 2, self.hidden_size), DISTANCES if task == "measure" else 2)
         draw = torch.Generator().manual_seed(seed)
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(network, lambda: spikes(task, interval, self.batch_size, draw), settings):
-            pass
+        fit(network, lambda: spikes(task, interval, self.batch_size, draw), settings)
         return [Outcome(cell, task, interval, seed, accuracy(network, spikes(task, interval, 400, draw)))]
 
     def verdict(self, rows: Sequence[Outcome]) -> Verdict:
@@ -162,10 +154,7 @@ def _generate(interval: int) -> tuple[Tensor, Tensor]:
 
 def gain(rows: Sequence[Outcome]) -> Estimate:
     """The accuracy with peepholes minus that without, mean over tasks and intervals, for each seed."""
-    differences = []
-    for seed in sorted({row.seed for row in rows}):
-        without, with_peepholes = (
-            fmean(row.accuracy for row in rows if (row.cell, row.seed) == (cell, seed)) for cell in CELLS
-        )
-        differences.append(with_peepholes - without)
-    return Estimate.of_mean(differences)
+    without, with_peepholes = (
+        seed_means((row.seed, row.accuracy) for row in rows if row.cell == cell) for cell in CELLS
+    )
+    return Estimate.of_differences(with_peepholes, without)

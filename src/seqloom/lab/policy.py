@@ -16,10 +16,11 @@ from torch.nn import functional
 
 from seqloom.data.batch import Batch
 from seqloom.insight.plotting import panel_figure
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.curves import collect_curves
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import train
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_percent_axis, set_title
+from seqloom.lab.network import evaluation_updates, train
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_percent_axis, set_title
 from seqloom.layers.build import recurrent
 from seqloom.tasks.task import Loss
 from seqloom.training.config import TrainConfig
@@ -102,7 +103,7 @@ class Policy(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "corridors": (1,), "hidden_size": 4, "updates": 10, "batch_size": 4,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5, "corridors": (2, 5, 10)}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5, "corridors": (2, 5, 10), "updates": 800}
     row: ClassVar[type[Any]] = Outcome
 
     corridors: tuple[int, ...] = Field((2, 5), min_length=1, description="Places between the signal and the junction.")
@@ -134,9 +135,10 @@ class Policy(Experiment):
             return Batch(prizes, prizes, items=self.batch_size)
 
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate, schedule="constant", clip_norm=1)
+        evaluated = evaluation_updates(self.updates, EVALUATIONS)
         rows = []
         for event in train(agent, draw, settings, loss=loss):
-            if event.update % (self.updates // EVALUATIONS) == 0 or event.update == self.updates:
+            if event.update in evaluated:
                 share = evaluate(agent, corridor, seed=seed)
                 rows.append(Outcome(name, corridor, seed, event.update * self.batch_size, share))
         return rows
@@ -226,6 +228,4 @@ def share_of_prizes(rows: Sequence[Outcome], agent: str) -> Estimate:
     """The share of episodes with the prize at the end of training, mean over corridors for each seed."""
     last = max(row.episodes for row in rows)
     final = [row for row in rows if row.agent == agent and row.episodes == last]
-    seeds = sorted({row.seed for row in final})
-    shares = [[row.prizes for row in final if row.seed == seed] for seed in seeds]
-    return Estimate.of_mean([sum(own) / len(own) for own in shares])
+    return Estimate.of_mean(list(seed_means((row.seed, row.prizes) for row in final).values()))

@@ -18,10 +18,11 @@ from torch.nn import functional
 
 from seqloom.data.batch import Batch, Padded
 from seqloom.insight.plotting import panel_figure
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.curves import collect_curves
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import accuracy, train
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_log_steps, set_title
+from seqloom.lab.network import accuracy, fit
+from seqloom.lab.panels import draw_curves, legend_below, set_log_steps, set_title
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer, Memory
 from seqloom.models.pooling import POOLINGS
@@ -119,8 +120,7 @@ class Pooling(Experiment):
             return self.sequences(task, length, self.batch_size, draw)
 
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(network, sample, settings):
-            pass
+        fit(network, sample, settings)
         return [
             Score(pooling, task, length, seed, accuracy(network, self.sequences(task, length, NEW_SEQUENCES, draw)))
             for length in self.lengths
@@ -143,13 +143,13 @@ class Pooling(Experiment):
         return Batch(Padded(x, torch.ones_like(tokens, dtype=torch.bool)), target, items=batch)
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
-        means = {pooling: seed_means(rows, pooling) for pooling in ORDER}
+        means = {pooling: accuracies(rows, pooling) for pooling in ORDER}
         gains = {
             f"{better} - {worse}": Estimate.of_differences(means[better], means[worse])
             for worse, better in pairwise(ORDER)
         }
-        accuracies = {pooling: Estimate.of_mean(list(means[pooling].values())) for pooling in ORDER}
-        listed = ", ".join(f"{pooling} {estimate.format(percent=True)}" for pooling, estimate in accuracies.items())
+        totals = {pooling: Estimate.of_mean(list(means[pooling].values())) for pooling in ORDER}
+        listed = ", ".join(f"{pooling} {estimate.format(percent=True)}" for pooling, estimate in totals.items())
         steps = ", ".join(
             f"{100 * gain.value:+.1f} from {worse} to {better}"
             for (worse, better), gain in zip(pairwise(ORDER), gains.values(), strict=True)
@@ -160,7 +160,7 @@ class Pooling(Experiment):
         return Verdict(
             conclude(*(gain.is_above(0) for gain in gains.values())),
             f"Accuracy over tasks and lengths: {listed}. The steps in percentage points: {steps}. By task, {winners}.",
-            gains | accuracies,
+            gains | totals,
         )
 
     def table(self, rows: Sequence[Score]) -> Table:
@@ -188,13 +188,9 @@ class Pooling(Experiment):
         return figure
 
 
-def seed_means(rows: Sequence[Score], pooling: str) -> dict[int, float]:
+def accuracies(rows: Sequence[Score], pooling: str) -> dict[int, float]:
     """The accuracy over all tasks and lengths, by seed."""
-    values: dict[int, list[float]] = {}
-    for row in rows:
-        if row.pooling == pooling:
-            values.setdefault(row.seed, []).append(row.accuracy)
-    return {seed: fmean(scores) for seed, scores in values.items()}
+    return seed_means((row.seed, row.accuracy) for row in rows if row.pooling == pooling)
 
 
 def _best(rows: Sequence[Score], task: str) -> str:

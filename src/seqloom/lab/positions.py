@@ -8,7 +8,6 @@ self-attention computes over all elements is the same in any order.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -17,10 +16,11 @@ from torch import Tensor
 
 from seqloom.data.batch import Batch
 from seqloom.insight.plotting import GREY, panel_figure
+from seqloom.lab.curves import collect_curves, curve_table
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import IGNORED, Network, one_hot_batch, train
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, mark_level, set_log_steps, set_title
+from seqloom.lab.network import IGNORED, Network, fit, one_hot_batch
+from seqloom.lab.panels import draw_curves, legend_below, mark_level, set_log_steps, set_title
 from seqloom.layers.transformer.block import transformer
 from seqloom.layers.transformer.positions import Kind
 from seqloom.training.config import TrainConfig
@@ -77,7 +77,7 @@ class Positions(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "train_length": 6, "lengths": (6, 12), "size": 8, "updates": 2, "batch_size": 2, "sequences": 4,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "updates": 1200, "sequences": 500}
     row: ClassVar[type[Any]] = Score
 
     train_length: int = Field(20, ge=3, description="Longest sequence of the training; the shortest has 3 elements.")
@@ -122,8 +122,7 @@ class Positions(Experiment):
             return self.sequences_of(length, self.batch_size, draw)
 
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(network, sample, settings):
-            pass
+        fit(network, sample, settings)
         network.eval()
         return [
             Score(kind, seed, length, *self.right_answers(network, self.sequences_of(length, self.sequences, draw)))
@@ -181,12 +180,8 @@ class Positions(Experiment):
         )
 
     def table(self, rows: Sequence[Score]) -> Table:
-        lengths = sorted({row.length for row in rows})
-        cells = [
-            [NAMES.get(kind, kind), *(f"{fmean(means(rows, kind, length)):.0%}" for length in lengths)]
-            for kind in dict.fromkeys(row.kind for row in rows)
-        ]
-        return ["right answers at a length of", *map(str, lengths)], cells
+        curves = collect_curves((NAMES.get(row.kind, row.kind), row.length, row.mean) for row in rows)
+        return curve_table("right answers at a length of", curves)
 
     def draw(self, rows: Sequence[Score]) -> "Figure":
         figure = panel_figure(2, width=5.4, height=4.1)

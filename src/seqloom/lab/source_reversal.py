@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from seqloom.insight.plotting import panel_figure
-from seqloom.lab.estimate import Estimate, conclude
+from seqloom.lab.curves import collect_curves, curve_table
+from seqloom.lab.estimate import Estimate, conclude, seed_means
 from seqloom.lab.experiment import Table, Trial, Verdict
-from seqloom.lab.panels import collect_curves, draw_curves, legend_below, set_title
+from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.translation import TranslationExperiment, right_by_position, translate, word_accuracy
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class SourceReversal(TranslationExperiment):
         "batch_size": 4,
         "sentences": 5,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "sentences": 200}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "sentences": 200, "updates": 1600}
     row: ClassVar[type[Any]] = Score
 
     seeds: int = Field(6, ge=1, description="Repetitions, each with another random seed.")
@@ -80,7 +81,7 @@ class SourceReversal(TranslationExperiment):
         return rows
 
     def verdict(self, rows: Sequence[Score]) -> Verdict:
-        means = {reading: seed_means(rows, reading) for reading in (FORWARD, REVERSED)}
+        means = {reading: accuracies(rows, reading) for reading in (FORWARD, REVERSED)}
         gain = Estimate.of_differences(means[REVERSED], means[FORWARD])
         longest = max(row.length for row in rows)
         first, last = (
@@ -96,18 +97,8 @@ class SourceReversal(TranslationExperiment):
         )
 
     def table(self, rows: Sequence[Score]) -> Table:
-        lengths = sorted({row.length for row in rows})
-        cells = [
-            [
-                reading,
-                *(
-                    f"{fmean(row.accuracy for row in rows if (row.reading, row.length) == (reading, length)):.1%}"
-                    for length in lengths
-                ),
-            ]
-            for reading in (FORWARD, REVERSED)
-        ]
-        return ["words right, sentences of length", *map(str, lengths)], cells
+        curves = collect_curves((row.reading, row.length, row.accuracy) for row in rows)
+        return curve_table("words right, sentences of length", curves, form=".1%")
 
     def draw(self, rows: Sequence[Score]) -> "Figure":
         figure = panel_figure(2, width=5.2, height=3.9)
@@ -129,10 +120,9 @@ class SourceReversal(TranslationExperiment):
         return figure
 
 
-def seed_means(rows: Sequence[Score], reading: str) -> dict[int, float]:
+def accuracies(rows: Sequence[Score], reading: str) -> dict[int, float]:
     """The accuracy averaged over lengths, by seed."""
-    seeds = dict.fromkeys(row.seed for row in rows if row.reading == reading)
-    return {seed: fmean(row.accuracy for row in rows if (row.reading, row.seed) == (reading, seed)) for seed in seeds}
+    return seed_means((row.seed, row.accuracy) for row in rows if row.reading == reading)
 
 
 def _position_mean(rows: Sequence[Score], reading: str, length: int, at: int) -> float:

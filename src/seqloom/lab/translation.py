@@ -17,7 +17,7 @@ from seqloom.data.batch import Batch, pad
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.search import Search
 from seqloom.lab.experiment import Experiment
-from seqloom.lab.network import train
+from seqloom.lab.network import fit
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.text import edit_distance
@@ -154,8 +154,7 @@ class TranslationExperiment(Experiment):
             return collate(change(pairs, draw) if change else pairs, reverse=reverse)
 
         settings = TrainConfig(updates=self.updates, learning_rate=self.learning_rate)
-        for _ in train(model, sample, settings, loss=translation_loss):
-            pass
+        fit(model, sample, settings, loss=translation_loss)
         model.eval()
         return model, draw
 

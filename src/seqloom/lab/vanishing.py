@@ -16,6 +16,7 @@ from torch import nn
 
 from seqloom.cells import Elman
 from seqloom.insight.plotting import COLOURS, GREY, panel_figure
+from seqloom.lab.curves import Curves, collect_curves, curve_table
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
 from seqloom.lab.panels import draw_curves, set_title
@@ -152,21 +153,7 @@ class Vanishing(Experiment):
         )
 
     def table(self, rows: Sequence[Gradient]) -> Table:
-        measured = growths(rows)
-        kinds = list(dict.fromkeys((growth.matrix, growth.activation) for growth in measured))
-        values = sorted({growth.singular_value for growth in measured})
-        cells = []
-        for matrix, activation in kinds:
-            rates = [
-                [
-                    growth.rate
-                    for growth in measured
-                    if _is(growth, matrix, activation) and growth.singular_value == value
-                ]
-                for value in values
-            ]
-            cells.append([f"{matrix}, {activation}", *(f"{sum(rate) / len(rate):.2f}" for rate in rates)])
-        return ["factor per step at a singular value of", *(f"{value:g}" for value in values)], cells
+        return curve_table("factor per step at a singular value of", rate_curves(rows), form=".2f")
 
     def draw(self, rows: Sequence[Gradient]) -> "Figure":
         figure = panel_figure(2, width=5.6, height=4.1)
@@ -187,11 +174,7 @@ class Vanishing(Experiment):
             )  # fmt: skip
         lag_panel.set(yscale="log", xlabel="steps back", ylabel="norm of the gradient")
         set_title(lag_panel, f"Gradient by lag and singular value ({matrix}, {activation})")
-        rates: dict[str, dict[float, list[float]]] = {}
-        for growth in growths(rows):
-            curve = rates.setdefault(f"{growth.matrix}, {growth.activation}", {})
-            curve.setdefault(growth.singular_value, []).append(growth.rate)
-        draw_curves(rate_panel, rates, colours=COLOURS)
+        draw_curves(rate_panel, rate_curves(rows), colours=COLOURS)
         rate_panel.axhline(1, color=GREY, linewidth=1)
         rate_panel.axvline(1, color=GREY, linewidth=1)
         for text, shift, align in (("explodes", 4, "bottom"), ("vanishes", -4, "top")):
@@ -238,6 +221,13 @@ def growths(rows: Sequence[Gradient]) -> list[Growth]:
         for row in rows
         if row.lag == longest
     ]
+
+
+def rate_curves(rows: Sequence[Gradient]) -> Curves:
+    """The factors per step by singular value, a curve for each kind of network."""
+    return collect_curves(
+        (f"{growth.matrix}, {growth.activation}", growth.singular_value, growth.rate) for growth in growths(rows)
+    )
 
 
 def _is(row: Gradient | Growth, matrix: str, activation: str) -> bool:
