@@ -1,7 +1,7 @@
 """The gallery: pictures that the commands draw, for docs/gallery.md and, made anew, for the site.
 
 ``python -m docs.site.gallery FOLDER`` trains the models in a folder, unless they are there, draws every picture, and
-writes docs/gallery.md and docs/gallery.
+writes docs/gallery.md and docs/gallery. With names of pictures after the folder, only these are drawn.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -223,6 +223,26 @@ PICTURES = [
         ("for name in sorted ( names ) :", "--gates"),
     ),
     Picture(
+        "heads",
+        "The heads of a Transformer",
+        "tag",
+        "runs/transformer/explain/heads",
+        "The tagger with self-attention: a map for each head of each block, row by row what a token attends to.",
+        "explain.md#taggers-and-classifiers",
+        command=("explain", "runs/transformer", "for name in sorted ( names ) :", "--heads"),
+        variants={"runs/transformer": "task.encoder.cell=transformer"},
+    ),
+    Picture(
+        "memory",
+        "How far back a model sees",
+        "tag",
+        "doctor/memory_encoder",
+        "The gradient of a loss with respect to earlier and later states: the doctor draws a picture of each finding.",
+        "doctor.md",
+        command=("doctor", "{run}", "--output", "doctor"),
+        wide=True,
+    ),
+    Picture(
         "learning_curves",
         "Learning curves",
         "classify",
@@ -305,16 +325,20 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def write_page(folder: Path, *, work: Path) -> None:
-    """Draw all pictures, small enough for the repository, and write the page that shows them."""
+def write_page(folder: Path, *, work: Path, names: Sequence[str] = ()) -> None:
+    """Draw all pictures, or those of these names, small enough for the repository, and write the page with them."""
     from PIL import Image
 
     (folder / "gallery").mkdir(exist_ok=True)
     for picture in PICTURES:
+        if names and picture.name not in names:
+            continue
         with Image.open(draw(picture, work, quick=False)) as image:
             height = round(image.height * min(1.0, MAX_WIDTH / image.width))
             small = image.convert("RGB").resize((min(image.width, MAX_WIDTH), height), Image.Resampling.LANCZOS)
-        small.quantize(COLOURS).save(folder / "gallery" / f"{picture.name}.png", optimize=True)
+        # Maximum coverage keeps colours that only few pixels have, such as those of thin lines.
+        few = small.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
+        few.save(folder / "gallery" / f"{picture.name}.png", optimize=True)
     (folder / "gallery.md").write_text(page(), encoding="utf-8")
 
 
@@ -398,4 +422,4 @@ def run(command: list[str], folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_page(Path(__file__).parent.parent, work=Path(sys.argv[1]))
+    write_page(Path(__file__).parent.parent, work=Path(sys.argv[1]), names=sys.argv[2:])

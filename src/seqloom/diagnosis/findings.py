@@ -232,6 +232,8 @@ def _describe_gates(uses: Sequence[GateUse]) -> str:
         mean = sum(use.mean for use in keeping) / len(keeping)
         return f"a unit keeps {format_percent(mean)} of its value at a step, on average"
     largest = max(use.stuck for use in uses)
+    if not largest:
+        return "no unit of a gate is stuck"
     return f"at most {format_percent(largest)} of the units of a gate are stuck"
 
 

@@ -65,7 +65,7 @@ class Convergence(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "rates": (0.01,), "parameters": 3000, "length": 8, "batch_size": 2, "updates": 12,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 3, "rates": (5e-3, 1e-2, 2e-2, 4e-2), "updates": 400}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 3, "rates": (2e-3, 5e-3, 1e-2), "updates": 400}
     row: ClassVar[type[Any]] = Score
 
     text: TextName = Field("prose", description="Text: English prose or Python code.")

@@ -62,7 +62,7 @@ class Peepholes(Experiment):
         "intervals, then over seeds) with the whole 95 % interval; it does not hold if the whole interval lies below."
     )
     quick: ClassVar[Mapping[str, Any]] = {"seeds": 2, "intervals": (3, 5), "hidden_size": 4, "updates": 5}
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 6, "intervals": (5, 10, 20), "updates": 1500}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 6, "intervals": (5, 10, 20)}
     row: ClassVar[type[Any]] = Outcome
 
     seeds: int = Field(5, ge=1, description="Repetitions, each with another random seed.")

@@ -55,7 +55,7 @@ class SourceReversal(TranslationExperiment):
         "batch_size": 4,
         "sentences": 5,
     }
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "sentences": 200, "updates": 1600}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "sentences": 200}
     row: ClassVar[type[Any]] = Score
 
     seeds: int = Field(6, ge=1, description="Repetitions, each with another random seed.")
