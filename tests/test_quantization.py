@@ -58,6 +58,7 @@ def test_the_weights_of_a_network_are_stored_as_integers(runs: tuple[Path, Path]
     assert not (new / "last").exists()
     assert describe_run(new)["precision"] == "int8"
     assert describe_run(run)["precision"] == "float32"
+    assert f"Its weights are those of `{Run.open(run).name}` in int8." in Run.open(new).card()
 
 
 def test_a_shared_weight_is_stored_once(tmp_path: Path) -> None:
@@ -65,12 +66,13 @@ def test_a_shared_weight_is_stored_once(tmp_path: Path) -> None:
     new = tmp_path / "int8"
     result = quantize_run(run, new, tolerance=1)
     assert result.scores[0] > 1  # perplexity
-    model = load(new)
-    shared = [
-        name for name, value in model.module.state_dict().items() if value.shape == model.module.embed.weight.shape
-    ]
+    module = load(new).module
+    state = module.state_dict()
+    shared = [name for name, value in state.items() if torch.equal(value, module.get_parameter("embed.weight"))]
     assert len(shared) == 2
-    assert len({model.module.state_dict()[name].data_ptr() for name in shared}) == 1
+    assert len({state[name].data_ptr() for name in shared}) == 1
+    stored = load_file(new / "best" / "model.safetensors")
+    assert sum(name in stored for name in shared) == 1
 
 
 def test_int8_weights_are_not_trained(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqloom import files, terminal
 from seqloom.checkpoint import INT8_SCALES, RunError, Snapshot, rename_all
@@ -78,11 +78,12 @@ def quantize_run(
     before, after = (float(each[task.main_metric]) for each in metrics)
     compared = compare_predictions((task, task), (predictions[0], predictions[1]), examples)
     _check_loss(run, task.main_metric, before, after, higher_is_better=task.higher_is_better, tolerance=tolerance)
-    weights = _stored_weights(run.load_best().model, names)
-    facts = {"precision": "int8", "quantized_from": run.name}
-    facts |= {"float32_metrics": split_details(metrics[0])[0]}
-    _write(run, Path(new), weights, facts, metrics[1])
-    sizes = [(each / "best" / "model.safetensors").stat().st_size for each in (run.path, Path(new))]
+    snapshot = run.load_best()
+    facts = {name: snapshot.facts[name] for name in ("update", "epoch", "degenerate") if name in snapshot.facts}
+    facts |= {"precision": "int8", "quantized_from": run.name, "float32_metrics": split_details(metrics[0])[0]}
+    _write(run, Path(new), _stored_weights(snapshot.model, names), facts, metrics[1])
+    source = run.path / ("best" if run.saved("best") else "last")
+    sizes = [(each / "model.safetensors").stat().st_size for each in (source, Path(new) / "best")]
     return QuantizedRun(
         path=Path(new),
         metric=task.main_metric,
@@ -128,7 +129,7 @@ def _check_loss(
         )
 
 
-def _stored_weights(weights: dict[str, Tensor], rounded: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+def _stored_weights(weights: dict[str, Tensor], rounded: Collection[str]) -> dict[str, Tensor]:
     """The weights of a checkpoint, with integers and scales in place of those that are rounded."""
     stored: dict[str, Tensor] = {}
     known: dict[int, tuple[Tensor, Tensor]] = {}  # a shared weight has several names
@@ -156,7 +157,7 @@ def _write(run: Run, path: Path, weights: dict[str, Tensor], facts: dict[str, An
             new.write_details(terminal.json_value(details))
             if (log := run.path / "metrics.jsonl").is_file():
                 files.write(partial / log.name, log.read_bytes(), inside=partial)
-            new.save("best", Snapshot(weights, {}, {**run.load_best().facts, **facts, "metrics": scores}))
+            new.save("best", Snapshot(weights, {}, {**facts, "metrics": scores}))
             new.verify("best")
             rename_all([(partial, path)])
         finally:

@@ -51,6 +51,7 @@ class RunSummary:
     examples: dict[str, int]  # train, dev
     dev_in_train: int  # development examples, if all of them also occur in the training data
     parameters: int
+    quantized_from: str  # name of the run whose weights these are in int8; empty: they are not
     started: str  # date and time, ISO 8601; empty: not known
     seconds: float  # of training
     finished: str  # why training ended; empty: it did not
@@ -113,6 +114,7 @@ class _Checkpoint(BaseModel):
     update: int | None = None
     metrics: dict[str, Any] = {}
     degenerate: str = ""
+    quantized_from: str = ""
     seconds: float | None = Field(None, ge=0, allow_inf_nan=False)
     position: dict[str, Any] = {}
 
@@ -149,6 +151,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         parameters=(
             sum(tensor.numel() for tensor in snapshot.model.values()) if facts.parameters is None else facts.parameters
         ),
+        quantized_from=best.quantized_from,
         started=facts.started,
         seconds=facts.seconds if last.seconds is None else last.seconds,
         finished=finished,
@@ -371,7 +374,8 @@ def model_card(
     held_out = f"{summary.dev_fraction:.0%} of the training file, held out" if summary.dev_fraction else "none"
     sections = [
         f"# {summary.path.rstrip('/').rsplit('/', 1)[-1]}",
-        f"A model for the task `{summary.task}`, trained with Seqloom.",
+        f"A model for the task `{summary.task}`, trained with Seqloom."
+        + (f" Its weights are those of `{summary.quantized_from}` in int8." if summary.quantized_from else ""),
         "## Data",
         _list(
             {

@@ -28,7 +28,8 @@ def make_inputs(
 
 
 def as_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    linear = nn.Linear(*weight.shape[::-1], bias=bias is not None, dtype=weight.dtype)
+    vocab_size, size = weight.shape
+    linear = nn.Linear(size, vocab_size, bias=bias is not None, dtype=weight.dtype)
     linear.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
     return linear
 

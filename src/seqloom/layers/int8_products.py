@@ -13,7 +13,7 @@ from seqloom.kernels.linalg.quantized import QuantizedMatrix
 from seqloom.kernels.linalg.quantized_gemm import MAX_DEPTH
 
 
-def linear_weights(module: nn.Module) -> dict[str, nn.Parameter]:
+def linear_weights(module: nn.Module) -> dict[str, Tensor]:
     """The weights of the linear maps of a module that can be multiplied in int8, by name."""
     weights = {f"{name}.weight": part.weight for name, part in module.named_modules() if isinstance(part, nn.Linear)}
     return {name: weight for name, weight in weights.items() if weight.shape[1] <= MAX_DEPTH}

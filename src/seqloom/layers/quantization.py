@@ -6,7 +6,7 @@ itself, so that neither the batch nor padding affects a row; other layers multip
 """
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqloom.kernels.linalg.quantized import QuantizedWeight, quantize_weight
 from seqloom.layers.linear import Linear
@@ -16,7 +16,7 @@ ROUNDED = (nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Modules whose weights are rounded: one scale for each entry of their first dimension."""
 
 
-def rounded_weights(module: nn.Module) -> dict[str, nn.Parameter]:
+def rounded_weights(module: nn.Module) -> dict[str, Tensor]:
     """The weights of a model that are rounded, by their names in its state; a shared weight has several names."""
     weights = {}
     for name, part in module.named_modules(remove_duplicate=False):
@@ -25,7 +25,7 @@ def rounded_weights(module: nn.Module) -> dict[str, nn.Parameter]:
     return weights
 
 
-def quantize(weight: torch.Tensor) -> QuantizedWeight:
+def quantize(weight: Tensor) -> QuantizedWeight:
     """Integers and scales of a weight, with the dimensions after the first one flattened."""
     return quantize_weight(weight.flatten(1))
 

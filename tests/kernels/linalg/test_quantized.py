@@ -2,6 +2,7 @@
 
 import platform
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 import torch
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from tests.contracts.registry import noise
 from torch import Tensor
 
-from seqloom.kernels.linalg import quantized_naive
+from seqloom.kernels.linalg import quantized_gemm, quantized_naive
 from seqloom.kernels.linalg.quantized import SERIAL_LIMIT, QuantizedMatrix, quantize_weight
-from seqloom.kernels.linalg.quantized_gemm import MAX_DEPTH, PMADDWD, PORTABLE, Instructions, instructions
+from seqloom.kernels.linalg.quantized_gemm import MAX_DEPTH, PMADDWD, PORTABLE, SDOT, Instructions, instructions
+from seqloom.kernels.llvm import jit_cache
 
 KINDS = {instructions(), PORTABLE} | ({PMADDWD} if platform.machine().lower() in ("x86_64", "amd64") else set())
 EVERY_KIND = pytest.mark.parametrize("kind", sorted(KINDS, key=str), ids=lambda kind: kind.name)
@@ -98,3 +100,17 @@ def test_rounding_twice_is_rounding_once(rows: int, columns: int, exponent: int,
 def test_strided_rows() -> None:
     wide, weight = float_noise(4, 9), float_noise(3, 5, seed=1)
     assert torch.equal(QuantizedMatrix(weight).multiply(wide[:, 2:7]), quantized_naive.multiply(wide[:, 2:7], weight))
+
+
+@pytest.mark.parametrize(("kind", "instruction"), [(SDOT, "sdot"), (PORTABLE, "smull")], ids=["sdot", "portable"])
+def test_the_code_for_arm_uses_its_instructions(
+    kind: Instructions, instruction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit_cache, "vector_bytes", lambda: 16)
+    monkeypatch.setattr(jit_cache, "vector_registers", lambda: 8)  # few tiles
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = llvm.parse_assembly(quantized_gemm._emit(kind))
+    target = llvm.Target.from_triple("aarch64-linux-gnu")
+    machine = target.create_target_machine(cpu="neoverse-n1" if kind is SDOT else "cortex-a53")
+    assert f"\t{instruction}\t" in machine.emit_assembly(module)

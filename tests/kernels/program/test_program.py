@@ -106,8 +106,8 @@ def test_a_quantized_linear_map_equals_the_naive_product(
     monkeypatch.setattr(program, "SERIAL_LIMIT", 0)
     torch.set_num_threads(threads)
     single = Program(torch.float32, threads)
-    operands = {"left": left, "left_stride": depth + 2, "packed": packed.values, "depth": depth}
-    size = {"panels": packed.panels, "columns": columns, "out": out, "out_stride": columns + 3}
+    operands: dict[str, Any] = {"left": left, "left_stride": depth + 2, "packed": packed.values, "depth": depth}
+    size: dict[str, Any] = {"panels": packed.panels, "columns": columns, "out": out, "out_stride": columns + 3}
     single.add("quantized_linear", **operands, **size, bias=bias, epilogue=list(EPILOGUES).index("relu"))
     single.reserve_integers(depth)
     single.finalize()
