@@ -79,7 +79,8 @@ def quantize_run(
     compared = compare_predictions((task, task), (predictions[0], predictions[1]), examples)
     _check_loss(run, task.main_metric, before, after, higher_is_better=task.higher_is_better, tolerance=tolerance)
     snapshot = run.load_best()
-    facts = {name: snapshot.facts[name] for name in ("update", "epoch", "degenerate") if name in snapshot.facts}
+    kept = ("update", "epoch", "degenerate")
+    facts: dict[str, Any] = {name: snapshot.facts[name] for name in kept if name in snapshot.facts}
     facts |= {"precision": "int8", "quantized_from": run.name, "float32_metrics": split_details(metrics[0])[0]}
     _write(run, Path(new), _stored_weights(snapshot.model, names), facts, metrics[1])
     source = run.path / ("best" if run.saved("best") else "last")
