@@ -1368,7 +1368,7 @@ class Tokenizer:
         if self._subwords is not None:
             pieces = self._subwords.encode(text)
         elif self.unit == "words":
-            pieces = split_words(text) if self.split == "punctuation" else text.split()
+            pieces = _SPLITS[self.split](text)
         else:
             pieces = list(text)
         return [self._ids.get(piece, UNKNOWN) for piece in pieces]
@@ -1380,7 +1380,7 @@ class Tokenizer:
         if self._subwords is not None:
             return self._subwords.decode(tokens)
         if self.unit == "words":
-            return join_words(tokens) if self.split == "punctuation" else " ".join(tokens)
+            return _JOINS[self.split](tokens)
         return "".join("\ufffd" if index == UNKNOWN else token for index, token in zip(kept, tokens, strict=True))
 
     def readable(self, index: int) -> str:
@@ -1429,6 +1429,20 @@ def _word_pattern() -> "re.Pattern[str]":
     )
 
 
+def split_lines(text: str) -> list[str]:
+    """The words of a text between blanks; a line break with the indentation after it is a word of its own."""
+    return re.findall(r"\n[^\S\n]*(?=\S)|\S+", text.strip())
+
+
+def join_lines(words: Iterable[str]) -> str:
+    """The text again, with one blank between the words of a line."""
+    text = ""
+    for word in words:
+        separate = text and not word.startswith("\n") and text[-1] not in "\n\t "
+        text += f" {word}" if separate else word
+    return text
+
+
 def split_words(text: str) -> list[str]:
     """The words and the punctuation marks of a text."""
     return [token for word in text.split() for token in _split(word)]
@@ -1457,6 +1471,16 @@ def join_words(tokens: Iterable[str]) -> str:
     return text
 
 
+_SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "whitespace": str.split,
+    "punctuation": split_words,
+    "lines": split_lines,
+}
+_JOINS: dict[str, Callable[[Iterable[str]], str]] = {
+    "whitespace": " ".join,
+    "punctuation": join_words,
+    "lines": join_lines,
+}
 SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
 SPACE = re.compile(f"[{''.join(sorted(SPACES))}]+")
 ENDINGS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")

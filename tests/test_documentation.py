@@ -47,7 +47,7 @@ BUILT = (
         "tunes",
         "control",
         "entailment",
-        "similarity",
+        "stories",
     ),
 )
 """The built-in data sets that the documentation trains on."""
@@ -56,7 +56,7 @@ RUNS = {
     "tag": ["tag.toml"],
     "control": ["control.toml"],
     "entailment": ["entailment.toml"],
-    "similarity": ["similarity.toml"],
+    "stories": ["stories.toml"],
     "classify": ["classify.toml"],
     "forecast": ["forecast.toml"],
     "three_years": ["forecast.toml", "task.horizon=3"],
@@ -181,7 +181,13 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, sentences in SENTENCES.items():
         (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
     with pytest.MonkeyPatch.context() as patch:
-        small = ((datasets.TONES, 12), (datasets.CLIPS, 14), (datasets.WORDS, 60), (datasets.TUNES, 6))
+        small = (
+            (datasets.TONES, 12),
+            (datasets.CLIPS, 14),
+            (datasets.WORDS, 60),
+            (datasets.TEXTS, 120),
+            (datasets.TUNES, 6),
+        )
         for sizes, size in ((datasets.DATES, 120), (datasets.IMAGES, 120), (datasets.LINES, 120), *small):
             for split in sizes:
                 patch.setitem(sizes, split, size)

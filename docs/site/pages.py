@@ -28,6 +28,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "handwriting": "Handwriting",
         "music": "Music",
         "embed": "Embed",
+        "uses": "What else you can do",
     },
     "How to": {
         "data": "Prepare data",

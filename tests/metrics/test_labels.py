@@ -1,5 +1,6 @@
 """Labels and spans against scikit-learn and seqeval."""
 
+import random
 import warnings
 from typing import Any
 
@@ -10,7 +11,17 @@ from hypothesis import strategies as st
 from seqeval.metrics import classification_report, f1_score
 from sklearn import metrics as sklearn
 
-from seqloom.metrics.labels import accuracy, compare_spans, confusions, macro_f1, per_label, per_type, span_f1
+from seqloom.metrics.labels import (
+    accuracy,
+    compare_spans,
+    confusions,
+    macro_f1,
+    overlap_f1,
+    overlap_rows,
+    per_label,
+    per_type,
+    span_f1,
+)
 
 TAGS = ["O", "B", "I", *[f"{kind}-{name}" for kind in "BIES" for name in ("PER", "LOC", "a-b", "_")]]
 PAIRS = st.lists(st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=9), min_size=1, max_size=4)
@@ -91,3 +102,38 @@ def test_empty_and_invalid_inputs() -> None:
         compare_spans([["O"], ["O", "O"]], [["O"], ["O"]])
     with pytest.raises(ValueError, match="empty tag"):
         compare_spans([[""]], [["O"]])
+
+
+def test_overlap_of_spans_against_sets_of_words() -> None:
+    """Johansson & Moschitti 2010, computed from the sets of the words of each span."""
+    draw = random.Random(3)  # noqa: S311
+    tags = ["O", "B-x", "I-x", "B-y", "I-y"]
+    truth = [[draw.choice(tags) for _ in range(draw.randint(1, 9))] for _ in range(40)]
+    predicted = [[draw.choice([tag, *tags]) for tag in sentence] for sentence in truth]
+    for true, guess, row in zip(truth, predicted, overlap_rows(truth, predicted), strict=True):
+        gold, found = _word_sets(true), _word_sets(guess)
+        for spans, others, offset in ((found, gold, 0), (gold, found, 3)):
+            shares = [
+                sum(len(words & other) for name, other in others if name == kind) / len(words) for kind, words in spans
+            ]
+            expected = (sum(shares), sum(share > 0 for share in shares), len(spans))
+            assert tuple(row[offset : offset + 3]) == pytest.approx(expected)
+    same = overlap_rows(truth, truth).sum(axis=0)
+    assert overlap_f1(same) == overlap_f1(same, binary=True) == 1
+    half = overlap_rows([["B-x", "I-x", "O"]], [["B-x", "O", "O"]]).sum(axis=0)  # precision 1, recall 1/2
+    assert overlap_f1(half) == pytest.approx(2 / 3)
+    assert overlap_f1(half, binary=True) == 1
+    assert overlap_f1(overlap_rows([["O"]], [["O"]])[0]) == 0
+
+
+def _word_sets(tags: list[str]) -> list[tuple[str, set[int]]]:
+    spans: list[tuple[str, set[int]]] = []
+    previous = "O"
+    for place, tag in enumerate(tags):
+        kind = tag[2:]
+        if tag != "O":
+            if tag.startswith("B") or previous[2:] != kind:
+                spans.append((kind, set()))
+            spans[-1][1].add(place)
+        previous = tag
+    return spans

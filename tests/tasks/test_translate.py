@@ -220,6 +220,37 @@ def test_main_metric(fields: dict[str, Any], metric: str, higher: bool) -> None:
     assert (chosen.main_metric, chosen.higher_is_better) == (metric, higher)
 
 
+@pytest.mark.parametrize(
+    ("metric", "target", "guess", "value"),
+    [
+        ("rouge_l", "the cat was on the mat", "the cat sat on the mat", 5 / 6),
+        ("bracket_f1", "(S (NP DT NN ) (VP VI ) )", "(S (NP DT NN ) (XP VI ) )", 2 / 3),
+        ("execution", "repeat 2\n    left", "left\nleft", 1.0),
+    ],
+)
+def test_metrics_of_summaries_trees_and_programs(metric: str, target: str, guess: str, value: float) -> None:
+    examples = list(task().read([("a", target), ("b", target)]))
+    translator = task(metric=metric, target={"split": "lines"}).fit(examples)
+    answers = [answer(guess, [-1.0], [True]), answer(target, [-1.0], [True])]
+    scores = translator.score(answers, examples)
+    assert next(iter(scores)) == metric == translator.main_metric
+    assert scores[metric] == translator.metric_sums(answers, examples).whole == pytest.approx((1 + value) / 2)
+    assert scores["exact_match"] == 0.5
+    low, high = scores[f"{metric}_interval"]
+    assert low <= scores[metric] <= high
+    alone = translator.score(answers[:1], examples[:1])
+    assert alone[metric] == pytest.approx(value)
+    assert ("rouge_1" in scores) == (metric == "rouge_l")
+
+
+def test_line_breaks_matter_where_they_are_tokens() -> None:
+    examples = list(task().read([("a", "repeat 2\n    left"), ("b", "left")]))
+    answers = [answer("repeat 2\nleft", [-1.0], [True]), answer("left", [-1.0], [True])]
+    for split, matches in (("lines", 0.5), ("whitespace", 1.0)):
+        translator = task(metric="exact_match", target={"split": split}).fit(examples)
+        assert translator.score(answers, examples)["exact_match"] == matches
+
+
 def test_max_lengths_follow_the_training_data() -> None:
     fitted, _, _ = fit()
     assert fitted.learned is not None

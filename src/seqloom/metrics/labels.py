@@ -86,6 +86,35 @@ def compare_spans(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     return SpanComparison(names, Matches(*(counts[order] for counts in by_type)), Matches(*by_sentence))
 
 
+def overlap_rows(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> NDArray[np.float64]:  # (N, 6)
+    """The overlap of predicted and true spans of each sentence (Johansson & Moschitti 2010).
+
+    Columns: predicted spans, each by its share that lies in true spans of its type; those that touch one; all; then the
+    same of true spans and how much of them is predicted.
+    """
+    _check(truth, predicted)
+    types: dict[str, int] = {}
+    sides = [_spans(predicted, types), _spans(truth, types)]
+    sentence_of = np.repeat(np.arange(len(truth)), [len(sentence) + 1 for sentence in truth])
+    covered = [np.zeros((len(sentence_of), max(len(types), 1)), dtype=bool) for _ in sides]
+    for side, table in zip(sides, covered, strict=True):
+        for first, last, kind in side:
+            table[first : last + 1, kind] = True
+    rows = np.zeros((len(truth), 6))
+    for offset, side, other in ((0, sides[0], covered[1]), (3, sides[1], covered[0])):
+        for first, last, kind in side:
+            share = float(other[first : last + 1, kind].mean())
+            rows[sentence_of[first], offset : offset + 3] += share, share > 0, 1
+    return rows
+
+
+def overlap_f1(sums: NDArray[np.float64], *, binary: bool = False) -> float:
+    """F1 from the sums of ``overlap_rows``, with spans in proportion to their overlap, or counted if they touch."""
+    column = 1 if binary else 0
+    precision, recall = sums[column] / max(sums[2], 1), sums[3 + column] / max(sums[5], 1)
+    return float(2 * precision * recall / (precision + recall)) if precision + recall else 0.0
+
+
 def span_f1(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
     return compare_spans(truth, predicted).sentences.f1
 

@@ -22,6 +22,7 @@ from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import MANY_TEXTS, SPLIT_DEFAULT, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
+from seqloom.data.text.words import split_lines
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.beam import Beam
@@ -34,8 +35,12 @@ from seqloom.insight.token_names import text_tokens
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
-from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.metrics.brackets import bracket_sums
+from seqloom.metrics.confidence import MetricSums, bootstrap, quantiles, ratio_of_sums
 from seqloom.metrics.learning import constant_answer
+from seqloom.metrics.rouge import NAMES as ROUGE
+from seqloom.metrics.rouge import rouge_sums
+from seqloom.metrics.turtle import execution_sums
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.classifier import TokenEmbedding
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, Encoder, PrenetConfig, build_stack
@@ -108,7 +113,20 @@ class MaxLength(ConfigSection):
     offset: int = Field(10, ge=1, le=10_000, description="Additional tokens, including the end token.")
 
 
-Metric = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "token_error_rate", "loss"]
+Metric = Literal[
+    "auto",
+    "bleu",
+    "bleu_lower",
+    "chrf",
+    "exact_match",
+    "token_error_rate",
+    "rouge_1",
+    "rouge_2",
+    "rouge_l",
+    "bracket_f1",
+    "execution",
+    "loss",
+]
 
 
 class Translate(Task):
@@ -205,7 +223,8 @@ class Translate(Task):
     )
     metric: Metric = Field(
         "auto",
-        description="Dev metric that selects the best checkpoint; auto: bleu, or exact_match for characters.",
+        description="Dev metric that selects the best checkpoint; auto: bleu, or exact_match for characters. Computed "
+        "only if chosen: rouge_1, rouge_2, rouge_l (summaries), bracket_f1 (parse trees), execution (turtle programs).",
     )
     learned: Learned | None = Field(None, exclude=True)
 
@@ -486,6 +505,9 @@ class Translate(Task):
             ):
                 scores[name] = corpus.score
                 details |= {f"{name}_interval": list(corpus.interval), f"{name}_signature": corpus.signature}
+        for name, sums in self._chosen_sums(hypotheses, references).items():
+            scores = {name: sums.whole, **scores}
+            details[f"{name}_interval"] = list(quantiles(bootstrap(sums)))
         free = metrics.edit_errors(
             range(len(references)),
             [answer.tokens for answer in predictions],
@@ -507,6 +529,18 @@ class Translate(Task):
             "examples": len(references),
             "sources": len(errors.errors),
         }
+
+    def _chosen_sums(self, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, MetricSums]:
+        """The metrics of summaries, trees or programs, if one of them is chosen; the main metric last."""
+        chosen = self.main_metric
+        if chosen == "bracket_f1":
+            return {chosen: bracket_sums(hypotheses, references)}
+        if chosen == "execution":
+            return {chosen: execution_sums(hypotheses, references)}
+        if chosen in ROUGE:
+            names = [*(name for name in reversed(ROUGE) if name != chosen), chosen]
+            return {name: rouge_sums(hypotheses, references, name) for name in names}
+        return {}
 
     def degenerate_predictions(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> str:
         text = constant_answer([answer.text for answer in predictions], [example.target for example in examples])
@@ -537,6 +571,8 @@ class Translate(Task):
     def metric_sums(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> MetricSums:
         """For exact matches and errors there is one row per distinct source."""
         hypotheses, references = [answer.text for answer in predictions], self._references(examples)
+        if chosen := self._chosen_sums(hypotheses, references):
+            return chosen[self.main_metric]
         if self.main_metric == "chrf":
             return metrics.chrf(hypotheses, references).sums
         if self.main_metric.startswith("bleu"):
@@ -571,6 +607,8 @@ class Translate(Task):
 
     def _errors(self, hypotheses: Sequence[str], examples: Sequence[Pair]) -> metrics.EditErrors:
         split: Callable[[str], Any] = list if self._target_text.unit == "characters" else str.split
+        if self._target_text.unit == "words" and self._target_text.split == "lines":
+            split = split_lines
         sources = [example.source for example in examples]
         return metrics.edit_errors(sources, [*map(split, hypotheses)], [*map(split, self._references(examples))])
 

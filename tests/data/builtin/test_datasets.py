@@ -26,7 +26,9 @@ from seqloom.data.readers.vectors import ts
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_data_sets_are_deterministic(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES, datasets.CLIPS, datasets.WORDS):  # as few as show it
+    text_sizes = (datasets.TEXTS, datasets.TAGGED, datasets.NAMES, datasets.PRONOUNS, datasets.PAIRS)
+    media_sizes = (datasets.DATES, datasets.IMAGES, datasets.LINES, datasets.CLIPS, datasets.WORDS)
+    for sizes in (*media_sizes, *text_sizes):  # as few as show it
         for split in sizes:
             monkeypatch.setitem(sizes, split, 60 if split == "train" else 20)
     first, second = (BUILDERS[name](tmp_path / folder / name) for folder in ("a", "b"))

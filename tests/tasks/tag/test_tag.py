@@ -230,6 +230,25 @@ def test_scores() -> None:
         tagger.score(answers[:1], [sentence("a b c d e f")])
 
 
+def test_spans_are_scored_by_their_overlap_on_request() -> None:
+    tagger = fitted(metric="overlap_f1")
+    assert tagger.main_metric == "overlap_f1"
+    truth = [sentence("New York is big", "B-l I-l O O"), sentence("Anna sang", "B-p O")]
+    guesses = ["B-l O O O", "B-p B-l"]  # precision (1 + 1 + 0) / 3, recall (1/2 + 1) / 2
+    answers = [
+        TagPrediction(list(example.words), labels.split(), [1.0] * len(example))
+        for example, labels in zip(truth, guesses, strict=True)
+    ]
+    scores = tagger.score(answers, truth)
+    precision, recall = 2 / 3, 3 / 4
+    assert scores["overlap_f1"] == pytest.approx(2 * precision * recall / (precision + recall))
+    assert scores["overlap_f1"] == tagger.metric_sums(answers, truth).whole
+    assert scores["binary_overlap_f1"] == pytest.approx(2 * (2 / 3) / (2 / 3 + 1))
+    assert scores["overlap_f1_interval"][0] <= scores["overlap_f1"] <= scores["overlap_f1_interval"][1]
+    with pytest.raises(ValueError, match='= "overlap_f1" needs labels of spans'):
+        assert fitted([sentence("a b", "X Y")], metric="overlap_f1").main_metric
+
+
 def test_labels_without_spans_are_scored_by_accuracy() -> None:
     tagger = fitted([sentence("a b", "X Y")])
     assert tagger.main_metric == "accuracy"

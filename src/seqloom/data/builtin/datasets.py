@@ -10,15 +10,26 @@ from typing import NamedTuple
 import numpy as np
 
 from seqloom import files
+from seqloom.data.builtin import agreement as verb_agreement
+from seqloom.data.builtin import ambiguous_words, digit_lines, sentence_pairs
 from seqloom.data.builtin import analogies as relations
-from seqloom.data.builtin import digit_lines, sentence_pairs
+from seqloom.data.builtin import dialogues as dialogue_turns
+from seqloom.data.builtin import match_reports as reports
+from seqloom.data.builtin import misspellings as spelling
 from seqloom.data.builtin import moving_shapes as clips
+from seqloom.data.builtin import opinions as opinion_spans
 from seqloom.data.builtin import pen_strokes as pens
+from seqloom.data.builtin import phrase_trees as trees
 from seqloom.data.builtin import shapes as scenes
+from seqloom.data.builtin import stories as story_questions
 from seqloom.data.builtin import tones as sounds
 from seqloom.data.builtin import tunes as melodies
+from seqloom.data.builtin import turtle_programs as programs
 from seqloom.data.builtin.dates import generate_pairs
 from seqloom.data.builtin.python_code import evenly_spaced, statements, to_conll
+
+Rows = Callable[..., Iterator[str]]
+"""The rows of a file, by their number, the name of the file and a seed."""
 
 
 class Files(NamedTuple):
@@ -138,6 +149,10 @@ CLIPS = {"train": 1400, "dev": 140, "test": 280}  # of moving_shapes
 TONES = {"train": 800, "dev": 100, "test": 200}
 LINES = {"train": 3000, "dev": 200, "test": 500}  # of handwriting
 TUNES = {"train": 200, "dev": 25, "test": 50}
+TEXTS = {"train": 5000, "dev": 300, "test": 600}  # of generated sentences with a text each
+TAGGED = {"train": 3000, "dev": 300, "test": 600}  # of generated sentences with labels
+NAMES = {"train": 1500, "dev": 80, "test": 120}
+PRONOUNS = {"train": 800, "dev": 80, "test": 80}
 PAIRS = {"train": 6000, "dev": 600, "test": 600}  # of entailment and similarity
 WORDS = {"train": 2000, "dev": 100, "test": 200}  # of pen_strokes
 
@@ -291,6 +306,60 @@ def similarity(folder: Path, *, seed: int = 1) -> Files:
     return write(folder, "tsv", **{n: sentence_pairs.similarity_rows(s, n, seed=seed) for n, s in PAIRS.items()})
 
 
+def _generated(folder: Path, suffix: str, rows: Rows, sizes: dict[str, int], *, seed: int) -> Files:
+    return write(folder, suffix, **{name: rows(size, name, seed=seed) for name, size in sizes.items()})
+
+
+def stories(folder: Path, *, seed: int = 1) -> Files:
+    """Columns for translation: short stories with a question, and its answer; beginnings of stories are held out."""
+    return _generated(folder, "tsv", story_questions.rows, TEXTS, seed=seed)
+
+
+def dialogues(folder: Path, *, seed: int = 1) -> Files:
+    """Columns for translation: the turns of a dialogue, and the reply; dialogues are held out."""
+    return _generated(folder, "tsv", dialogue_turns.rows, TEXTS, seed=seed)
+
+
+def match_reports(folder: Path, *, seed: int = 1) -> Files:
+    """Columns for translation: reports of matches, and summaries; pairs of teams are held out."""
+    return _generated(folder, "tsv", reports.rows, TEXTS, seed=seed)
+
+
+def phrase_trees(folder: Path, *, seed: int = 1) -> Files:
+    """Columns for translation: sentences, and their parse trees in brackets; shapes of trees are held out."""
+    return _generated(folder, "tsv", trees.rows, TEXTS, seed=seed)
+
+
+def turtle_programs(folder: Path, *, seed: int = 1) -> Files:
+    """JSON lines for translation: instructions in English, and programs of a turtle; programs are held out."""
+    return _generated(folder, "jsonl", programs.rows, TEXTS, seed=seed)
+
+
+def opinions(folder: Path, *, seed: int = 1) -> Files:
+    """CoNLL for tagging: opinion expressions; adjectives are held out."""
+    return _generated(folder, "conll", opinion_spans.rows, TAGGED, seed=seed)
+
+
+def misspellings(folder: Path, *, seed: int = 1) -> Files:
+    """Columns for translation: misspelled words, and their spelling; misspellings are held out."""
+    return _generated(folder, "tsv", spelling.rows, TEXTS, seed=seed)
+
+
+def agreement(folder: Path, *, seed: int = 1) -> Files:
+    """Labelled lines for classification: the number of a verb by its subject; test has more nouns in between."""
+    return _generated(folder, "txt", verb_agreement.rows, TAGGED, seed=seed)
+
+
+def names(folder: Path, *, seed: int = 1) -> Files:
+    """CoNLL for tagging: names that are also common words, as the rest of the sentence shows."""
+    return _generated(folder, "conll", ambiguous_words.name_rows, NAMES, seed=seed)
+
+
+def pronouns(folder: Path, *, seed: int = 1) -> Files:
+    """Labelled lines for classification: which of two things 'it' is; combinations of things are held out."""
+    return _generated(folder, "txt", ambiguous_words.pronoun_rows, PRONOUNS, seed=seed)
+
+
 BUILDERS: dict[str, Callable[[Path], Files]] = {
     build.__name__: build
     for build in (
@@ -312,6 +381,16 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
         analogies,
         entailment,
         similarity,
+        stories,
+        dialogues,
+        match_reports,
+        phrase_trees,
+        turtle_programs,
+        opinions,
+        misspellings,
+        agreement,
+        names,
+        pronouns,
     )
 }
 """All data sets by name."""

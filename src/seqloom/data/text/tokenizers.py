@@ -12,7 +12,7 @@ from seqloom.config import ConfigSection
 from seqloom.data.text.subwords import byte_level, metaspace, parse_subwords
 from seqloom.data.text.unigram import train_unigram
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
-from seqloom.data.text.words import count_words, cut_words, join_words, split_words
+from seqloom.data.text.words import count_words, cut_words, join_lines, join_words, split_lines, split_words
 
 # The threads of the tokenizers library do not survive a fork, and sum in a different order each time.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -20,10 +20,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 DEFAULT_SUBWORDS = 8000  # vocabulary size if none is set
 RESERVED = (PAD, START, END)  # unknown if they occur in a text
 Unit = Literal["characters", "words", "subwords"]
-Split = Literal["whitespace", "punctuation"]
+Split = Literal["whitespace", "punctuation", "lines"]
 
 
 def _words(text: str, split: Split) -> list[str]:
+    if split == "lines":
+        return split_lines(text)
     return split_words(text) if split == "punctuation" else text.split()
 
 
@@ -34,7 +36,8 @@ class TextConfig(ConfigSection):
     split: Split = Field(
         "whitespace",
         description="Where words end. whitespace: for text that is tokenised already; punctuation: also between words "
-        "and punctuation, for raw text; each CJK character is a word.",
+        "and punctuation, for raw text; each CJK character is a word; lines: at whitespace, but a line break with the "
+        "indentation after it is a token, for code.",
     )
     lowercase: bool = Field(default=False, description="Convert text to lowercase.")
     vocab_size: int = Field(0, ge=0, description="Largest number of tokens (0: all, or 8000 subwords).")
@@ -45,6 +48,8 @@ class TextConfig(ConfigSection):
         """The approximate number of tokens of a text, before anything is fitted; subwords count as words."""
         if self.unit == "characters":
             return len(text)
+        if self.split == "lines" and self.unit == "words":
+            return len(split_lines(text))
         return len(text.split()) if self._whitespace_only else count_words(text)
 
     @property
@@ -59,6 +64,9 @@ class TextConfig(ConfigSection):
         if self._whitespace_only:
             words = text.split()
             return (" ".join(words[start : start + length]) for start in range(0, len(words), length))
+        if self.split == "lines" and self.unit == "words":
+            lines = split_lines(text)
+            return (join_lines(lines[start : start + length]) for start in range(0, len(lines), length))
         return cut_words(text, length)
 
     @property
@@ -223,6 +231,8 @@ class Tokenizer(ConfigSection):
             return text
         tokens = self.vocabulary.decode(kept)
         if self.unit == "words":
+            if self.split == "lines":
+                return join_lines(tokens)
             return join_words(tokens) if self.split == "punctuation" else " ".join(tokens)
         return "".join("\ufffd" if token == UNKNOWN else token for token in tokens)
 

@@ -23,6 +23,20 @@ RARE = 0.05  # marks per text that may be parts of words, such as abbreviations
 LAST_MARK = 0x1F000  # combining marks above this are not parts of words
 
 
+def split_lines(text: str) -> list[str]:
+    """The words of a text between blanks; a line break with the indentation after it is a word of its own."""
+    return re.findall(r"\n[^\S\n]*(?=\S)|\S+", text.strip())
+
+
+def join_lines(words: Iterable[str]) -> str:
+    """The text again, with one blank between the words of a line."""
+    text = ""
+    for word in words:
+        separate = text and not word.startswith("\n") and text[-1] not in "\n\t "
+        text += f" {word}" if separate else word
+    return text
+
+
 @cache
 def _pattern() -> re.Pattern[str]:
     marks = "".join(f"\\U{start:08x}-\\U{end:08x}" for start, end in _mark_ranges())

@@ -821,7 +821,7 @@ export class Tokenizer {
     if (this.lowercase) text = text.toLowerCase();
     let pieces;
     if (this.subwords) pieces = this.subwords.encode(text);
-    else if (this.unit === "words") pieces = this.split === "punctuation" ? splitWords(text) : splitSpaces(text);
+    else if (this.unit === "words") pieces = this.split === "punctuation" ? splitWords(text) : this.split === "lines" ? splitLines(text) : splitSpaces(text);
     else pieces = [...text];
     return pieces.map((piece) => this.ids.get(piece) ?? UNKNOWN);
   }
@@ -829,7 +829,7 @@ export class Tokenizer {
   decode(ids) {
     const kept = ids.filter((id) => id === UNKNOWN || id >= this.firstTextId), tokens = kept.map((id) => this.tokens[id]);
     if (this.subwords) return this.subwords.decode(tokens);
-    if (this.unit === "words") return this.split === "punctuation" ? joinWords(tokens) : tokens.join(" ");
+    if (this.unit === "words") return this.split === "punctuation" ? joinWords(tokens) : this.split === "lines" ? joinLines(tokens) : tokens.join(" ");
     return kept.map((id, index) => (id === UNKNOWN ? "\ufffd" : tokens[index])).join("");
   }
 
@@ -854,6 +854,11 @@ const WORDS = new RegExp([
 ].join("|"), "gu");
 
 export const splitWords = (text) => splitSpaces(text).flatMap((word) => word.match(WORDS) ?? []);
+
+// Words between blanks; a line break with the indentation after it is a word of its own.
+const splitLines = (text) => text.trim().match(/\n[^\S\n]*(?=\S)|\S+/g) ?? [];
+
+const joinLines = (words) => words.reduce((text, word) => text + (text && !word.startsWith("\n") && !/\s$/.test(text) ? " " : "") + word, "");
 
 // A text with blanks where they are usual between these words and punctuation marks.
 export function joinWords(tokens) {

@@ -195,6 +195,11 @@ class TagSettings(Task):
         0.0, ge=0, lt=1, description="Linear output only: probability mass spread over all labels (0 disables it)."
     )
     loss_function: LossFunction = Field("mse", description="Loss function for numbers.")
+    metric: Literal["auto", "accuracy", "span_f1", "overlap_f1"] = Field(
+        "auto",
+        description="Dev metric of labels that selects the best checkpoint; auto: span_f1 for spans, otherwise "
+        "accuracy; overlap_f1: spans count in proportion to their overlap.",
+    )
     learned: Learned | None = Field(None, exclude=True)
 
     @classmethod

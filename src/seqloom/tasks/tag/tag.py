@@ -25,7 +25,7 @@ from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.layers.layer import Memory
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
-from seqloom.metrics.labels import compare_spans, f1
+from seqloom.metrics.labels import compare_spans, f1, overlap_f1, overlap_rows
 from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline
 from seqloom.models.crf import CRF, allowed_transitions, is_allowed
@@ -78,7 +78,12 @@ class Tag(TagSettings):
     def main_metric(self) -> str:
         if self._numbers is not None:
             return numbers.MAIN_METRIC
-        return "span_f1" if self.learned is not None and self._has_spans else "accuracy"
+        has_spans = self.learned is not None and self._has_spans
+        if self.metric != "auto":
+            if self.learned is not None and not has_spans and self.metric != "accuracy":
+                raise ValueError(f'task.metric = "{self.metric}" needs labels of spans, such as B-x, I-x and O')
+            return self.metric
+        return "span_f1" if has_spans else "accuracy"
 
     @property
     def _numbers(self) -> NumberTargets | None:
@@ -330,7 +335,8 @@ class Tag(TagSettings):
                 raise self._missing_target(example, "evaluation")
             self._check_length(len(answer.labels), example)
         reference = [example.labels or () for example in examples]
-        scores = score_tags(reference, [answer.labels for answer in predictions], spans=self._has_spans)
+        predicted = [answer.labels for answer in predictions]
+        scores = score_tags(reference, predicted, spans=self._has_spans, overlap=self.metric == "overlap_f1")
         learned = self.fitted
         details = {name: value for name, value in scores.items() if not isinstance(value, float)}
         scores = {name: value for name, value in scores.items() if name not in details}
@@ -444,7 +450,9 @@ class Tag(TagSettings):
             return self._numbers.metric_sums(self._pairs(predictions, examples))
         reference = [example.labels or () for example in examples]
         predicted = [answer.labels for answer in predictions]
-        if self._has_spans:
+        if self.main_metric == "overlap_f1":
+            return MetricSums(overlap_rows(reference, predicted), overlap_f1)
+        if self.main_metric == "span_f1":
             counts = np.stack(compare_spans(reference, predicted).sentences, axis=1)
             return MetricSums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
         correct = [sum(map(str.__eq__, *pair)) for pair in zip(reference, predicted, strict=True)]

@@ -7,8 +7,16 @@ from itertools import groupby
 from typing import Any
 
 from seqloom import html
-from seqloom.metrics.confidence import bootstrap_f1, wilson_interval
-from seqloom.metrics.labels import accuracy, compare_spans, confusions, per_label, per_type
+from seqloom.metrics.confidence import MetricSums, bootstrap, bootstrap_f1, quantiles, wilson_interval
+from seqloom.metrics.labels import (
+    accuracy,
+    compare_spans,
+    confusions,
+    overlap_f1,
+    overlap_rows,
+    per_label,
+    per_type,
+)
 from seqloom.models.baseline import Baseline, most_frequent
 
 
@@ -58,7 +66,11 @@ def tag_prediction(
 
 
 def score_tags(
-    reference: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], *, spans: bool
+    reference: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    *,
+    spans: bool,
+    overlap: bool = False,  # also F1 of spans that are right in part
 ) -> dict[str, Any]:
     """Metrics by name, those of spans first; tables come last."""
     truth = [label for labels in reference for label in labels]
@@ -71,6 +83,11 @@ def score_tags(
         scores = {"span_f1": compared.sentences.f1, **scores}
         interval = list(bootstrap_f1(*compared.sentences))
         details = {"span_f1_interval": interval, **details, "per_type": per_type(compared)}
+        if overlap:
+            sums = MetricSums(overlap_rows(reference, predicted), overlap_f1)
+            binary = overlap_f1(sums.rows.sum(axis=0), binary=True)
+            scores = {"overlap_f1": sums.whole, "binary_overlap_f1": binary, **scores}
+            details = {"overlap_f1_interval": list(quantiles(bootstrap(sums))), **details}
     else:
         details["per_label"] = per_label(truth, guesses)
     return {**scores, **details, "confusions": confusions(truth, guesses)}
