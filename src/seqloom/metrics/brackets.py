@@ -58,8 +58,8 @@ def bracket_counts(hypothesis: str, reference: str) -> tuple[int, int, int]:
     brackets, words = truth
     tagged = sum(bracket.is_tag for bracket in brackets) == words > 0
 
-    def counted(found: Sequence[Bracket]) -> Counter[tuple[str, int, int]]:
-        return Counter(each[:3] for each in found if each.label not in IGNORED and not (tagged and each.is_tag))
+    def counted(brackets: Sequence[Bracket]) -> Counter[tuple[str, int, int]]:
+        return Counter(each[:3] for each in brackets if each.label not in IGNORED and not (tagged and each.is_tag))
 
     expected = counted(brackets)
     predicted = parse(hypothesis)

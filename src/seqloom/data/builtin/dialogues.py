@@ -19,7 +19,7 @@ GIVEN = {"food": "with {food} food", "count": "for {count}", "day": "on {day}", 
 
 
 def rows(size: int, split: str, *, seed: int) -> Iterator[str]:
-    """``turns, reply``; what was said so far is held out."""
+    """``turns, reply``; dialogues are held out."""
     random = generator(split, seed)
     return distinct(size, split, iter(lambda: _row(random), None))
 
@@ -40,5 +40,5 @@ def _row(random: Random) -> tuple[str, str]:
     if not rest and random.random() < 0.5:
         turns += [f"<bot> {reply}", "<user> Yes , thank you ."]
         reply = "Your table is booked for {day} at {hour} .".format(**values)
-    said = " ".join(turns)
-    return said, f"{said}\t{reply}"
+    wording = " ".join(turns)
+    return wording, f"{wording}\t{reply}"

@@ -1,4 +1,4 @@
-"""Misspelled words and their spelling: letters swapped, left out, doubled, or replaced by neighbours on a keyboard."""
+"""Misspelled words and their spelling: letters swapped, missing, doubled, or replaced by neighbours on a keyboard."""
 
 from collections.abc import Iterator
 

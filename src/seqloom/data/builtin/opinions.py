@@ -31,10 +31,10 @@ def rows(size: int, split: str, *, seed: int) -> Iterator[str]:
 def _row(random: Random) -> tuple[str, str]:
     adverb = choose(random, ADVERBS) if random.random() < 0.5 else ""
     direct = random.random() < 0.6
-    said = f"{adverb} {choose(random, DIRECT if direct else FACTS)}".strip()
+    wording = f"{adverb} {choose(random, DIRECT if direct else FACTS)}".strip()
     tokens = [
         *_plain(choose(random, HOLDERS)),
-        *(_span(said, "DSE") if direct else _plain(said)),
+        *(_span(wording, "DSE") if direct else _plain(wording)),
         *_plain(choose(random, TOPICS)),
         *_plain(choose(random, ("which is", "and called it", "because it was"))),
     ]

@@ -108,7 +108,7 @@ def _hypothesis(random: np.random.Generator, scene: Scene, label: str) -> str:
     age = scene.age if true else AGES[scene.age]
     general = PLACES[scene.place]
     where = [place, general if true else OPPOSITE.get(general, place)]
-    said = (
+    wording = (
         f"{who} {random.choice(actions) if true else wrong_action}",
         f"{who} wears {_a(colour)} {scene.garment}",
         f"{who} is {random.choice(where)}",
@@ -116,7 +116,7 @@ def _hypothesis(random: np.random.Generator, scene: Scene, label: str) -> str:
         f"somebody {random.choice(actions)}" if true else f"nobody {scene.action} {scene.place}",
         f"{who} does not {_infinitive(wrong_action if true else scene.action)}",
     )
-    return str(said[random.integers(len(said))])
+    return str(wording[random.integers(len(wording))])
 
 
 def _infinitive(action: str) -> str:
@@ -132,11 +132,11 @@ def similarity_rows(size: int, split: str, *, seed: int) -> Iterator[str]:
         changed = random.permutation(len(Scene._fields))[: random.integers(len(Scene._fields) + 1)]
         names = [Scene._fields[index] for index in changed]
         other = scene._replace(**{name: getattr(fresh, name) for name in names})
-        said = str(random.choice([other.action, ACTIONS[other.action][0]]))
+        wording = str(random.choice([other.action, ACTIONS[other.action][0]]))
         score = sum(WEIGHTS[name] for name in Scene._fields if getattr(scene, name) == getattr(other, name))
         if scene.action != other.action and ACTIONS[scene.action][1] == ACTIONS[other.action][1]:
             score += WEIGHTS["action"] / 2  # different instruments, letters, animals …
-        second = other.sentence(definite=bool(random.integers(2)), action=said)
+        second = other.sentence(definite=bool(random.integers(2)), action=wording)
         yield f"{scene.sentence()}\t{second}\t{score:.2f}"
 
 

@@ -41,6 +41,6 @@ def _row(random: Random) -> tuple[str, str]:
                 holder[thing] = who
                 left.pop(thing, None)
     things = {thing: place[who] for thing, who in holder.items()} | left
-    asked = choose(random, things) if things and random.random() < 0.6 else choose(random, place)
-    named = f"the {asked}" if asked in things else asked
-    return " ".join(story[:2]), f"{' '.join(story)} Where is {named} ?\t{(place | things)[asked]}"
+    subject = choose(random, things) if things and random.random() < 0.6 else choose(random, place)
+    named = f"the {subject}" if subject in things else subject
+    return " ".join(story[:2]), f"{' '.join(story)} Where is {named} ?\t{(place | things)[subject]}"

@@ -17,7 +17,7 @@ def rows(size: int, split: str, *, seed: int) -> Iterator[str]:
 
 def _row(random: Random) -> tuple[str, str]:
     parts = [_part(random) for _ in range(int(random.integers(1, 4)))]
-    text = " , then ".join(said for said, _ in parts)
+    text = " , then ".join(wording for wording, _ in parts)
     program = "\n".join(line for _, lines in parts for line in lines)
     return " ".join(program.split()), json.dumps({"source": text, "target": program})
 
@@ -26,10 +26,10 @@ def _part(random: Random) -> tuple[str, list[str]]:
     if random.random() < 0.45:
         times = int(random.integers(2, 6))
         steps = [_step(random) for _ in range(int(random.integers(1, 3)))]
-        said = " and ".join(text for text, _ in steps)
+        wording = " and ".join(text for text, _ in steps)
         written = [f"{INDENT}{line}" for _, line in steps]
-        form = choose(random, ("{n} times {said}", "repeat {n} times : {said}", "do this {n} times : {said}"))
-        return form.format(n=NUMBERS[times], said=said), [f"repeat {times}", *written]
+        form = choose(random, ("{n} times {wording}", "repeat {n} times : {wording}", "do this {n} times : {wording}"))
+        return form.format(n=NUMBERS[times], wording=wording), [f"repeat {times}", *written]
     text, line = _step(random)
     return text, [line]
 
@@ -46,5 +46,5 @@ def _step(random: Random) -> tuple[str, str]:
         side = choose(random, ("left", "right"))
         return choose(random, ("turn {d}", "face {d}", "make a {d} turn")).format(d=side), side
     lifted = choose(random, ("up", "down"))
-    said = {"up": ("lift the pen", "stop drawing"), "down": ("lower the pen", "start drawing")}[lifted]
-    return choose(random, said), f"pen {lifted}"
+    wording = {"up": ("lift the pen", "stop drawing"), "down": ("lower the pen", "start drawing")}[lifted]
+    return choose(random, wording), f"pen {lifted}"

@@ -82,10 +82,10 @@ def test_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dialogues_ask_for_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for line in (line for part in read("dialogues", tmp_path, monkeypatch) for line in part):
         turns, reply = line.split("\t")
-        said = re.sub(r"<bot> .*?(?=<user>|$)", "", turns)
-        days = re.findall(r"\w+day", said)
+        user_turns = re.sub(r"<bot> .*?(?=<user>|$)", "", turns)
+        days = re.findall(r"\w+day", user_turns)
         assert (reply == "On which day ?") <= (not days), line
-        assert all(day in said for day in re.findall(r"\w+day", reply))
+        assert all(day in user_turns for day in re.findall(r"\w+day", reply))
 
 
 def test_labels_agree_with_the_first_noun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
