@@ -17,6 +17,7 @@ from tests.service.running import KEPT, Client, running
 from tests.test_workflow import settings as tiny_settings
 
 from seqloom import lab, workflow
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.diagnosis.run_doctor import doctor_run
 from seqloom.model import load
 from seqloom.run import Run
@@ -135,6 +136,18 @@ def test_how_far_back_outputs_see(client: Client, name: str) -> None:
     for layer in reach.json().get("layers", []):
         assert np.isfinite(layer["norms"]).all()
         assert len(layer["norms"]) == len(layer["outputs"])
+
+
+def test_a_continuation_is_that_of_the_model(client: Client, folder: Path) -> None:
+    body = {"run": "language_model", "text": "a", "length": 5, "temperature": 0.7, "seed": 3}
+    tokens = client.post("/api/generate", body).json()["tokens"]
+    model = load(folder / "language_model")
+    expected = list(model.generate_tokens("a", length=5, sample=Sample(temperature=0.7, seed=3), alternatives=3))
+    assert [token["text"] for token in tokens] == [token.text for token in expected]
+    assert np.log([token["probability"] for token in tokens]) == pytest.approx(
+        [token.log_probability for token in expected], rel=1e-4
+    )
+    assert "generates" in client.post("/api/generate", {"run": "tag"}).message
 
 
 def test_looking_inside_changes_nothing(client: Client) -> None:

@@ -155,6 +155,10 @@ def test_answers_follow_the_typing(page: Any, tmp_path: Path) -> None:
     page.goto("/try?run=first")
     page.locator(".list button").first.click()  # a dev example
     expect(page.get_by_text("target:")).to_be_visible()
+    page.goto("/try?run=language_model")
+    page.get_by_label("Input").fill("a")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator(".generated")).to_contain_text("a")
     page.goto("/try?run=forecast")
     page.get_by_text("or type numbers").click()
     page.get_by_label("Rows of numbers").fill("1 2\n2 3\n3 4\n4 5\n5 6")
@@ -241,7 +245,9 @@ def test_a_phrase_and_a_unit_lead_to_places_in_the_dev_data(page: Any) -> None:
     page.reload()
     expect(page.locator(".places tbody tr").first).to_be_visible()  # the address keeps the phrase
     expect(page.locator("button.token.selected")).to_have_count(2)
-    page.get_by_role("img", name=re.compile("hidden state")).first.click(position={"x": 3, "y": 3})
+    states = page.get_by_role("img", name=re.compile("hidden state")).first
+    states.press("ArrowDown")
+    states.press("Enter")  # a unit is chosen with the keyboard only
     expect(page.get_by_text("where it is highest and lowest")).to_be_visible()
     expect(page.get_by_role("columnheader", name="lowest")).to_be_visible()
     expect(page.get_by_text("The norm of the gradient")).to_be_visible()

@@ -41,3 +41,7 @@ def test_kinds_of_inputs() -> None:
     assert input_kind(SimpleNamespace(values=np.zeros((7, 3)), name="lines/a.PNG")) == "line"
     assert input_kind(SimpleNamespace(values=np.zeros((7, 3)), name="a.npy")) == "vectors"
     assert input_kind(SimpleNamespace(words=["a"])) == ""
+    pen = np.array([[0.5, 1, 0], [2, -1, 1]])
+    assert input_kind(SimpleNamespace(values=pen, name="")) == "strokes"
+    assert input_kind(SimpleNamespace(values=np.eye(3), name="")) == "vectors"  # one-hot vectors are no strokes
+    assert input_kind(SimpleNamespace(history=np.zeros((7, 1)))) == "vectors"  # a series

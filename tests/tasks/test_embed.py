@@ -14,7 +14,7 @@ from tests.killing import timeless_rows
 from seqloom import config, workflow
 from seqloom.data.builtin.analogies import generate
 from seqloom.data.readers.text_files import DataError, Location
-from seqloom.data.readers.word_questions import Question
+from seqloom.data.readers.word_questions import Question, read_questions
 from seqloom.data.readers.word_vectors import read_vectors
 from seqloom.evaluation import predict_all
 from seqloom.interrupt import Interrupted
@@ -195,3 +195,9 @@ def test_word_vectors_have_no_loss() -> None:
     task = Embed(train="x")
     with pytest.raises(TypeError, match=r"^a model of the task embed cannot be trained by gradient descent"):
         task.loss(torch.nn.Identity(), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["king - man + woman", "king", "king man woman"])
+def test_a_question_is_written_as_it_was_typed(text: str) -> None:
+    (question,) = read_questions([text], encoding="utf-8")
+    assert question.text == text

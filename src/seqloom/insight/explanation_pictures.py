@@ -15,7 +15,7 @@ from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.plotting import sorted_units
 from seqloom.insight.token_names import show_whitespace
 
-WIDTH, HEIGHT = 300, 96  # pixels of a picture
+WIDTH, HEIGHT = 200, 80  # pixels of a picture
 MAX_NAMES = 40  # of time steps below a picture
 MAX_STEPS = 2_000  # time steps of a picture
 MAX_HEADS = 24

@@ -19,7 +19,7 @@ from seqloom.service.requests import answer_error
 from seqloom.service.settings import ServiceSettings
 from seqloom.service.telemetry import Telemetry
 from seqloom.service.worker import Overloaded
-from seqloom.studio import compare_pages, insight_pages, model_pages, run_pages, state_pages
+from seqloom.studio import compare_pages, generation_pages, insight_pages, model_pages, run_pages, state_pages
 from seqloom.studio.catalog import Catalog
 from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache
@@ -66,6 +66,7 @@ def build_app(folder: Path, settings: ServiceSettings, layers: Sequence[str] = (
             Route("/api/resume", run_pages.resume, methods=["POST"]),
             Route("/api/model", model_pages.describe_model),
             Route("/api/predict", model_pages.predict, methods=["POST"]),
+            Route("/api/generate", generation_pages.generate, methods=["POST"]),
             Route("/api/media", model_pages.show_media, methods=["POST"]),
             Route("/api/inside", model_pages.inside, methods=["POST"]),
             Route("/api/similar", state_pages.find_similar, methods=["POST"]),

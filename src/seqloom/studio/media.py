@@ -18,27 +18,37 @@ def input_media(example: Any, image: Values | None, signal: Values | None) -> li
     """The input of an example: what it is, and its numbers. ``image`` and ``signal`` are those of an explanation."""
     media: list[tuple[dict[str, Any], Values]] = []
     rate = int(getattr(example, "rate", 0) or 0)
-    content = next((getattr(example, name) for name in ("content", "values") if hasattr(example, name)), None)
+    content = next(
+        (getattr(example, name) for name in ("content", "values", "history") if hasattr(example, name)), None
+    )
     if rate and isinstance(content, np.ndarray) and content.ndim == 1:
         samples = content[: MAX_SECONDS * rate].astype(np.float32)
         peak = float(np.abs(samples).max()) if samples.size else 0.0
         media.append(({"kind": "sound", "rate": rate, "shape": [len(samples)]}, samples / (peak or 1.0)))
     for values in (image, signal, content):
         if isinstance(values, np.ndarray) and values.ndim in (2, 3, 4) and values.size:
-            media.append(_visible(values))
+            media.append(_visible(values, is_pen=_is_pen(values)))
             break
     return media
 
 
 def input_kind(example: Any) -> str:
-    """What an example is: sound, image, line (an image of a text line), video or vectors; empty: unknown."""
+    """What an example is: sound, image, line (of text, as an image), video, strokes or vectors; empty: unknown."""
     kinds = [facts["kind"] for facts, _ in input_media(example, None, None)]
     kind = kinds[0] if kinds else ""
     is_line = kind == "vectors" and str(getattr(example, "name", "")).lower().endswith(pixels.SUFFIXES)
     return "line" if is_line else kind
 
 
-def _visible(values: Values) -> tuple[dict[str, Any], Values]:
+def _is_pen(values: Values) -> bool:
+    """Whether vectors are pen strokes: two differences, and whether the pen is lifted, which it is at least once."""
+    if values.ndim != 2 or values.shape[1] != 3:
+        return False
+    lifted = values[:, 2]
+    return bool(np.isin(lifted, (0, 1)).all() and lifted[-1] == 1 and not np.isin(values[:, :2], (0, 1)).all())
+
+
+def _visible(values: Values, *, is_pen: bool) -> tuple[dict[str, Any], Values]:
     """An image (H, W, 3), a video (T, H, W, 3), or vectors (T, D), which are drawn with time from left to right."""
     if values.ndim == 4:
         frames = values[:: max(1, -(-len(values) // MAX_FRAMES))]
@@ -47,7 +57,8 @@ def _visible(values: Values) -> tuple[dict[str, Any], Values]:
         return {"kind": "image", "shape": list(values.shape)}, _levels(values)
     steps = values[:MAX_STEPS]
     # Columns of pixels are bytes or numbers from 0 to 1; anything else is scaled by its own range.
-    return {"kind": "vectors", "shape": list(steps.shape), "of": len(values)}, steps.astype(np.float32)
+    kind = "strokes" if is_pen else "vectors"
+    return {"kind": kind, "shape": list(steps.shape), "of": len(values)}, steps.astype(np.float32)
 
 
 def _levels(pixels: Values) -> Values:

@@ -110,6 +110,8 @@ async def describe_model(request: Request) -> JSONResponse:
         "reads_text": task.reads_text,
         "uses_search": task.uses_search,
         "can_attribute": task.can_attribute,
+        "generates": generates(task),
+        "writes_text": getattr(task, "condition", "") == "text",  # a model of handwriting
         "input_kind": input_kind(data.examples[0]) if data.examples and not task.reads_text else "",
         "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
         "examples": [describe_example(task, data.examples, row) for row in chosen],
@@ -117,6 +119,11 @@ async def describe_model(request: Request) -> JSONResponse:
         "note": data.note,
     }
     return JSONResponse(json_value(content))
+
+
+def generates(task: Task) -> str:
+    """What the model generates; empty: nothing, also where a language model only fills gaps in texts."""
+    return task.generates or "" if getattr(task, "objective", "causal") == "causal" else ""
 
 
 def dev_data(request: Request, model: ServedRun) -> DevData:

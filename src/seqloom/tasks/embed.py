@@ -222,6 +222,9 @@ class Embed(Task):
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Question]:
         return read_questions(source, encoding=self.encoding)
 
+    def input_text(self, example: Question) -> str:
+        return example.text
+
     def fit(self, examples: Iterable[Any]) -> Self:
         phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
         counted = count_words(

@@ -28,6 +28,16 @@ class Question:
     def __len__(self) -> int:
         return len(self.words)
 
+    @property
+    def text(self) -> str:
+        """The question as it is typed, such as ``king - man + woman``."""
+        if self.kind != "analogy":
+            return " ".join(self.words)
+        first = self.signs.index(1)  # a word that is added comes first
+        rest = [*zip(self.signs, self.words, strict=True)]
+        del rest[first]
+        return self.words[first] + "".join(f" {'+' if sign > 0 else '-'} {word}" for sign, word in rest)
+
 
 def parse_question(location: Location, text: str) -> Question:
     """One word: its neighbours; two: their similarity; more: the odd one out; words with + and -: an analogy."""

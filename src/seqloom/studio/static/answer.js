@@ -11,14 +11,23 @@ export function showAnswer(prediction) {
   else if (prediction.label !== undefined) parts.push(h("p", { class: "answer" }, String(prediction.label)));
   if (prediction.probabilities && !Array.isArray(prediction.probabilities)) parts.push(meter(prediction.probabilities));
   if (typeof prediction.text === "string") parts.push(h("p", { class: "answer" }, prediction.text || h("span", { class: "faint" }, "(empty)")));
+  if (prediction.masks?.length) parts.push(prediction.masks.map((tokens, index) => h("div", {}, h("h3", {}, prediction.masks.length > 1 ? `Most probable at gap ${index + 1}` : "Most probable in the gap"), meter(Object.fromEntries(tokens.map((each) => [each.token, each.probability]))))));
   if (prediction.nbest?.length > 1) parts.push(nbest(prediction.nbest));
-  if (prediction.perplexity !== undefined) parts.push(h("p", { class: "answer" }, `perplexity ${number(prediction.perplexity)}`), h("p", { class: "soft" }, `log-probability ${number(prediction.log_probability)}`));
+  if (prediction.perplexity !== undefined) parts.push(h("p", { class: "answer" }, `perplexity ${number(prediction.perplexity)}`), h("p", { class: "soft" }, `On average, the model was as unsure about the next token as in a choice among ${number(prediction.perplexity, 2)} equally probable ones. Log-probability of the text: ${number(prediction.log_probability)}.`));
   if (prediction.columns && prediction.values) parts.push(forecast(prediction));
   if (prediction.value !== undefined) parts.push(h("p", { class: "answer" }, [prediction.value].flat().map((value) => number(value)).join(", ")));
   if (prediction.neighbours) parts.push(meter(Object.fromEntries(prediction.neighbours.map((item) => [item.word ?? item[0], item.similarity ?? item[1]]))));
+  if (prediction.kind && prediction.words && prediction.scores) parts.push(nearestWords(prediction));
   if (prediction.warning) parts.push(h("p", { class: "note" }, prediction.warning));
   if (!parts.length) parts.push(h("pre", {}, JSON.stringify(prediction, null, 2)));
   return h("div", {}, parts);
+}
+
+// Of word vectors: the words that answer a question, or those near a word.
+function nearestWords({ kind, words, scores, unknown = [] }) {
+  if (kind === "odd") return h("p", { class: "answer" }, `${words[0]} is the odd one out`);
+  return h("div", {}, words.length ? h("p", { class: "answer" }, words[0]) : null, meter(Object.fromEntries(words.map((word, index) => [word, scores[index]]))), h("p", { class: "small soft" }, "Cosine similarity of the word vectors."),
+    unknown.length ? h("p", { class: "note" }, `Unknown: ${unknown.join(", ")}`) : null);
 }
 
 export function meter(values) {
@@ -40,7 +49,10 @@ function nbest(candidates) {
     h("tbody", {}, candidates.map((candidate, index) => h("tr", {}, h("td", { class: "faint" }, String(index + 1)), h("td", {}, candidate.text), h("td", { class: "number" }, number(candidate.score)))))));
 }
 
-function forecast({ columns, values, times = [] }) {
-  return h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, times.length ? "time" : "step"), columns.map((name) => h("th", {}, name)))),
-    h("tbody", {}, values.map((row, index) => h("tr", {}, h("td", { class: "soft" }, times[index] ?? String(index + 1)), row.map((value) => h("td", { class: "number" }, number(value))))))));
+function forecast({ columns, values, times = [], quantiles = {} }) {
+  const [low, high] = [quantiles["0.1"], quantiles["0.9"]];
+  const range = (row, column) => (low && high ? h("small", { class: "unit" }, `${number(low[row][column], 3)} … ${number(high[row][column], 3)}`) : null);
+  return h("div", {}, h("div", { class: "table short" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, times.length ? "time" : "step"), columns.map((name) => h("th", { class: "number" }, name)))),
+    h("tbody", {}, values.map((row, index) => h("tr", {}, h("td", { class: "soft" }, times[index] ?? String(index + 1)), row.map((value, column) => h("td", { class: "number" }, number(value), range(index, column)))))))),
+    low && high ? h("p", { class: "small soft" }, "Small: the range in which the model expects 80 % of the values.") : null);
 }

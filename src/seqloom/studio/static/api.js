@@ -1,6 +1,13 @@
 // Requests to the studio. Errors have the message of the server.
 
-async function check(response) {
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The studio does not answer. Was it stopped? Start it again with seqloom studio, then reload this page.");
+  }
   if (response.ok) return response;
   let text = `${response.status} ${response.statusText}`;
   try {
@@ -13,12 +20,12 @@ async function check(response) {
 
 export async function get(path, query = {}) {
   const url = `${path}?${new URLSearchParams(query)}`;
-  return (await check(await fetch(url))).json();
+  return (await ask(url)).json();
 }
 
 async function send(path, body, signal) {
   const options = { method: "POST", body: body instanceof FormData ? body : JSON.stringify(body), signal };
-  return check(await fetch(path, options));
+  return ask(path, options);
 }
 
 export async function post(path, body, signal) {

@@ -11,7 +11,7 @@ export function ticks(low, high, most = 5) {
   const span = high - low || Math.abs(high) || 1;
   const rough = span / most;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= rough);
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= 0.7 * rough);
   const first = Math.ceil(low / step) * step;
   const result = [];
   for (let value = first; value <= high + step * 1e-9; value += step) result.push(Math.abs(value) < step * 1e-9 ? 0 : value);
@@ -57,14 +57,14 @@ function nearest(points, x) {
 }
 
 // series: [{name, points: [[x, y]], colour?, dashed?}]; marks: [{y, name}]
-export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, empty = "no values yet" }) {
+export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, plain = false, empty = "no values yet" }) {
   let WIDTH = 0;  // of the place where it stands, so that texts have one size everywhere
-  const box = h("section", { class: wide ? "card chart wide" : "card chart", "aria-label": title });
+  const box = h("section", { class: plain ? "chart" : wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
   const state = { logarithmic, series, xLabel };
   const toggle = h("button", { class: "save", type: "button", onclick: () => { state.logarithmic = !state.logarithmic; draw(); } }, "log");
   const save = h("button", { class: "save", type: "button", onclick: () => saveSvg(body.querySelector("svg"), title) }, "SVG");
-  box.append(h("div", { class: "tools" }, h("h2", {}, title), h("span", {}, toggle, " ", save)), body);
+  box.append(h("div", { class: "tools" }, h(plain ? "h3" : "h2", {}, title), h("span", {}, toggle, " ", save)), body);
 
   function draw() {
     if (!WIDTH) return;

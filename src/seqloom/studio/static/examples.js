@@ -9,7 +9,7 @@ export function exampleName(example) {
 // call(example): one was chosen.
 export function exampleList(model, chosen, call) {
   if (!model.examples.length) return model.note ? h("p", { class: "small soft" }, model.note) : null;
-  return h("div", { class: "examples never" }, h("h3", {}, "or one of the dev data"),
+  return h("div", { class: "examples never" }, h("h3", {}, model.reads_text ? "or one of the dev data" : "One of the dev data"),
     h("div", { class: "list" }, model.examples.map((example) => h("button", { type: "button", "aria-pressed": String(chosen === example.example), title: example.place, onclick: (event) => {
       for (const button of event.currentTarget.parentElement.children) button.setAttribute("aria-pressed", String(button === event.currentTarget));
       call(example);

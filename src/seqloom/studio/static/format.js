@@ -4,7 +4,7 @@ export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
-  if (size >= 1e6 || (size < 1e-4 && size > 0)) return value.toExponential(2);
+  if (size >= 1e6 || (size < 1e-4 && size > 0)) return value.toExponential(2).replace(/\.?0+e/, "e");
   return String(Number(value.toPrecision(digits)));
 }
 

@@ -68,7 +68,7 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   const [low, high] = limits || range(values);
   const extreme = Math.max(Math.abs(low), Math.abs(high)) || 1;
   const label = `${title}: ${rows} × ${columns} values from ${number(low, 3)} to ${number(high, 3)}`;
-  const canvas = h("canvas", { width: columns, height: rows, role: "img", tabindex: 0, "aria-label": label, "aria-keyshortcuts": "ArrowLeft ArrowRight" });
+  const canvas = h("canvas", { width: columns, height: rows, role: "img", tabindex: 0, "aria-label": label, "aria-keyshortcuts": onRow ? "ArrowLeft ArrowRight ArrowUp ArrowDown Enter" : "ArrowLeft ArrowRight ArrowUp ArrowDown" });
   const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), palette = shades();
   places.forEach((row, place) => {
     for (let column = 0; column < columns; column++) {
@@ -79,7 +79,7 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   canvas.style.height = `${height || Math.max(20, Math.min(200, rows * (rows > 64 ? 1.5 : rows > 24 ? 4 : 16)))}px`;
   const cursor = h("div", { class: "cursor", hidden: true });
   const brush = h("div", { class: "brush", hidden: true });
-  const reading = h("span", { class: "reading" }, remark);
+  const reading = h("span", { class: "reading", "aria-live": "polite" }, remark);
   const shown = columns <= MOST_NAMES;
   const names = h("div", { class: "names", "aria-hidden": "true" }, shown
     ? [...Array(columns).keys()].map((column) => h("span", { title: columnName(column) }, tickName(column)))
@@ -108,11 +108,19 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
     else onRow?.(row);
   });
   canvas.addEventListener("pointerleave", () => { reading.textContent = remark; });
+  // Left and right move through time, up and down through the rows; Enter chooses a row.
+  let [keyRow, keyColumn] = [0, 0];
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!step || !link) return;
+    const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key], down = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (event.key === "Enter" && onRow) { event.preventDefault(); onRow(places[keyRow]); return; }
+    if (!across && !down) return;
     event.preventDefault();
-    link.set(toLink(Math.max(0, Math.min(columns - 1, (fromLink(link.column) ?? -step) + step))));
+    if (down) keyRow = Math.max(0, Math.min(rows - 1, keyRow + down));
+    else {
+      keyColumn = Math.max(0, Math.min(columns - 1, (link ? fromLink(link.column) ?? -across : keyColumn) + across));
+      link?.set(toLink(keyColumn));
+    }
+    reading.textContent = read(places[keyRow], keyColumn);
   });
   link?.listen((shared) => {
     const column = shared === null ? null : fromLink(shared);

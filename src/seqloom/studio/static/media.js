@@ -1,17 +1,22 @@
 // What a model reads where that is no text: a picture, the frames of a video, sound, or vectors over time.
 
+import { lineChart } from "./chart.js";
 import { h } from "./dom.js";
 import { heatmap, range } from "./heatmap.js";
 import { encodeWav } from "./inputs.js";
 
+const MOST_CURVES = 4; // channels that are drawn as curves
+
 // media: as /api/inside describes it; values: all its numbers.
-export function showMedia(media, values, link, { large = false } = {}) {
+export function showMedia(media, values, link, { large = false, forecast = null } = {}) {
   return media.map((item) => {
     const size = item.shape.reduce((product, length) => product * length, 1);
     const numbers = values.subarray(item.start, item.start + size);
     if (item.kind === "sound") return sound(item, numbers);
     if (item.kind === "image") return picture(numbers, item.shape, large ? 224 : 160);
     if (item.kind === "video") return video(numbers, item);
+    if (item.kind === "strokes") return strokes(numbers, item.shape[0], "The pen strokes that the model reads");
+    if (item.shape[1] <= MOST_CURVES) return curves(numbers, item, forecast);
     return vectors(numbers, item, link);
   });
 }
@@ -49,9 +54,37 @@ export function waveform(samples, seconds) {
   return h("svg:svg", { viewBox: `0 0 ${width} ${height}`, class: "wave", preserveAspectRatio: "none", role: "img", "aria-label": `Sound of ${seconds.toFixed(1)} seconds` }, h("svg:path", { d: path, stroke: "var(--accent)" }));
 }
 
+// Pen strokes: dx, dy with y upwards, and 1 where the pen is lifted.
+export function strokes(numbers, count, label) {
+  let x = 0, y = 0, path = "", lifted = true;
+  const box = [Infinity, Infinity, -Infinity, -Infinity];
+  for (let point = 0; point < count; point++) {
+    x += numbers[3 * point]; y -= numbers[3 * point + 1];
+    path += `${lifted ? "M" : "L"}${x.toFixed(2)} ${y.toFixed(2)}`;
+    box[0] = Math.min(box[0], x); box[1] = Math.min(box[1], y); box[2] = Math.max(box[2], x); box[3] = Math.max(box[3], y);
+    lifted = numbers[3 * point + 2] > 0;
+  }
+  const size = Math.max(box[2] - box[0], box[3] - box[1]) || 1, margin = size * 0.06;
+  return h("svg:svg", { class: "strokes", viewBox: [box[0] - margin, box[1] - margin, box[2] - box[0] + 2 * margin, box[3] - box[1] + 2 * margin].join(" "), role: "img", "aria-label": label },
+    h("svg:path", { d: path, fill: "none", stroke: "var(--ink)", "stroke-width": size * 0.012, "stroke-linecap": "round", "stroke-linejoin": "round" }));
+}
+
+// A few channels as curves, with what is forecast after them.
+function curves(numbers, item, forecast) {
+  const [steps, size] = item.shape, names = forecast?.columns.length === size ? forecast.columns : [...Array(size).keys()].map((channel) => (size > 1 ? `value ${channel + 1}` : "value"));
+  const series = names.map((name, channel) => ({ name, points: [...Array(steps).keys()].map((step) => [step + 1, numbers[step * size + channel]]) }));
+  if (forecast?.columns.length === size) names.forEach((name, channel) => {
+    const values = (rows) => [series[channel].points.at(-1), ...rows.map((row, ahead) => [steps + 1 + ahead, row[channel]])];
+    series.push({ name: `${name}, forecast`, colour: `var(--c${channel})`, dashed: true, points: values(forecast.values) });
+    const [low, high] = [forecast.quantiles?.["0.1"], forecast.quantiles?.["0.9"]];
+    if (low && high) for (const [rows, end] of [[low, "10 %"], [high, "90 %"]]) series.push({ name: `${name}, ${end} quantile`, colour: "var(--faint)", dashed: true, points: values(rows) });
+  });
+  return lineChart({ title: forecast ? "What the model reads, and its forecast" : "What the model reads", series, xLabel: "steps", plain: true });
+}
+
 // Time from left to right, the first value at the top.
 function vectors(numbers, item, link) {
   const [steps, size] = item.shape, turned = new Float32Array(numbers.length);
   for (let step = 0; step < steps; step++) for (let row = 0; row < size; row++) turned[row * steps + step] = numbers[step * size + row];
-  return heatmap({ title: "Input", values: turned, rows: size, columns: steps, rowName: (row) => `value ${row + 1}`, columnName: (column) => `${column + 1}`, link, height: Math.min(160, Math.max(24, size * 6)) });
+  return heatmap({ title: `${size} values in each of ${steps} steps`, values: turned, rows: size, columns: steps, rowName: (row) => `value ${row + 1}`, columnName: (column) => `${column + 1}`, link, height: Math.min(160, Math.max(24, size * 6)) });
 }

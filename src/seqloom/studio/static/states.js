@@ -121,6 +121,6 @@ export function reachCard({ input, tokens, link }) {
   }
 
   if (tokens.length && tokens.length <= AUTOMATIC_REACH) measure();
-  else clear(body, start);
+  else clear(body, h("p", { class: "soft" }, "The gradient of each output with respect to the hidden state at each step: which steps it depends on. "), start);
   return h("section", { class: "card full" }, h("h2", {}, "How far back does each output see?"), body);
 }

@@ -13,12 +13,12 @@ export async function showDoctor(main, query) {
   const { runs } = await loadRuns();
   const usable = runs.filter((run) => run.state !== "damaged");
   const id = query.get("run") || "";
-  const reach = h("input", { type: "number", min: 0, value: query.get("reach") || "", placeholder: "as the data suggest", "aria-label": "Steps back that the model has to see" });
+  const reach = h("input", { type: "number", min: 0, value: query.get("reach") || "", placeholder: "automatic", "aria-label": "Steps back that the model has to see" });
   const ask = h("button", { class: "primary", type: "button", disabled: !id, onclick: () => examine() }, "Examine");
   const content = h("div", { "aria-live": "polite" });
   const choices = id ? usable : [{ id: "", task: "choose one", state: "" }, ...usable];
   clear(main, h("div", { class: "bar" }, h("h1", {}, "Doctor"), runSelect(choices, id, (run) => go("/doctor", { run })),
-    h("label", { class: "soft" }, "it has to see ", reach, " steps back"), ask), content);
+    h("label", { class: "soft" }, "Steps back that it has to remember: ", reach), h("span", { class: "grow" }), ask), content);
   if (!id) {
     clear(content, message("Choose a run", "The doctor measures gradients, gates, units and the record of the training, and says what to change."));
     return;
@@ -59,7 +59,7 @@ function draw(diagnosis) {
     finding.keys.length ? h("p", { class: "small soft" }, "key to change: ", finding.keys.map((key) => h("span", { class: "chip mono" }, key))) : null,
     evidence(finding.evidence)));
   const charts = diagnosis.parts.flatMap((part) => part.gradients.length ? [lineChart({
-    title: `Gradient by lag (${part.name})`, xLabel: "steps back", logarithmic: true,
+    title: `Share of the gradient that is left after so many steps (${part.name})`, xLabel: "steps back", logarithmic: true,
     series: part.gradients.map((curve) => ({ name: `${curve.layer}, ${curve.direction}`, points: curve.left.map((value, lag) => [lag, value]) })),
     marks: [{ y: 0.01, name: "1 % left" }],
   })] : []);
@@ -67,7 +67,8 @@ function draw(diagnosis) {
     diagnosis.source ? h("p", { class: "soft" }, `Measured on ${diagnosis.source}.`) : null,
     diagnosis.notes.map((note) => h("p", { class: "note" }, note)),
     summary(diagnosis.findings),
-    h("div", { class: "grid" }, findings(diagnosis.findings.filter((finding) => finding.severity !== "healthy")), charts),
+    h("div", { class: "grid findings" }, findings(diagnosis.findings.filter((finding) => finding.severity !== "healthy"))),
+    charts.length ? h("div", { class: "grid" }, charts) : null,
     healthy.length ? h("section", { class: "card full" }, h("h2", {}, "Healthy"), h("dl", { class: "pairs" }, healthy.map((finding) => [h("dt", {}, title(finding)), h("dd", {}, finding.verdict, evidence(finding.evidence))]))) : null,
     units(diagnosis),
   ];

@@ -18,6 +18,7 @@ import { tokenStrip } from "../strip.js";
 
 const METHODS = { "": "automatic", integrated_gradients: "integrated gradients", input_x_gradient: "input × gradient", occlusion: "occlusion" };
 const MOST_HEADS = 24;
+const MOST_NUMBERED = 16; // steps without names that are shown as tokens
 const MOST_CHOICES = 200; // labels or words that can be explained
 
 export async function showInside(main, query) {
@@ -119,10 +120,10 @@ export async function showInside(main, query) {
       panel?.similar(start, stop, words.length ? words : tokens.length ? tokens.slice(start, stop) : [`steps ${start + 1}–${stop}`]);
     };
     const chosen = state.from !== null && state.to !== null ? [Number(state.from), Number(state.to)] : null;
-    const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction), headline && !explanation.prediction.perplexity && !explanation.prediction.labels ? h("p", { class: "soft small" }, headline) : null);
+    const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction), headline && explanation.frames ? h("p", { class: "soft small" }, headline.split("\n").slice(1).join(" ")) : null);
     const mattered = names.length || content.media.length ? h("section", { class: "card" }, matteredTitle(explanation, (chosen) => { Object.assign(state, chosen); look(); }),
-      showMedia(content.media, values, layers.some((layer) => content.media[0]?.shape[0] === layer.steps) ? link : undefined, { large: true }),
-      names.length ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null,
+      showMedia(content.media, values, layers.some((layer) => content.media[0]?.shape[0] === layer.steps) ? link : undefined, { large: true, forecast: explanation.prediction.columns ? explanation.prediction : null }),
+      isNumbered(names) && content.media.length ? scoreRow(explanation.attribution, names, link) : names.length ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null,
       explanation.attribution ? attributionNote(explanation.attribution) : h("p", { class: "small soft never" }, names.length ? "Move over the tokens, or use the arrow keys: every view below marks the same place." : "")) : null;
     const result = [h("div", { class: "two" }, answer, mattered), explanation.notes.map((note) => h("p", { class: "note" }, note))];
     const cards = [];
@@ -133,7 +134,7 @@ export async function showInside(main, query) {
       if (!cards.filter((each) => !each.classList.contains("full")).length) panel.box.classList.add("full");
       cards.push(panel.box);
     }
-    if (explanation.grid && explanation.attention) cards.push(imageAttention(explanation.attention, explanation.grid));
+    if (explanation.grid && explanation.attention) cards.push(imageAttention(explanation.attention, explanation.grid, content.media.find((item) => item.kind === "image"), values));
     if (explanation.frames) cards.push(framesChart(explanation.frames));
     if (explanation.beam.length) cards.push(beamTree(explanation.beam));
     result.push(h("div", { class: "grid" }, cards));
@@ -156,13 +157,23 @@ export async function showInside(main, query) {
     const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
     input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " keeps this text, and shows what a change of it does")), exampleList(model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
-    input.append(h("details", { open: value === "" }, h("summary", {}, "Input"), otherInputs(look, model.input_kind), exampleList(model, value.example, (example) => look({ example: example.example })) || ""));
+    input.append(exampleList(model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "Something else: draw, record, or choose a file"), otherInputs(look, model.input_kind)));
   }
   await look();
 }
 
 function card(...children) {
   return h("div", { class: "card" }, children);
+}
+
+// Steps without names, as of sound: a row of colours says more than numbers.
+function isNumbered(names) {
+  return names.length > MOST_NUMBERED && names.every((name) => /^\d+$/.test(name));
+}
+
+function scoreRow(attribution, names, link) {
+  const scores = plainScores(attribution);
+  return scores ? heatmap({ title: "What mattered at each step", values: scores, rows: 1, columns: scores.length, rowName: () => "", columnName: (column) => `step ${names[column]}`, tickName: (column) => names[column], link, height: 24 }) : null;
 }
 
 function plainScores(attribution) {
@@ -206,10 +217,19 @@ function attentionMap(map, title, tokens, link) {
   return heatmap({ title, values: map.weights.flat(), rows, columns, limits: [0, 1], rowName: (row) => `${map.rows[row]} attends to`, rowTicks: (row) => map.rows[row], columnName: (column) => map.columns[column], link: columns === tokens.length ? link : undefined, height: Math.min(260, Math.max(24, rows * 18)) });
 }
 
-// Where a caption looks: the regions of the picture for each word.
-function imageAttention(map, [rows, columns]) {
-  return h("section", { class: "card full" }, h("h2", {}, "Where each word looks"), h("div", { class: "views small-views" }, map.rows.map((word, index) =>
-    heatmap({ title: word, values: map.weights[index], rows, columns, limits: [0, Math.max(...map.weights[index])], rowName: (row) => `row ${row + 1}`, columnName: (column) => `${column + 1}`, height: 96 }))));
+// Where a caption looks: the picture once for each word, dark where it does not look.
+function imageAttention(map, [rows, columns], picture, values) {
+  const view = (word, index) => {
+    const weights = map.weights[index], most = Math.max(...weights) || 1;
+    if (!picture) return heatmap({ title: word, values: weights, rows, columns, limits: [0, most], rowName: (row) => `row ${row + 1}`, columnName: (column) => `${column + 1}`, height: 96 });
+    const [height, width] = picture.shape, numbers = values.slice(picture.start, picture.start + height * width * picture.shape[2]), channels = picture.shape[2];
+    for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) {
+      const share = 0.2 + 0.8 * (weights[Math.floor((y * rows) / height) * columns + Math.floor((x * columns) / width)] / most);
+      for (let channel = 0; channel < channels; channel++) numbers[(y * width + x) * channels + channel] *= share;
+    }
+    return h("figure", {}, showMedia([{ ...picture, start: 0 }], numbers), h("figcaption", {}, word));
+  };
+  return h("section", { class: "card full" }, h("h2", {}, "Where each word looks"), h("p", { class: "small soft" }, "Bright: the parts of the picture that the model attends to when it writes the word."), h("div", { class: "frames" }, map.rows.map(view)));
 }
 
 function framesChart(frames) {

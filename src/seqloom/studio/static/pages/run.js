@@ -33,7 +33,7 @@ export async function showRun(main, query) {
 
   const drawn = {
     loss: lineChart({ title: "Loss", series: [] }),
-    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: `baseline: ${data.baseline}` }], empty: "no evaluation yet" }),
+    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: "baseline" }], empty: "no evaluation yet" }),
     rate: lineChart({ title: "Learning rate", series: [] }),
     norm: lineChart({ title: "Gradient norm", series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
     clipped: lineChart({ title: "Share of clipped updates", series: [], limits: [0, 1], empty: "no clipping" }),

@@ -17,7 +17,6 @@ const COLUMNS = {
   run: ["Run", { run: (run) => run.id, task: (run) => run.task }],
   state: ["State", { state: (run) => run.state }],
   best: ["Best score", { best: (run) => (run.best ? sign(run) * run.best.value : Infinity) }],
-  interval: ["95 % interval", {}],
   last: ["Last", { last: (run) => (run.last ? sign(run) * run.last.value : Infinity) }],
   baseline: ["Baseline", {}],
   differs: ["What differs", {}],
@@ -46,7 +45,7 @@ export async function showRuns(main, query) {
   const filter = h("input", { type: "search", placeholder: "Filter by name, setting or note", "aria-label": "Filter", value: state.filter, oninput: debounce(() => { state.filter = filter.value; draw(); }, 120) });
   const taskSelect = h("select", { "aria-label": "Task", onchange: () => { state.task = taskSelect.value; draw(); } },
     h("option", { value: "" }, "all tasks"), tasks.map((task) => h("option", { value: task, selected: task === state.task }, task)));
-  const table = h("table", {}, h("colgroup", {}, ["select", ...Object.keys(COLUMNS)].map((name) => h("col", { class: name }))),
+  const table = h("table", {}, h("colgroup", {}, ["select", ...Object.keys(COLUMNS)].map((name) => h("col", { class: `col-${name}` }))),
     h("thead", {}, heading), body);
   frame.append(table);
   clear(main, h("div", { class: "runs" },
@@ -116,17 +115,16 @@ export async function showRuns(main, query) {
       element.setAttribute("aria-selected", String(select.checked));
     } });
     const chips = (different.get(run.task) || []).filter((key) => key in run.settings)
-      .sort((a, b) => run.changed.includes(b) - run.changed.includes(a)).slice(0, 6)
-      .map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}` }, h("i", {}, `${shortKey(key)} `), setting(run.settings[key])));
+      .sort((a, b) => weight(run, b) - weight(run, a)).slice(0, 6)
+      .map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}` }, h("i", {}, shortKey(key)), h("span", {}, setting(run.settings[key]))));
     const element = h("tr", { "aria-selected": String(state.selected.has(run.id)) },
       h("td", {}, select),
       h("td", {}, run.state === "damaged" ? h("span", { title: run.problem }, run.id) : h("a", { href: address("/run", { run: run.id }), title: run.id }, run.id), h("small", { class: "unit" }, run.task)),
       h("td", {}, badge(run)),
       h("td", { class: "number" }, score(run.best, best.has(run.id)), metric(run)),
-      h("td", { class: "number soft" }, interval(run.best)),
       h("td", { class: "number soft" }, run.last ? number(run.last.value) : "–"),
       h("td", { class: "number" }, baseline(run)),
-      h("td", { class: "chips" }, run.state === "damaged" ? h("span", { class: "faint", title: run.problem }, run.problem) : chips),
+      h("td", { class: "chips" }, h("div", {}, run.state === "damaged" ? h("span", { class: "faint", title: run.problem }, run.problem) : chips)),
       h("td", {}, sparkline(run.curve)),
       h("td", { class: "number soft" }, count(run.parameters)),
       h("td", { class: "soft" }, date(run.started), h("small", { class: "unit" }, duration(run.seconds))),
@@ -135,7 +133,7 @@ export async function showRuns(main, query) {
   }
 
   function noteField(run) {
-    const field = h("input", { type: "text", value: run.note, placeholder: "add a note", "aria-label": `Note on ${run.id}`, maxLength: 10000, onchange: async () => {
+    const field = h("input", { type: "text", value: run.note, placeholder: "note", "aria-label": `Note on ${run.id}`, maxLength: 10000, onchange: async () => {
       try {
         await post("/api/note", { run: run.id, text: field.value });
         run.note = field.value;
@@ -181,13 +179,18 @@ function space() {
   return { row, set: (rows) => { row.hidden = !rows; cell.style.height = `${rows * ROW}px`; } };
 }
 
+// What was chosen by the user says most, and how often a training reports says least.
+function weight(run, key) {
+  return run.changed.includes(key) - /\.(log_every|evaluate_every|save_every_minutes|custom_layer)$/.test(key);
+}
+
 function searchable(run) {
   run.text ??= [run.id, run.task, run.state, run.note, ...run.changed.map((key) => `${key}=${setting(run.settings[key])}`)].join(" ").toLowerCase();
   return run.text;
 }
 
 function metric(run) {
-  return run.metric ? h("small", { class: "unit", title: `${run.metric}: ${run.higher_is_better ? "higher" : "lower"} is better` }, `${run.metric} ${run.higher_is_better ? "↑" : "↓"}`) : null;
+  return run.metric ? h("small", { class: "unit", title: `${run.metric}: ${run.higher_is_better ? "higher" : "lower"} is better. 95 % confidence interval ${interval(run.best) || "not known"}` }, `${run.metric} ${run.higher_is_better ? "↑" : "↓"} ${interval(run.best)}`) : null;
 }
 
 // Whether the best model is better than the trivial one.

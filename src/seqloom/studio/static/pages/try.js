@@ -4,6 +4,7 @@ import { get, post, postPacked } from "../api.js";
 import { showAnswer } from "../answer.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { exampleList } from "../examples.js";
+import { generationCard } from "../generation.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
 import { address, go, remember } from "../router.js";
@@ -34,7 +35,8 @@ export async function showTry(main, query) {
   const grid = h("div", { class: "two" });
   const preview = h("div");
   const input = h("div", { class: "card" });
-  grid.append(input, h("div", { class: "stack" }, answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", {}, answers.length > 1 ? run : "Answer"), box))));
+  grid.append(input, h("div", { class: "stack" }, answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", {}, answers.length > 1 ? run : "Answer"), box)),
+    ["text", "drawings"].includes(model.generates) ? generationCard(id, model, () => state.text) : null));
   main.append(grid);
 
   const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model something to read: the answer appears here.")));
@@ -44,7 +46,7 @@ export async function showTry(main, query) {
     remember("/try", { run: id, second, text: model.reads_text && state.example === null ? state.text : "", search: state.search, example: state.example });
     given = value;
     if (typeof value === "string" && !value.trim()) { waiting(); return; }
-    showFile(value);
+    if (!model.reads_text) showFile(value);
     await Promise.all(answers.map(async (answer) => {
       answer.controller?.abort();
       answer.controller = new AbortController();
@@ -52,6 +54,7 @@ export async function showTry(main, query) {
       try {
         const result = await post("/api/predict", body(answer.run, value), answer.controller.signal);
         const inside = typeof value === "string" ? { text: value } : value.example !== undefined ? { example: String(value.example) } : null;
+        if (result.prediction.columns && answer === answers[0]) { forecasts.set(value, result.prediction); showFile(value); }
         clear(answer.box, showAnswer(result.prediction), expected(value), inside ? h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")) : null);
         answer.box.classList.remove("loading");
       } catch (error) {
@@ -60,6 +63,8 @@ export async function showTry(main, query) {
     }));
   }
 
+  // What is shown beside the input: a forecast continues it.
+  const forecasts = new Map();
   function expected(value) {
     const example = model.examples.find((each) => each.example === value?.example);
     return example?.target ? h("p", { class: "soft" }, "target: ", example.target.replaceAll("\t", " ").replaceAll("\n", " / ")) : null;
@@ -77,7 +82,7 @@ export async function showTry(main, query) {
 
   async function showExample(value) {
     const { content, values } = await postPacked("/api/media", { run: id, example: value.example });
-    clear(preview, showMedia(content.media, values));
+    clear(preview, showMedia(content.media, values, undefined, { forecast: forecasts.get(value) }));
   }
 
   function body(run, value) {
@@ -89,16 +94,20 @@ export async function showTry(main, query) {
     return form;
   }
 
+  // Nothing was given: the first example shows what the model does.
+  if (state.example === null && !state.text && model.examples.length) state.example = String(model.examples[0].example);
   const first = state.example !== null ? { example: Number(state.example) } : null;
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
-    const field = h("textarea", { rows: 4, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text: the answer follows", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; ask(); }, 200) });
+    state.text ||= start?.input.replaceAll("\t", " ") || "";
+    const field = h("textarea", { rows: 4, value: state.text, placeholder: "Type a text: the answer follows", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; ask(); }, 200) });
     input.append(field, exampleList(model, first?.example, (example) => { state.text = field.value = example.input.replaceAll("\t", " "); ask({ example: example.example }); }) || "");
     if (first || state.text) await ask(first || state.text);
     else waiting();
     field.focus({ preventScroll: true });
+    if (first) field.select();  // typing replaces the example
   } else {
-    input.append(otherInputs(ask, model.input_kind), preview, exampleList(model, first?.example, (example) => ask({ example: example.example })) || "");
+    input.append(preview, exampleList(model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or your own" : "Give it something to read"), otherInputs(ask, model.input_kind));
     if (first) await ask(first);
     else waiting();
   }
