@@ -109,8 +109,10 @@ def test_a_worse_model_is_not_written(runs: tuple[Path, Path], tmp_path: Path, m
 
 def test_models_without_layers_and_runs_without_data_are_refused(tmp_path: Path) -> None:
     run = trained("language_model, ngram", tmp_path)
-    with pytest.raises(RunError, match="has no weights to quantize"):
+    with pytest.raises(RunError, match="no weights to quantize: the model has no linear maps"):
         quantize_run(run, tmp_path / "new")
+    with pytest.raises(RunError, match="no weights to quantize"):
+        load(run, precision="int8")
     run = trained("classify", tmp_path / "other")
     for path in (tmp_path / "other").iterdir():
         if path.is_file():

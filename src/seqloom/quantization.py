@@ -5,7 +5,7 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,13 +60,13 @@ def quantize_run(
     if run.precision == "int8":
         raise RunError(f"{path}: holds int8 weights already")
     model = load(run, layer=layer, **options)
-    names = rounded_weights(model.module)
-    if not names:
-        raise RunError(f"{path}: this {model.task.name} model has no weights to quantize: it is no neural network")
-    examples = _examples(model, check)
     quantized = copy.deepcopy(model.module)
-    round_weights(quantized)
+    try:
+        round_weights(quantized)
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from error
     use_int8(quantized)
+    examples = _examples(model, check)
     predictions, seconds = [], []
     for module in (model.module, quantized):
         predict_all(model.config, module, examples[:WARM_UP])
@@ -82,7 +82,7 @@ def quantize_run(
     kept = ("update", "epoch", "degenerate")
     facts: dict[str, Any] = {name: snapshot.facts[name] for name in kept if name in snapshot.facts}
     facts |= {"precision": "int8", "quantized_from": run.name, "float32_metrics": split_details(metrics[0])[0]}
-    _write(run, Path(new), _stored_weights(snapshot.model, names), facts, metrics[1])
+    _write(run, Path(new), _stored_weights(snapshot.model, rounded_weights(model.module)), facts, metrics[1])
     source = run.path / ("best" if run.saved("best") else "last")
     sizes = [(each / "model.safetensors").stat().st_size for each in (source, Path(new) / "best")]
     return QuantizedRun(
@@ -130,7 +130,7 @@ def _check_loss(
         )
 
 
-def _stored_weights(weights: dict[str, Tensor], rounded: Collection[str]) -> dict[str, Tensor]:
+def _stored_weights(weights: Mapping[str, Tensor], rounded: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a checkpoint, with integers and scales in place of those that are rounded."""
     stored: dict[str, Tensor] = {}
     known: dict[int, tuple[Tensor, Tensor]] = {}  # a shared weight has several names
@@ -138,11 +138,11 @@ def _stored_weights(weights: dict[str, Tensor], rounded: Collection[str]) -> dic
         if name not in rounded:
             stored[name] = weight
             continue
-        address = weight.data_ptr()
-        if address not in known:
+        parameter = id(rounded[name])
+        if parameter not in known:
             integers, scales = quantize(weight)
-            known[address] = integers.view(weight.shape), scales
-        stored[name], stored[name + INT8_SCALES] = known[address]
+            known[parameter] = integers.view(weight.shape), scales
+        stored[name], stored[name + INT8_SCALES] = known[parameter]
     return stored
 
 

@@ -31,9 +31,12 @@ def quantize(weight: Tensor) -> QuantizedWeight:
 
 
 def round_weights(module: nn.Module) -> None:
-    """Round the weights of a model in place; rounding them again changes nothing."""
+    """Round the weights of a model in place; rounding them again changes nothing. ValueError if it has none."""
+    weights = rounded_weights(module)
+    if not weights:
+        raise ValueError("no weights to quantize: the model has no linear maps, embeddings or convolutions")
     with torch.no_grad():
-        for weight in {id(weight): weight for weight in rounded_weights(module).values()}.values():
+        for weight in {id(weight): weight for weight in weights.values()}.values():
             weight.copy_(quantize(weight).dequantize().view_as(weight))
 
 

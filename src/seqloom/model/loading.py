@@ -58,7 +58,10 @@ def load(
     if not precision:
         precision = "int8" if snapshot.facts.get("precision") == "int8" else "float32"
     if precision == "int8":
-        round_weights(module)
+        try:
+            round_weights(module)
+        except ValueError as error:
+            raise RunError(f"{run.path}: {error}") from error
         use_int8(module)
     recorded = run.environment.get("data")
     facts: dict[str, Any] = {
