@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
+from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.time_reduction import Method, TimeReduction
@@ -109,7 +110,8 @@ class FrameEncoder(nn.Module):
             if isinstance(part, TimeReduction):
                 values, mask, state = part(values, mask, past, more=more)
             else:
-                values, state = part(self.dropout(values) if index else values, mask, past)
+                is_dropped = index > 0 and not isinstance(part, SpectralConvolution)  # bands and frames are correlated
+                values, state = part(self.dropout(values) if is_dropped else values, mask, past)
             following.append(state)
         return self.dropout(values), mask, tuple(following)
 

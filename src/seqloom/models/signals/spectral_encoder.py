@@ -17,6 +17,12 @@ class SpectralEncoderConfig(ConfigSection):
         "2018); needs encoder.bidirectional.",
     )
 
+    def check(self, *, bidirectional: bool) -> None:
+        """ValueError if the layers need the whole recording, but the encoder reads it in one direction."""
+        if self.layers and self.normalize and not bidirectional:
+            needed = "spectral_encoder.normalize needs the whole recording"
+            raise ValueError(f"{needed}: set it to false, or encoder.bidirectional to true")
+
     def build(
         self,
         size: int,  # width of a frame
@@ -25,11 +31,6 @@ class SpectralEncoderConfig(ConfigSection):
         causal: bool,
     ) -> list[SpectralConvolution]:
         """The layers; bands and differences are channels of the first one."""
-        if self.layers and self.normalize and causal:
-            raise ValueError(
-                "spectral_encoder.normalize needs the whole recording: "
-                "set it to false, or encoder.bidirectional to true"
-            )
         built: list[SpectralConvolution] = []
         bands, channels = size // blocks, blocks
         for level in range(self.layers):

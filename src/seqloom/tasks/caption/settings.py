@@ -204,6 +204,7 @@ class CaptionSettings(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self.spectral_encoder.check(bidirectional=self.encoder.bidirectional)
         if self.image_encoder.side(self.image_size) < 2:
             raise ValueError(
                 f"image_encoder.layers is {self.image_encoder.layers}, which reduces an image of {self.image_size} × "

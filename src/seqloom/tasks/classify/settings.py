@@ -245,6 +245,7 @@ class ClassifySettings(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self.spectral_encoder.check(bidirectional=self.encoder.bidirectional)
         custom = self.encoder.custom_layer or self.encoder.layer_factory
         if self.pooling == "ends" and not self.encoder.bidirectional and not custom:
             raise ValueError('pooling "ends" needs encoder.bidirectional = true; use "last" for one direction')

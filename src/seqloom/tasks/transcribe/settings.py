@@ -216,6 +216,7 @@ class TranscribeSettings(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self.spectral_encoder.check(bidirectional=self.encoder.bidirectional)
         if self.spelling != "text" and self.text.unit != "words":
             raise ValueError(f'spelling = "{self.spelling}" needs text.unit = "words", but it is "{self.text.unit}"')
         if self.spelling == "lexicon" and not self.lexicon:
