@@ -90,6 +90,23 @@ def test_slow_clients_are_closed(client: Client, beginning: bytes) -> None:
     assert client.get("/v2/health/live").status == 200
 
 
+def test_a_client_that_goes_is_no_error(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    head = f"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as connection:
+        connection.sendall(head.encode() + b"1")
+        connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):
+            assert connection.recv(100) in (b"", b"HTTP/1.1 400 Bad Request")
+    metrics = ""
+    for _ in range(1000):  # the server learns of it after us
+        metrics = client.get("/metrics", **headers()).body.decode()
+        if 'route="/v1/predict",status="499"' in metrics:
+            break
+    assert 'route="/v1/predict",status="499"' in metrics
+    assert 'status="500"' not in metrics
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_a_client_that_trickles_is_closed(client: Client) -> None:
     closed = False
     with socket.create_connection(("127.0.0.1", client.port), timeout=20) as connection:

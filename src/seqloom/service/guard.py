@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqloom.service.settings import ServiceSettings, is_loopback
@@ -62,8 +63,8 @@ class Guard:
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal[1]})
             else:
                 await _answer(watched, *refusal)
-        except TimeoutError:
-            status = 499  # the client did not take the answer
+        except (TimeoutError, ClientDisconnect):
+            status = 499  # the client did not take the answer, or went before its request was complete
         finally:
             self._record(scope, status, time.perf_counter() - started)
 
