@@ -12,7 +12,8 @@ RUN python -m venv /venv
 COPY pyproject.toml constraints.txt ./
 RUN /venv/bin/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
     extras = project['optional-dependencies']; \
-    print(*project['dependencies'], *extras['plots'], *extras['digits'], *extras['images'], *extras['audio'], sep='\n')" \
+    print(*project['dependencies'], *extras['plots'], *extras['digits'], *extras['images'], *extras['audio'], \
+        *extras['export'], *extras['serve'], sep='\n')" \
     >requirements.txt \
     && /venv/bin/python -m pip install --constraint constraints.txt --requirement requirements.txt setuptools
 COPY README.md LICENSE ./

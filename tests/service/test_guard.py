@@ -1,13 +1,17 @@
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 from tests.service.hostile_requests import FOREIGN_HOSTS, OTHER_PATHS
 from tests.service.running import KEPT, Client, serving
 
+from seqloom.service.guard import Guard
 from seqloom.service.settings import ServiceSettings, is_loopback
+from seqloom.service.telemetry import Telemetry
 
 TOKEN = "a-token-for-tests-only"  # noqa: S105
 
@@ -151,3 +155,30 @@ def test_a_service_for_other_machines_needs_a_token() -> None:
 )
 def test_loopback_addresses(host: str, *, expected: bool) -> None:
     assert is_loopback(host) == expected
+
+
+def test_a_request_that_is_cancelled_gets_an_answer() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def ask() -> None:
+        forever = asyncio.Event()
+
+        async def computes(scope: Scope, receive: Receive, send: Send) -> None:
+            await forever.wait()
+
+        guard = Guard(computes, settings=ServiceSettings(), telemetry=Telemetry())
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+        request = asyncio.create_task(guard(scope, receive, send))
+        await asyncio.sleep(0)  # it begins
+        request.cancel()
+        await request
+
+    asyncio.run(ask())
+    assert sent[0]["status"] == 503
+    assert b"stops" in sent[1]["body"]

@@ -42,11 +42,12 @@ class Guard:
         started = time.perf_counter()
         refusal = self._refusal(scope)
         status = refusal[0] if refusal else 500
+        started_answer = False
 
         async def watched(message: Message) -> None:
-            nonlocal status
+            nonlocal status, started_answer
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started_answer = message["status"], True
                 given = {name for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
@@ -63,6 +64,10 @@ class Guard:
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal[1]})
             else:
                 await _answer(watched, *refusal)
+        except asyncio.CancelledError:  # the time to drain is over
+            if started_answer or scope["type"] == "websocket":
+                raise
+            await _answer(watched, 503, "the service stops; try again later")
         except (TimeoutError, ClientDisconnect):
             status = 499  # the client did not take the answer, or went before its request was complete
         finally:

@@ -1,5 +1,7 @@
 """Loads runs and exported files, and serves them."""
 
+import logging
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -40,7 +42,11 @@ def serve_runs(
     terminal.print_note(f"serving at {url}; {url}/openapi.json describes it; Ctrl-C stops")
     configure_logging()
     server.run(sockets=[listener])
-    return 130 if server.interrupted else 0
+    code = 130 if server.interrupted else 0
+    if any(model.worker.is_computing for model in models):  # nobody waits for it: the time to drain is over
+        logging.shutdown()
+        os._exit(code)
+    return code
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

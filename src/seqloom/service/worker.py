@@ -39,6 +39,8 @@ class Worker:
         self._calls = 0  # that wait or run
         self._arrived = asyncio.Event()
         self._closing = False
+        self.is_computing = False
+        """Whether the thread is busy; it cannot be interrupted."""
 
     @property
     def waiting(self) -> int:
@@ -64,9 +66,19 @@ class Worker:
             self.admit(1)
         self._calls += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+            return await self._run_in_thread(function, *arguments)
         finally:
             self._calls -= 1
+
+    async def _run_in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        def run() -> Result:
+            self.is_computing = True
+            try:
+                return function(*arguments)
+            finally:
+                self.is_computing = False
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     def admit(self, count: int) -> None:
         """Raise Overloaded if this number of further inputs cannot wait."""
@@ -126,9 +138,8 @@ class Worker:
     async def _compute(self, jobs: list[Job]) -> None:
         examples = [example for job in jobs for example in job.examples]
         self.batch_sizes(len(examples))
-        loop = asyncio.get_running_loop()
         try:
-            answers = await loop.run_in_executor(self._thread, jobs[0].compute, examples)
+            answers = await self._run_in_thread(jobs[0].compute, examples)
         except Exception as error:  # noqa: BLE001  passed on to the requests, each to its own
             if len(jobs) == 1:
                 if not jobs[0].answers.cancelled():
