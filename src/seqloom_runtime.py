@@ -37,6 +37,7 @@ FORMAT = 1  # of the description in a file; a larger one needs a newer runtime
 CHECKSUM_ENTRY = 76  # bytes at the end of a file: the entry sha256 of its metadata
 PADDING, UNKNOWN = 0, 1
 BLANK = 0  # of CTC
+MASK = "[MASK]"  # stands for a hidden token in a text
 RESERVED = ("<pad>", "<s>", "</s>")  # unknown if they occur in a text
 BATCH = 32  # inputs that are computed at once
 Array = np.ndarray[Any, Any]
@@ -64,8 +65,8 @@ def load(path: "str | Path", *, threads: int = 1) -> "Model":
         sessions = {name: _open(part, threads) for name, part in parts.items() if part.exists()}
         generator = Transcriber if description["output"]["kind"] == "transcript" else Translator
         return generator(session, description, metadata, sessions)
-    kind = LanguageModel if description["task"] == "language_model" else Model
-    return kind(session, description, metadata)
+    kinds = {"next_token": LanguageModel, "masked": MaskedLanguageModel}
+    return kinds.get(description["output"]["kind"], Model)(session, description, metadata)
 
 
 def _open(path: Path, threads: int) -> Any:
@@ -179,10 +180,7 @@ class LanguageModel(Model):
         answers = []
         for row, text in enumerate(texts):
             targets = np.array(text[1:])
-            values = scores[row, np.arange(len(targets)), targets].tolist()
-            total = math.fsum(values)
-            perplexity = math.exp(min(-total / max(len(values), 1), 700))
-            answers.append({"log_probability": total, "perplexity": perplexity, "log_probabilities": values})
+            answers.append(_text_score(scores[row, np.arange(len(targets)), targets].tolist()))
         return answers
 
     def generate(
@@ -243,6 +241,59 @@ class LanguageModel(Model):
             printed += text[len(printed) :]
         if rest := self.tokenizer.decode(line)[len(printed) :]:
             yield GeneratedToken(rest, "")
+
+
+class MaskedLanguageModel(Model):
+    """A masked language model: ``predict`` fills each [MASK] of a text, or scores a text without any."""
+
+    def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
+        super().__init__(session, description, metadata)
+        self.tokenizer = Tokenizer(description["input"]["tokenizer"])
+        self._mask: int = description["output"]["mask"]
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        texts = [self._parts(_text(item)) for item in items]
+        rows = [self._tokens(parts) for parts in texts]
+        tokens, lengths = _pad(rows)
+        table = self.run({"tokens": tokens, "lengths": lengths})["log_probabilities"]
+        return [
+            self._fill(parts, table[row, tokens[row] == self._mask]) if len(parts) > 1 else self._score(rows[row])
+            for row, parts in enumerate(texts)
+        ]
+
+    def _parts(self, text: str) -> list[str]:
+        """The text before, between and after its [MASK]s; the space before a subword is a part of the subword."""
+        *before, last = text.split(MASK)
+        return [*(part.rstrip() if self.tokenizer.unit == "subwords" else part for part in before), last]
+
+    def _tokens(self, parts: list[str]) -> list[int]:
+        first, *others = map(self.tokenizer.encode, parts)
+        tokens = [self.description["output"]["end"], *first]
+        for part in others:
+            tokens += [self._mask, *part]
+        return tokens
+
+    def _fill(self, parts: list[str], table: Array) -> dict[str, Any]:  # (masks, V)
+        start = self.tokenizer.first_text_id
+        masks = []
+        for scores in table[:, start:]:
+            best = np.argsort(-scores, kind="stable")[: self.description["output"]["nbest"]].tolist()
+            pairs = ((self.tokenizer.readable(start + index), math.exp(scores[index])) for index in best)
+            masks.append([{"token": token, "probability": probability} for token, probability in pairs])
+        text = parts[0] + "".join(f"{mask[0]['token']}{part}" for mask, part in zip(masks, parts[1:], strict=True))
+        return {"text": text.strip(), "masks": masks}
+
+    def _score(self, tokens: list[int]) -> dict[str, Any]:
+        """The log-probability of each token given all others, by hiding one after the other."""
+        values: list[float] = []
+        for start in range(1, len(tokens), BATCH):
+            places = np.arange(start, min(start + BATCH, len(tokens)))
+            copies = np.tile(np.array(tokens, dtype=np.int64), (len(places), 1))
+            copies[np.arange(len(places)), places] = self._mask
+            lengths = np.full(len(places), len(tokens), dtype=np.int64)
+            table = self.run({"tokens": copies, "lengths": lengths})["log_probabilities"]
+            values += table[np.arange(len(places)), places, np.array(tokens)[places]].tolist()
+        return _text_score(values)
 
 
 class Generator(Model):
@@ -863,6 +914,13 @@ Feed = tuple[dict[str, Array], list[list[str]]]
 Read = Callable[[list[Any]], Feed]
 
 
+def _text_score(values: list[float]) -> dict[str, Any]:
+    """The probability of a text, from the log-probabilities of its tokens."""
+    total = math.fsum(values)
+    perplexity = math.exp(min(-total / max(len(values), 1), 700))
+    return {"log_probability": total, "perplexity": perplexity, "log_probabilities": values}
+
+
 def _text(item: Any) -> str:
     if not isinstance(item, str):
         raise ModelError(f"expected a text, found {type(item).__name__}")
@@ -1351,7 +1409,7 @@ class Tokenizer:
     def __init__(self, description: dict[str, Any]) -> None:
         self.unit, self.split, self.lowercase = (description[name] for name in ("unit", "split", "lowercase"))
         self.tokens: list[str] = description["vocabulary"]["tokens"]
-        self._first_text_id = 2 + len(description["specials"])
+        self.first_text_id = 2 + len(description["specials"])
         ids = {token: index for index, token in enumerate(self.tokens)}
         self._subwords: BytePairs | Unigram | None = None
         if self.unit == "subwords":
@@ -1375,7 +1433,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without padding and special tokens."""
-        kept = [index for index in ids if index == UNKNOWN or index >= self._first_text_id]
+        kept = [index for index in ids if index == UNKNOWN or index >= self.first_text_id]
         tokens = [self.tokens[index] for index in kept]
         if self._subwords is not None:
             return self._subwords.decode(tokens)
@@ -1386,7 +1444,7 @@ class Tokenizer:
     def readable(self, index: int) -> str:
         """A token as it appears in a text; subwords store spaces and bytes as other characters."""
         token = self.tokens[index]
-        if self._subwords is None or index < self._first_text_id:
+        if self._subwords is None or index < self.first_text_id:
             return token
         return token.replace("▁", " ") if "▁" in token else self.decode([index]) or token
 

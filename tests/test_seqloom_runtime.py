@@ -100,7 +100,7 @@ class Exported:
     def answers(self, inputs: list[Any]) -> list[dict[str, Any]]:
         examples = list(self.task.read_inputs(inputs))
         with torch.no_grad():
-            answers = self.task.predict(self.module, self.task.collate(examples)).answers
+            answers = self.task.for_prediction().predict(self.module, self.task.collate(examples)).answers
         return [json.loads(json.dumps(self.task.to_json(answer))) for answer in answers]
 
 
@@ -165,6 +165,15 @@ def test_generated_text(name: str, options: dict[str, Any], tmp_path: Path) -> N
         tokens = model.task.generate(model.module, prompt, length=40, sample=Sample(**options))
         text = "".join(token.text for token in tokens)
         assert "".join(runtime.generate(prompt, length=40, **options)) == text
+
+
+@pytest.mark.parametrize("name", ["language_model, masked", "language_model, masked, characters"])
+def test_masked_language_models_fill_and_score(name: str, tmp_path: Path) -> None:
+    model = Exported(name, tmp_path)
+    texts = ["a [MASK] é", "a cd é", "[MASK]", "", "b[MASK]cd [MASK] x", " ".join(["a"] * 40)]
+    runtime = seqloom_runtime.load(model.file)
+    assert isinstance(runtime, seqloom_runtime.MaskedLanguageModel)
+    assert_same(runtime.predict(texts), model.answers(texts))
 
 
 SEARCHES: list[dict[str, Any]] = [

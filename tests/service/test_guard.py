@@ -163,9 +163,6 @@ def test_a_request_that_is_cancelled_gets_an_answer() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b""}
-
     async def ask() -> None:
         forever = asyncio.Event()
 
@@ -174,7 +171,7 @@ def test_a_request_that_is_cancelled_gets_an_answer() -> None:
 
         guard = Guard(computes, settings=ServiceSettings(), telemetry=Telemetry())
         scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
-        request = asyncio.create_task(guard(scope, receive, send))
+        request = asyncio.create_task(guard(scope, asyncio.Queue[Message]().get, send))
         await asyncio.sleep(0)  # it begins
         request.cancel()
         await request

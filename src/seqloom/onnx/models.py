@@ -3,12 +3,13 @@
 from seqloom.models.classifier import Classifier
 from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder
+from seqloom.models.pretrained.masked_lm import MaskedLM
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import Tagger
 from seqloom.onnx import crf
 from seqloom.onnx.encoders import encoded
 from seqloom.onnx.graph import DOUBLE, INTEGER, ExportError, Graph, Value
-from seqloom.onnx.inputs import Embed, Scale, lengths_input
+from seqloom.onnx.inputs import Embed, Scale, lengths_input, token_input
 from seqloom.onnx.modules import Rows, State, emit_layer, emit_module
 from seqloom.onnx.pooling import pool
 from seqloom.onnx.states import StatePorts, state_fields
@@ -78,3 +79,14 @@ def language_model(decoder: Decoder) -> tuple[Graph, StatePorts]:
     graph.output("log_probabilities", log_probabilities, ["batch", "time", decoder.output.out_features])
     ports.outputs(graph, state)
     return graph, ports
+
+
+def masked_language_model(model: MaskedLM) -> Graph:
+    """The log-probabilities (B, T, V) of the token at each place, from what is read there and everywhere else."""
+    graph = Graph()
+    vectors, rows = token_input(graph, model.encoder.embed)
+    values, _ = emit_layer(graph, model.encoder.layer, vectors, rows)
+    logits = emit_module(model.output, emit_module(model.transform, values))
+    table = rows.clear_padding(logits.apply("LogSoftmax", axis=-1))
+    graph.output("log_probabilities", table, ["batch", "time", model.output.out_features])
+    return graph

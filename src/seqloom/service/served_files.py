@@ -52,7 +52,10 @@ class LoadedFile(LoadedModel):
         self, prompt: str, *, length: int, alternatives: int, seed: int, **options: Any
     ) -> "Iterator[GeneratedToken]":
         if not isinstance(self.model, seqloom_runtime.LanguageModel):
-            raise TypeError(f"a model of the task {self.task_name} does not generate text; language_model does")
+            kind = (
+                "masked language model" if self.task_name == "language_model" else f"model of the task {self.task_name}"
+            )
+            raise TypeError(f"a {kind} does not generate text; language_model does")
         tokens: Any = self.model.generate_tokens(prompt, length=length, alternatives=alternatives, seed=seed, **options)
         return tokens  # type: ignore[no-any-return]
 

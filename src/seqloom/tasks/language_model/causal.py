@@ -167,7 +167,10 @@ class Bidirectional(Causal):
         }
 
     def onnx_model(self, model: Any) -> "OnnxModel":  # noqa: ARG002
-        raise TypeError('this language model cannot be exported to ONNX: it is of task.direction = "both"')
+        raise TypeError(
+            'this language model cannot be exported to ONNX: it is of task.direction = "both"; train one with '
+            'task.direction = "forward", which scores and generates texts, or with task.objective = "masked"'
+        )
 
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:
         texts = [self.tokenizer.cased_tokens(example.text) for example in batch.examples]

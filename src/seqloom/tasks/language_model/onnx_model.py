@@ -1,15 +1,17 @@
-"""A language model as an ONNX graph, which scores texts and generates them token by token."""
+"""Language models as ONNX graphs: one that scores and generates texts, and one that predicts hidden tokens."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from seqloom.data.text.vocabulary import END
+from seqloom.data.text.vocabulary import END, MASK
 from seqloom.onnx.exported import OnnxModel
-from seqloom.onnx.models import language_model
+from seqloom.onnx.models import language_model, masked_language_model
 from seqloom.tasks.language_model.settings import TextLine
 
 if TYPE_CHECKING:
+    from seqloom.models.pretrained.masked_lm import MaskedLM
     from seqloom.tasks.language_model.causal import Causal
+    from seqloom.tasks.language_model.masked import Masked
 
 
 def onnx_model(objective: "Causal", model: Any) -> OnnxModel:
@@ -35,3 +37,25 @@ def onnx_model(objective: "Causal", model: Any) -> OnnxModel:
         },
     }
     return OnnxModel(graph, description, feed, expected)
+
+
+def masked_onnx_model(objective: "Masked", model: "MaskedLM", *, nbest: int) -> OnnxModel:
+    """The encoder, with the log-probabilities of all tokens at each place."""
+
+    def feed(examples: Sequence[TextLine]) -> dict[str, Any]:
+        text = objective.collate(examples).inputs
+        return {"tokens": text.words.numpy(), "lengths": text.mask.sum(dim=1).numpy()}
+
+    def expected(examples: Sequence[TextLine]) -> dict[str, Any]:
+        text = objective.collate(examples).inputs
+        logits = model.output(model.transform(model.encoder(text)))
+        table = logits.detach().log_softmax(dim=-1).masked_fill(~text.mask.unsqueeze(2), 0)
+        return {"log_probabilities": table.numpy()}
+
+    vocabulary = objective.tokenizer.vocabulary
+    description = {
+        "task": objective.task.name,
+        "input": {"kind": "text", "tokenizer": objective.tokenizer.model_dump(mode="json")},
+        "output": {"kind": "masked", "end": vocabulary.index(END), "mask": vocabulary.index(MASK), "nbest": nbest},
+    }
+    return OnnxModel(masked_language_model(model), description, feed, expected)
