@@ -268,3 +268,13 @@ def test_library_is_found_where_npm_installs_it(tmp_path: Path, monkeypatch: pyt
         assert find_onnxruntime_web(str(given)) == dist
     with pytest.raises(ValueError, match="expected a folder of onnxruntime-web"):
         find_onnxruntime_web(str(tmp_path))
+
+
+def test_a_page_for_a_masked_language_model_is_refused(tmp_path: Path) -> None:
+    case = tiny.CASES["language_model, masked"]
+    task: Any = tiny.build(case, tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    model = task.onnx_model(task.build_model().eval())
+    with pytest.raises(ValueError, match="no page for masked language models"):
+        write_page(model, tmp_path / "page", [], metadata={}, onnxruntime_web=None)
+    assert not (tmp_path / "page").exists()

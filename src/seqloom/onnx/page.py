@@ -11,6 +11,7 @@ from typing import Any
 from seqloom import files
 from seqloom.onnx import exported
 from seqloom.onnx.exported import ExportCheck, OnnxModel
+from seqloom.onnx.graph import ExportError
 
 STATIC = Path(__file__).parent / "static"
 SHARED = Path(__file__).parent.parent / "studio" / "static"  # the look of the studio
@@ -30,6 +31,8 @@ def write_page(
     onnxruntime_web: Path | None,  # the folder of onnxruntime-web; None: the page says how to get it
 ) -> ExportCheck:
     """Write the files of a page if its model gives the answers of the original; ExportError if not."""
+    if model.description["output"]["kind"] == "masked":
+        raise ExportError("there is no page for masked language models: export it as a file, such as model.onnx")
     result = exported.write(model, folder / "model.onnx", batches, metadata=metadata, parts=True)
     names = {"model": "model.onnx"} | {part: f"model.{part}.onnx" for part in model.parts}
     description = {

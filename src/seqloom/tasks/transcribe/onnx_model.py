@@ -28,7 +28,7 @@ def onnx_model(task: "Transcribe", model: Any, guide: Guide, decoder: Transcript
     if guide.lexicon is not None or guide.lm is not None:
         raise ExportError(
             "a transcriber whose search uses a lexicon or a language model (task.lexicon, task.lm) cannot be exported "
-            "to ONNX yet: train or load it with another task.search, or without them"
+            "to ONNX: load it without them, or serve the run itself (seqloom serve RUN --lexicon FILE --lm FILE)"
         )
     text = task.fitted.text
     output: dict[str, Any] = {
