@@ -50,7 +50,9 @@ def test_the_manifest_of_kserve_starts_a_service(monkeypatch: pytest.MonkeyPatch
     ((paths, settings),) = served
     settings.check()
     assert settings.port == container["ports"][0]["containerPort"] == container["readinessProbe"]["httpGet"]["port"]
-    assert paths == [Path("/mnt/models/tagger.onnx")]
+    (mount,) = container["volumeMounts"]
+    assert [path.parent for path in paths] == [Path(mount["mountPath"])]
+    assert [volume["name"] for volume in manifest["spec"]["predictor"]["volumes"]] == [mount["name"]]
     assert "SEQLOOM_TOKEN" in {variable["name"] for variable in container["env"]}
 
 

@@ -435,8 +435,8 @@ class Translate(Task):
 
         if self.pretrained or self._guide != Guide() or self.constrain:
             raise ValueError(
-                "a translator with task.pretrained, task.constrain, task.lexicon or task.lm cannot be exported to ONNX: "
-                "train one without them, or serve the run itself (seqloom serve)"
+                "a translator with task.pretrained, task.constrain, task.lexicon or task.lm cannot be exported to "
+                "ONNX; train one without them, or serve its run (seqloom serve)"
             )
 
         def greedy(examples: Sequence[Pair]) -> tuple[Any, Any]:
