@@ -56,11 +56,12 @@ def requests(seed: int) -> Iterator[Request]:
 
 
 def _descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    return [
-        pid,
-        *(found for path in children for child in path.read_text().split() for found in _descendants(int(child))),
-    ]
+    """A process and all that it has started."""
+    pids = [pid]
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            pids += _descendants(int(child))
+    return pids
 
 
 def _seconds_of(pid: int) -> float:
