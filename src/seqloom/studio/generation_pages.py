@@ -8,7 +8,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from seqloom.decoding.tokens.sample import Sample
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.studio.model_pages import open_model
 from seqloom.terminal import json_value
@@ -38,8 +37,8 @@ async def generate(request: Request) -> JSONResponse:
             return {"strokes": drawing.strokes.tolist()}
         if model.task.generates != "text":
             raise HTTPException(422, f"the studio shows nothing that a {model.task.name} model generates")
-        sample = Sample(temperature=body.temperature, seed=body.seed)
-        tokens = model.generate_tokens(body.text, length=body.length, sample=sample, alternatives=ALTERNATIVES)
+        options = {"length": body.length, "alternatives": ALTERNATIVES, "seed": body.seed}
+        tokens = served.current.generate_tokens(body.text, **options, temperature=body.temperature)
         return {
             "tokens": [
                 {
