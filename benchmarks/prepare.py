@@ -8,6 +8,7 @@ import re
 import tarfile
 import wave
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from seqloom.data.builtin import datasets
 from seqloom.models.ngram.arpa import write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 
+LETTER_SIZE, LETTER_REST = 40.0, 0.05  # of character_trajectories: the usual height, and the speed of a pen at rest
 FOLDER = Path("benchmarks/data")
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
 Samples = NDArray[np.int16]
@@ -211,6 +213,57 @@ def _strokes(digits: list[tuple[NDArray[np.float64], str]], count: int, random: 
         yield json.dumps({"strokes": rows, "text": " ".join(digits[index][1] for index in indices)})
 
 
+def pen_words() -> None:
+    """Generated words of pen strokes."""
+    if not (FOLDER / "pen_strokes").exists():
+        datasets.build("pen_strokes", FOLDER / "pen_strokes")
+
+
+def letter_words() -> None:
+    """Letters of character_trajectories joined to words; each split has letters and words of its own."""
+    from scipy.io import loadmat
+
+    matrices = loadmat(data_file("character_trajectories/trajectories_train.mat"))
+    names = [str(name.item()) for name in matrices["key"].ravel()]
+    letters: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
+    for number, velocity in zip(matrices["ytrain"].ravel().tolist(), matrices["xtrain"].ravel(), strict=True):
+        letters[names[number - 1]].append(_letter(velocity))
+    for split, count, (first, last) in (("train", 2500, (0, 0.7)), ("dev", 150, (0.7, 0.85)), ("test", 200, (0.85, 1))):
+        random = np.random.default_rng(count)
+        own = {name: kept[int(first * len(kept)) : int(last * len(kept))] for name, kept in letters.items()}
+        _write(f"letter_words/{split}.jsonl", _joined_letters(own, split, count, random))
+
+
+def _letter(velocity: NDArray[np.float64]) -> NDArray[np.float64]:  # (3, T) → (n, 2)
+    """The path of a letter, without the rests at its ends; every fifth point."""
+    moving = np.flatnonzero(np.abs(velocity[:2]).sum(axis=0) > LETTER_REST)
+    path = np.cumsum(velocity[:2, moving[0] : moving[-1] + 1], axis=1).T / LETTER_SIZE
+    return np.concatenate([path[::5], path[-1:]])
+
+
+def _joined_letters(
+    letters: dict[str, list[NDArray[np.float64]]], split: str, count: int, random: np.random.Generator
+) -> Iterator[str]:
+    splits = {"train": range(8), "dev": range(8, 9), "test": range(9, 10)}
+    written = 0
+    while written < count:
+        word = "".join(random.choice(list(letters), size=random.integers(2, 6)))
+        if zlib.crc32(word.encode()) % 10 not in splits[split]:
+            continue
+        paths, left = [], 0.0
+        for letter in word:
+            path = letters[letter][random.integers(len(letters[letter]))]
+            paths.append(path - [path[:, 0].min() - left, path[:, 1].mean()])
+            left += float(np.ptp(path[:, 0])) + random.uniform(0.2, 0.4)
+        whole = np.concatenate(paths)
+        moved = np.diff(whole, axis=0, prepend=whole[:1])
+        lifted = np.zeros(len(whole), dtype=int)
+        lifted[np.cumsum([len(path) for path in paths]) - 1] = 1
+        rows = [[round(x, 3), round(y, 3), up] for (x, y), up in zip(moved.tolist(), lifted.tolist(), strict=True)]
+        yield json.dumps({"strokes": rows, "text": word})
+        written += 1
+
+
 def plain_text() -> None:
     """Sentences of wikitext2, PTB and Brown; every hundredth is held out for dev."""
     sentences = [sentence for line in read_corpus() for sentence in re.split(r"(?<= [.?!]) ", _detokenize(line))]
@@ -278,6 +331,10 @@ def _write(name: str, rows: Iterable[Any]) -> Path:
 PREPARE: dict[str, Callable[[], None]] = {
     "names": names,
     "jsb": music,
+    "pen_strokes_reader": pen_words,
+    "pen_strokes_writer": pen_words,
+    "letter_words_reader": letter_words,
+    "letter_words_writer": letter_words,
     "nottingham": music,
     "omniglot": omniglot,
     "an4": speech,

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import prepare
 from seqloom import terminal
+from seqloom.data.readers.text_files import resolve
 from seqloom.info import describe_run, machine_info
 from seqloom.model import load
 from seqloom.run import Run
@@ -17,6 +18,7 @@ from seqloom.run_config import Config
 from seqloom.run_document import read_document
 from seqloom.workflow import train
 
+WRITING_BIAS = 1.0  # of handwriting that is read: tidy
 CONFIGS = Path("benchmarks/configs")
 RESULTS = Path("docs/results.json")
 PAGE = Path("docs/results.md")
@@ -45,6 +47,16 @@ def prepare_data(config: str) -> Path:
     return CONFIGS / f"{config}.toml"
 
 
+def write_drawings(run: Path, texts: str, path: Path) -> None:
+    """Let a model of handwriting write the texts of a file."""
+    model = load(run)
+    lines = []
+    for number, example in enumerate(model.task.read(resolve(texts)), start=1):
+        (drawing,) = model.draw(example.text, bias=WRITING_BIAS, seed=number)
+        lines.append(json.dumps({"strokes": drawing.strokes.tolist(), "text": example.text}) + "\n")
+    path.write_text("".join(lines))
+
+
 def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, Any]:
     """Train one configuration, and the ones it needs, and evaluate it as its entry in figures.toml says."""
     for needed in figure.get("needs", []):
@@ -55,6 +67,8 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     run_name = figure.get("run", name)  # may be the run of another figure
     overrides = figure.get("overrides", [])
     run, minutes = train_run(run_name, path, overrides=overrides, retrain=retrain and run_name == name)
+    if "writer" in figure:
+        write_drawings(Path("runs/results", figure["writer"]), figure["texts"], Path(figure["file"]))
     decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
     scores = (
         load(run.path, own_files=True, **decoding).evaluate(figure["file"]) if "file" in figure else run.best_metrics()

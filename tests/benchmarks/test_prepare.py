@@ -7,6 +7,7 @@ import math
 import tarfile
 import wave
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +143,20 @@ def test_phrases_of_a_tree() -> None:
     assert list(prepare.labelled_phrases("(3 (2 a) (4 (3 big) (2 joy)))")) == [
         ("a", 2), ("big", 3), ("joy", 2), ("big joy", 4), ("a big joy", 3),
     ]  # fmt: skip
+
+
+def test_letters_are_joined_to_words() -> None:
+    """Each letter is a line of its own: the pen is lifted at its end, and the next one starts to the right."""
+    letters = {"a": [np.array([[0.0, 0.0], [1.0, 1.0]])], "b": [np.array([[5.0, 2.0], [5.5, 0.0], [5.0, 1.0]])]}
+    rows = [json.loads(line) for line in prepare._joined_letters(letters, "train", 30, np.random.default_rng(1))]
+    assert len(rows) == 30
+    for row in rows:
+        strokes = np.array(row["strokes"])
+        lengths = [{"a": 2, "b": 3}[letter] for letter in row["text"]]
+        ends = np.cumsum(lengths)
+        assert np.flatnonzero(strokes[:, 2]).tolist() == (ends - 1).tolist()
+        path = np.cumsum(strokes[:, :2], axis=0)
+        lines = np.split(path, ends[:-1])
+        for line, letter in zip(lines, row["text"], strict=True):
+            assert np.allclose(np.diff(line, axis=0), np.diff(letters[letter][0], axis=0), atol=2e-3)  # rounded
+        assert all(one[:, 0].max() < two[:, 0].min() for one, two in pairwise(lines))

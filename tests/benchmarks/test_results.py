@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contracts.tiny import CASES, build
 
 from benchmarks import prepare, results
-from seqloom import tasks
+from seqloom import tasks, workflow
 from seqloom.decoding.searches import parse_search
+from seqloom.model import load
 from seqloom.models.transcription.search_guide import parse_language_model
 from seqloom.run_config import Config
 from seqloom.run_document import read_document
@@ -53,6 +55,17 @@ def test_figures_name_valid_configurations(name: str) -> None:
         parse_search(figure["search"])
     if "lm" in figure:
         parse_language_model(figure["lm"])
+
+
+def test_a_model_of_handwriting_writes_the_texts_of_a_file(tmp_path: Path) -> None:
+    texts, written = tmp_path / "texts.jsonl", tmp_path / "written.jsonl"
+    texts.write_text("".join(json.dumps({"strokes": [[1, 2, 1]], "text": text}) + "\n" for text in ("ab", "b")))
+    workflow.train(build(CASES["handwriting"], tmp_path, updates=2), output=tmp_path / "run", plots=False)
+    results.write_drawings(tmp_path / "run", str(texts), written)
+    rows = [json.loads(line) for line in written.read_text().splitlines()]
+    assert [row["text"] for row in rows] == ["ab", "b"]
+    (expected,) = load(tmp_path / "run").draw("ab", bias=results.WRITING_BIAS, seed=1)
+    assert rows[0]["strokes"] == expected.strokes.tolist()
 
 
 def test_prepared_data_belong_to_configurations() -> None:
