@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from seqloom.config import Document
 from seqloom.models.signals.frame_encoder import FrameEncoder
-from seqloom.models.signals.spectral_encoder import SpectralEncoderConfig
+from seqloom.models.signals.spectral_encoder import SpectralEncoderConfig, normalization_default
 
 
 def test_layers_halve_the_bands_and_double_the_channels() -> None:
@@ -28,3 +29,11 @@ def test_there_is_no_dropout_between_convolutions() -> None:
     actual = encoder(values, mask).values
     torch.testing.assert_close(actual[actual > 0], 4 * expected[actual > 0])  # dropped after the last one
     assert 0 < (actual > 0).sum() < 0.5 * (expected > 0).sum()
+
+
+def test_layers_are_normalised_by_default_unless_the_model_can_stream() -> None:
+    key, layers = "task.spectral_encoder.normalize", {"task.spectral_encoder.layers": 2}
+    assert normalization_default(Document.empty()) == {}
+    assert normalization_default(Document.empty(values=layers)) == {key: True}
+    stream = layers | {"task.encoder.bidirectional": False}
+    assert normalization_default(Document.empty(values=stream)) == {key: False}

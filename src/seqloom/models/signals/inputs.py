@@ -16,6 +16,7 @@ from seqloom.data.readers.tagged_media import Frames
 from seqloom.models.signals.audio_features import AudioFeatures, feature_count, mask_width
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
+from seqloom.models.signals.spectral_encoder import normalization_default
 from seqloom.models.signals.statistics import LocatedSignal, SignalStatistics
 
 _ENCODER_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
@@ -33,6 +34,7 @@ _ENCODER_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
 }
 DEPENDS_ON_KIND = {
     "task.time_reduction.factor": "2 for sound",
+    "task.spectral_encoder.normalize": "true if spectral_encoder.layers is set and the encoder is bidirectional",
     "task.augment.freq_masks": "2 for sound, otherwise 0",
     "task.augment.freq_mask_width": "for sound a fifth of the features, at most 8",
     "task.augment.time_masks": "2 for sound, otherwise 0",
@@ -43,8 +45,14 @@ DEPENDS_ON_KIND = {
 
 def encoder_defaults(kind: Kind, document: Document) -> dict[str, Any]:
     """Settings of the encoder of a kind of signal, the same in all tasks."""
-    masks = {"task.augment.freq_mask_width": mask_width(feature_count(document))} if kind == "sound" else {}
-    return {**_ENCODER_DEFAULTS[kind], **masks}
+    if kind != "sound":
+        return {**_ENCODER_DEFAULTS[kind]}
+    width = mask_width(feature_count(document))
+    return {
+        **_ENCODER_DEFAULTS[kind],
+        "task.augment.freq_mask_width": width,
+        **normalization_default(document),
+    }
 
 
 def media_decoder(

@@ -1,8 +1,10 @@
 """Configuration of convolutions over the time and frequency of sound."""
 
+from typing import Any
+
 from pydantic import Field
 
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 
 
@@ -44,3 +46,10 @@ class SpectralEncoderConfig(ConfigSection):
             built.append(layer)
             bands, channels = layer.output_bands, layer.channels
         return built
+
+
+def normalization_default(document: Document) -> dict[str, Any]:
+    """Whether the convolutions that a document asks for are normalised: if the encoder sees the whole recording."""
+    if not document.get("task.spectral_encoder.layers"):
+        return {}
+    return {"task.spectral_encoder.normalize": document.get("task.encoder.bidirectional") is not False}

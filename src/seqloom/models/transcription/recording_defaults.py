@@ -7,6 +7,7 @@ from seqloom.config import Document
 from seqloom.data.readers import pixels
 from seqloom.data.readers.recordings import Recording
 from seqloom.models.signals.audio_features import feature_count, mask_width
+from seqloom.models.signals.spectral_encoder import normalization_default
 
 NARROW = 12  # features of a frame below which none of them is masked
 
@@ -18,6 +19,7 @@ DEPENDS_ON_RECORDINGS = {
     "task.prenet.layers": "1 for audio and its features, otherwise 0",
     "task.prenet.window": "5 for audio and its features",
     "task.time_reduction.factor": "3 for audio and its features, otherwise 1",
+    "task.spectral_encoder.normalize": "true if spectral_encoder.layers is set and the encoder is bidirectional",
     "task.augment.freq_masks": "2 for audio and its features, otherwise 0",
     "task.augment.freq_mask_width": "a fifth of the features, at most 8",
     "task.augment.time_masks": "2 for audio and its features, otherwise 0",
@@ -39,6 +41,7 @@ def recording_defaults(document: Document, first: Recording | None) -> dict[str,
     if audio:
         width = feature_count(document)
     values = {"task.prenet.layers": 1, "task.prenet.window": 5, "task.time_reduction.factor": 3}
+    values |= normalization_default(document)
     if width >= NARROW:
         values |= {"task.augment.freq_masks": 2, "task.augment.freq_mask_width": mask_width(width)}
         values |= {"task.augment.time_masks": 2}
