@@ -68,6 +68,8 @@ def test_feature_columns(tmp_path: Path) -> None:
     )
     unlabelled = write(tmp_path, "b.conll", "a N\nb V\n")  # to predict: the last column is the feature
     assert next(read_conll(unlabelled, features=(1,))).labels is None
+    reader = TaggedReader(features=(1,))
+    assert reader.for_inputs(unlabelled, lambda label: label in ("B-x", "O")) == (reader, "")
     with pytest.raises(DataError, match=r"a\.conll:1: task\.feature_columns names column 3, which holds the words or"):
         TaggedReader(features=(2,)).inspect(path)
     with pytest.raises(DataError, match="feature_columns"):

@@ -152,6 +152,8 @@ class TaggedReader:
         """The reader of a file to predict, which may hold plain sentences, and a note about what it takes."""
         if not isinstance(source, Path) or source == STANDARD_INPUT or source.is_dir() or isinstance(self.words, int):
             return self, ""
+        if self.features:  # which plain sentences do not have
+            return self, ""
         if (self.parallel is not None and self.format == "auto") or self.detect(source) != "conll":
             return self, ""
         first = _first_lines(source, self.encoding)
