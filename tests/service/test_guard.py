@@ -10,6 +10,7 @@ from tests.service.hostile_requests import FOREIGN_HOSTS, OTHER_PATHS
 from tests.service.running import KEPT, Client, serving
 
 from seqloom.service.guard import Guard
+from seqloom.service.server import listen
 from seqloom.service.settings import ServiceSettings, is_loopback
 from seqloom.service.telemetry import Telemetry
 
@@ -179,3 +180,9 @@ def test_a_request_that_is_cancelled_gets_an_answer() -> None:
     asyncio.run(ask())
     assert sent[0]["status"] == 503
     assert b"stops" in sent[1]["body"]
+
+
+def test_answers_are_sent_without_delay() -> None:
+    listener = listen(ServiceSettings(port=0))
+    with listener:
+        assert listener.proto == socket.IPPROTO_TCP  # asyncio sets TCP_NODELAY for these only

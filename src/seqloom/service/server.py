@@ -90,7 +90,8 @@ class Server(uvicorn.Server):
 def listen(settings: ServiceSettings) -> socket.socket:
     """A socket at the address of the service; OSError if it is taken."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers without delay (TCP_NODELAY) only where the protocol of a socket is explicit.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host.strip("[]"), settings.port))
