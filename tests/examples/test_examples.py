@@ -32,7 +32,7 @@ def test_the_listing_has_a_line_for_each_example() -> None:
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(ValueError, match=r"there is no example 'tga': did you mean 'tag'\? Available: caption, "):
+    with pytest.raises(ValueError, match=r"there is no example 'tga': did you mean 'tag'\? Available: agreement, "):
         examples.text("tga")
 
 
