@@ -43,7 +43,7 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
 
 
 def test_data_files_are_found_by_their_names(tmp_path: Path) -> None:
-    for name in ("x.train.txt", "x.valid.txt", "readme"):
+    for name in ("x.train.txt", "x.valid.txt", "values.txt", "devices.txt", "readme"):
         (tmp_path / name).touch()
     result = find_data_files(str(tmp_path))
     assert result == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}

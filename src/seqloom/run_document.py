@@ -1,5 +1,6 @@
 """What a person configures: a TOML file, or a task and its data. Errors in them are found without importing torch."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,6 +77,13 @@ def _makes_data(path: Path) -> bool:
     return path.stem in ("labels", "metadata") or path.name == "wav.scp" or path.suffix.lower() in suffixes
 
 
+DATA_FILES = {
+    "task.train": re.compile("train"),
+    "task.dev": re.compile(r"(?<![a-z])(dev(el|elopment|set)?|val(id|idation)?)(?![a-z])"),  # not values, device
+}
+"""What the names of the files of a folder contain, in lower case."""
+
+
 def find_data_files(data: str) -> dict[str, str]:
     """The training and the development file of a folder, by their names; a file or folder of labels is for training."""
     _check_file(data)
@@ -83,8 +91,8 @@ def find_data_files(data: str) -> dict[str, str]:
     if not folder.is_dir():
         return {"task.train": data}
     files = {}
-    for key, words in (("task.train", ("train",)), ("task.dev", ("dev", "valid", "val"))):
-        names = sorted(path.name for path in folder.iterdir() if any(word in path.name.lower() for word in words))
+    for key, pattern in DATA_FILES.items():
+        names = sorted(path.name for path in folder.iterdir() if pattern.search(path.name.lower()))
         if len(names) > 1:
             raise ValueError(
                 f"{data}: several files could be {key}: {', '.join(names)}; give the file itself, two files of a "

@@ -243,6 +243,20 @@ def test_metrics_of_summaries_trees_and_programs(metric: str, target: str, guess
     assert ("rouge_1" in scores) == (metric == "rouge_l")
 
 
+@pytest.mark.parametrize(
+    ("metric", "good", "bad", "message"),
+    [
+        ("bracket_f1", "(S (NP DT ) )", "(S (NP DT )", r"^input:2: .*needs trees, found '\(S \(NP DT \)'"),
+        ("execution", "left", "jump", r"^input:2: .*needs turtle programs: line 1: expected forward"),
+    ],
+)
+def test_references_that_a_metric_cannot_read_are_named(metric: str, good: str, bad: str, message: str) -> None:
+    translator = task(metric=metric)
+    translator.check_targets(list(translator.read([("a", good), ("b", good)])))
+    with pytest.raises(DataError, match=message):
+        translator.check_targets(list(translator.read([("a", good), ("b", bad)])))
+
+
 def test_line_breaks_matter_where_they_are_tokens() -> None:
     examples = list(task().read([("a", "repeat 2\n    left"), ("b", "left")]))
     answers = [answer("repeat 2\nleft", [-1.0], [True]), answer("left", [-1.0], [True])]

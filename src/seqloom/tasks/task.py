@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -43,9 +42,6 @@ from seqloom.models.stored_weights import build_with_weights
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.run import Run
 from seqloom.tasks.capabilities import Capabilities
-
-if TYPE_CHECKING:
-    pass
 
 
 def _check_encoding(encoding: str) -> str:

@@ -34,13 +34,12 @@ from seqloom.insight.search_report import DecoderSource, explain_generation, tra
 from seqloom.insight.token_names import text_tokens
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
+from seqloom.metrics import brackets, turtle
 from seqloom.metrics import text as metrics
-from seqloom.metrics.brackets import bracket_sums
 from seqloom.metrics.confidence import MetricSums, bootstrap, quantiles, ratio_of_sums
 from seqloom.metrics.learning import constant_answer
 from seqloom.metrics.rouge import NAMES as ROUGE
 from seqloom.metrics.rouge import rouge_sums
-from seqloom.metrics.turtle import execution_sums
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.classifier import TokenEmbedding
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, Encoder, PrenetConfig, build_stack
@@ -535,13 +534,28 @@ class Translate(Task):
         """The metrics of summaries, trees or programs, if one of them is chosen; the main metric last."""
         chosen = self.main_metric
         if chosen == "bracket_f1":
-            return {chosen: bracket_sums(hypotheses, references)}
+            return {chosen: brackets.bracket_sums(hypotheses, references)}
         if chosen == "execution":
-            return {chosen: execution_sums(hypotheses, references)}
+            return {chosen: turtle.execution_sums(hypotheses, references)}
         if chosen in ROUGE:
             names = [*(name for name in reversed(ROUGE) if name != chosen), chosen]
             return {name: rouge_sums(hypotheses, references, name) for name in names}
         return {}
+
+    def check_targets(self, examples: Sequence[Pair]) -> None:
+        """A metric of trees or programs needs targets that are some."""
+        for example in examples:
+            if example.target is None:
+                continue
+            if self.main_metric == "bracket_f1" and brackets.parse(example.target) is None:
+                raise DataError(example.location, f'the metric "bracket_f1" needs trees, found {quote(example.target)}')
+            if self.main_metric == "execution":
+                try:
+                    turtle.run(example.target)
+                except turtle.ProgramError as error:
+                    raise DataError(
+                        example.location, f'the metric "execution" needs turtle programs: {error}'
+                    ) from error
 
     def degenerate_predictions(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> str:
         text = constant_answer([answer.text for answer in predictions], [example.target for example in examples])
