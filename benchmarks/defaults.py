@@ -161,4 +161,6 @@ PREPARE: dict[str, Callable[[], None]] = {
     "fsdd": prepare.digit_strings,
     "omniglot": prepare.omniglot,
     "pen_strokes": partial(_generated, "pen_strokes"),
+    "tunes": partial(_generated, "tunes"),
+    "music": prepare.music,
 }

@@ -15,7 +15,7 @@ from tests.contracts.tiny import CASES, build
 
 from seqloom import config, tasks, workflow
 from seqloom.checkpoint import Snapshot
-from seqloom.data.readers.text_files import resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.evaluation import predict_all
 from seqloom.model import Model, load
 from seqloom.run import Run
@@ -68,19 +68,21 @@ def test_law(fitted: Fitted, law: Law) -> None:
     check_law(law, fitted.case)
 
 
-def variants(task: Task) -> list[Task]:
+def variants(task: Task, examples: Sequence[Any]) -> list[Task]:
     """The task with each metric that can choose its best model."""
     field = type(task).model_fields.get("metric")
     copies = []
     for name in get_args(field.annotation) if field else ():
-        with suppress(ValidationError):  # a metric that these tokens do not allow
+        copy = task.model_copy(update={"metric": name})
+        with suppress(ValidationError, DataError):  # a metric that these tokens or targets do not allow
             type(task).model_validate({**task.model_dump(), "metric": name})
-            copies.append(task.model_copy(update={"metric": name}))
+            copy.check_targets(examples)
+            copies.append(copy)
     return copies or [task]
 
 
 def test_every_metric_is_computed_from_sums_over_examples(fitted: Fitted) -> None:
-    for task in variants(fitted.config.task):
+    for task in variants(fitted.config.task, fitted.case.examples):
         check_law(laws.metric_is_computed_from_sums, replace(fitted.case, task=task))
 
 
@@ -178,7 +180,8 @@ def contents(run: Run) -> tuple[Any, ...]:
     best, last = run.load("best"), run.load("last")
     facts = {name: value for name, value in last.facts.items() if name != "seconds"}
     parts = [{name: part[name].tolist() for name in sorted(part)} for part in (best.model, last.model, last.training)]
-    return repr(parts), repr(facts), repr(best.facts), run.rows()
+    rows = [{name: value for name, value in row.items() if name != "seconds"} for row in run.rows()]
+    return repr(parts), repr(facts), repr(best.facts), rows
 
 
 TRAINED = [

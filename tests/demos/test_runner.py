@@ -61,7 +61,7 @@ def test_scores_are_those_of_the_run(task: str, results: dict[str, Any]) -> None
 @pytest.mark.parametrize("task", tasks.names())
 def test_the_configuration_is_the_example(task: str, results: dict[str, Any]) -> None:
     path = Path(results[task]["run"])
-    paths = {f"task.{part}": next((path.parent / "data").glob(f"{part}.*")) for part in ("train", "dev")}
+    paths = {f"task.{part}": next((path.parent / "data").glob(f"{part}*")) for part in ("train", "dev")}
     changes = {**paths, "train.seed": 1, **demos.find(task).quick}
     example = parse(examples.text(task), task, overrides=[f"{key}={value}" for key, value in changes.items()])
     config = Config.build(example)

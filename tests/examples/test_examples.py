@@ -5,11 +5,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from tests.data.builtin.test_datasets import make_small
 
-from seqloom import examples, tasks
+from seqloom import examples, tasks, workflow
 from seqloom.config import parse
 from seqloom.data.builtin.datasets import BUILDERS
-from seqloom.run_config import Config
+from seqloom.run_config import Config, load_config
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -23,6 +24,23 @@ def test_an_example_is_a_configuration_for_built_in_data(name: str) -> None:
     config = Config.build(parse(examples.text(name), f"{name}.toml"))
     assert config.name == name or name not in tasks.names()
     assert {Path(file).parts[0] for file in (config.task.train, config.task.dev)} < set(BUILDERS)
+
+
+FURTHER_USES = (
+    *("agreement", "dialogues", "match_reports", "misspellings", "names"),
+    *("opinions", "phrase_trees", "pronouns", "similarity", "turtle_programs"),
+)
+"""The examples of docs/uses.md that the documentation does not train."""
+
+
+@pytest.mark.parametrize("name", FURTHER_USES)
+def test_an_example_of_a_further_use_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_small(monkeypatch)
+    BUILDERS[name](Path(name))
+    config = Config.build(parse(examples.text(name), f"{name}.toml", overrides=["train.updates=1"]))
+    run = workflow.train(config, output=tmp_path / "run", plots=False)
+    assert load_config(run).task.main_metric in run.best_metrics()
 
 
 def test_the_listing_has_a_line_for_each_example() -> None:

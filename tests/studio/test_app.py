@@ -238,13 +238,13 @@ def test_experiments_are_listed_and_run(client: Client) -> None:
 
 
 def test_a_run_with_a_custom_cell_is_opened_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text("from seqloom.cells import Elman\n\n\nclass Mine(Elman):\n    pass\n")
+    (tmp_path / "studio_cell.py").write_text("from seqloom.cells import Elman\n\n\nclass Mine(Elman):\n    pass\n")
     monkeypatch.chdir(tmp_path)
-    layer = find_layer("mine:Mine")
+    layer = find_layer("studio_cell:Mine")
     workflow.train(
         tiny_settings(tmp_path, "tag", updates=1), output=tmp_path / "runs" / "own", layer=layer, plots=False
     )
-    for given, status in (((), 422), (("mine:Mine",), 200)):
+    for given, status in (((), 422), (("studio_cell:Mine",), 200)):
         settings = ServiceSettings(port=0)
         with running(build_app(tmp_path / "runs", settings, given), settings) as port:
             answer = Client(port).post("/api/inside", {"run": "own", "input": "the Anna"})
