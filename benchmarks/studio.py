@@ -71,7 +71,7 @@ def measure_pages(page: Any, address: str) -> dict[str, float]:
     paints = []
     for _ in range(5):
         page.goto(f"{address}/")
-        page.locator("tbody tr").first.wait_for()
+        page.locator("tbody a").first.wait_for()
         paints.append(page.evaluate(PAINT))
     hovers = page.evaluate(HOVER)
     runs = page.request.get(f"{address}/api/runs").json()["runs"]

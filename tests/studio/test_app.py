@@ -1,3 +1,4 @@
+import base64
 import http.client
 import json
 import os
@@ -17,6 +18,7 @@ from tests.service.running import KEPT, Client, running
 from tests.test_workflow import settings as tiny_settings
 
 from seqloom import lab, workflow
+from seqloom.data.readers.midi import LOWEST, parse_midi
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.diagnosis.run_doctor import doctor_run
 from seqloom.model import load
@@ -148,6 +150,19 @@ def test_a_continuation_is_that_of_the_model(client: Client, folder: Path) -> No
         [token.log_probability for token in expected], rel=1e-4
     )
     assert "generates" in client.post("/api/generate", {"run": "tag"}).message
+
+
+def test_a_composition_is_that_of_the_model_and_its_midi_file_has_the_same_notes(client: Client, folder: Path) -> None:
+    body = {"run": "music", "length": 12, "temperature": 1.0, "seed": 3}
+    answer = client.post("/api/generate", body).json()
+    (roll,) = load(folder / "music").compose(length=12, temperature=1.0, seed=3)
+    np.testing.assert_array_equal(answer["frames"], roll.frames)
+    assert answer["seconds"] == pytest.approx(roll.seconds)
+    song = parse_midi(base64.b64decode(answer["midi"]))
+    ticks = song.division // roll.frames_per_beat
+    notes = {(note.pitch, note.start // ticks, note.end // ticks) for note in song.notes}
+    assert notes == {(note.key + LOWEST, note.start, note.end) for note in roll.notes()}
+    assert notes
 
 
 def test_looking_inside_changes_nothing(client: Client) -> None:

@@ -14,6 +14,7 @@ from tests.service.running import KEPT, running
 from tests.test_workflow import at, send, settings
 
 from seqloom import checkpoint, workflow
+from seqloom.data.readers.midi import parse_midi
 from seqloom.interrupt import Interrupted
 from seqloom.run import FILES, Run
 from seqloom.service.settings import ServiceSettings
@@ -170,6 +171,36 @@ def test_answers_follow_the_typing(page: Any, tmp_path: Path) -> None:
     expect(page.get_by_role("alert")).to_contain_text("damaged.wav")
 
 
+def test_a_model_of_music_composes(page: Any, tmp_path: Path) -> None:
+    page.goto("/try?run=music")
+    page.get_by_role("button", name="Compose").click()
+    expect(page.get_by_role("heading", name="Piano roll")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as MIDI").click()
+    assert download.value.suggested_filename == "composed_1.mid"
+    song = tmp_path / "song.mid"
+    download.value.save_as(song)
+    assert parse_midi(song.read_bytes()).notes
+    page.locator("input[type=file]").set_input_files(song)  # what it composed is also something to read
+    expect(page.locator(".answer")).to_contain_text("nats per frame")
+    expect(page.get_by_role("heading", name="Piano roll")).to_have_count(2)
+    cut = tmp_path / "cut.mid"
+    cut.write_bytes(song.read_bytes()[:40])
+    page.locator("input[type=file]").set_input_files(cut)
+    expect(page.get_by_role("alert")).to_contain_text("cut.mid")
+
+
+def test_a_drawing_for_a_model_of_pen_strokes_is_sent_as_movements(page: Any) -> None:
+    rows = page.evaluate(
+        """async () => {
+          const { penStrokes } = await import("/static/inputs.js");
+          return penStrokes([[[10, 40], [40, 40], [40, 10]], [[60, 20]]], 2, 0.1);  // right by 3, up by 3; a dot
+        }"""
+    )
+    expected = [[0, 0, 0], [2, 0, 0], [1, 1, 0], [0, 2, 1], [2, -1, 1]]
+    assert rows == [pytest.approx(row) for row in expected]
+
+
 def test_a_drawing_and_a_recording_are_sent_as_files(page: Any) -> None:
     page.goto("/try?run=transcribe")
     sent: list[tuple[str, bytes]] = []
@@ -189,6 +220,7 @@ def test_a_drawing_and_a_recording_are_sent_as_files(page: Any) -> None:
         page.mouse.up()
         expect(page.get_by_text("answer 1")).to_be_visible()
         expect(page.get_by_alt_text("drawing.png")).to_be_visible()
+        assert page.get_by_label("Draw here").bounding_box() == pad  # it stays under the pen
         page.get_by_role("button", name="Record").click()
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_text("answer 2")).to_be_visible()

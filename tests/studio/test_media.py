@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from seqloom.studio.media import MAX_FRAMES, MAX_SECONDS, input_kind, input_media
+from seqloom.data.readers.music import Piece
+from seqloom.data.readers.text_files import Location
+from seqloom.studio.media import MAX_FRAMES, MAX_SECONDS, input_kind, input_media, pen_size
 
 
 def test_sound_is_scaled_and_limited() -> None:
@@ -45,3 +47,20 @@ def test_kinds_of_inputs() -> None:
     assert input_kind(SimpleNamespace(values=pen, name="")) == "strokes"
     assert input_kind(SimpleNamespace(values=np.eye(3), name="")) == "vectors"  # one-hot vectors are no strokes
     assert input_kind(SimpleNamespace(history=np.zeros((7, 1)))) == "vectors"  # a series
+
+
+def test_music_is_the_frames_of_the_piano() -> None:
+    frames = np.eye(5, 88, dtype=np.uint8)
+    example = Piece(Location("a.mid", 1), "a.mid", frames)
+    ((facts, values),) = input_media(example, None, None)
+    assert facts == {"kind": "music", "shape": [5, 88], "of": 5}
+    np.testing.assert_array_equal(values, frames)
+    assert input_kind(example) == "music"
+
+
+def test_the_size_of_a_drawing_is_that_of_the_examples() -> None:
+    # Two strokes: up by 3 and 4 to the right (length 5), a jump without ink, then down by 5.
+    pen = np.array([[0, 0, 0], [4, 3, 1], [50, 0, 0], [0, -5, 1]], float)
+    assert pen_size([SimpleNamespace(values=pen, name="")]) == {"height": 5.0, "step": 5.0}
+    assert pen_size([SimpleNamespace(values=np.eye(3), name="")]) is None
+    assert pen_size([]) is None

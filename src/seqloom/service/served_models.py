@@ -177,13 +177,19 @@ class ServedModel(ABC, Generic[Loaded]):
             examples += self._one(self._reading(value, name), name)
         return examples
 
+    @property
+    def file_kind(self) -> tuple[str, tuple[str, ...]]:
+        """What uploaded files are, and how their names end."""
+        return "a file of sound, images or features", tuple(MEDIA)
+
     def read_file(self, content: bytes, name: str) -> list[Any]:
-        """The examples of an uploaded file of sound, images, video or features."""
+        """The examples of an uploaded file."""
         if self.current.reads_text:
             raise InputError(f"the model {self.name} reads texts, not files: send them as JSON")
         suffix = PurePath(name).suffix.lower()
-        if suffix not in MEDIA:
-            raise InputError(f"{name}: expected a file of sound, images or features ({', '.join(MEDIA)})")
+        kind, suffixes = self.file_kind
+        if suffix not in suffixes:
+            raise InputError(f"{name}: expected {kind} ({', '.join(suffixes)})")
         with tempfile.TemporaryDirectory(prefix="seqloom-") as folder:  # private to this user
             path = Path(folder) / _plain_name(name)
             files.write(path, content)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from seqloom.data.readers import midi
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Model
@@ -111,7 +112,15 @@ class ServedRun(ServedModel[LoadedRun]):
     def read_table(self, table: dict[str, Sequence[Any]]) -> list[Any]:
         return list(self.model.read(table))
 
+    @property
+    def file_kind(self) -> tuple[str, tuple[str, ...]]:
+        return ("a MIDI file", midi.SUFFIXES) if self.model.task.generates == "music" else super().file_kind
+
     def read_path(self, path: Path) -> list[Any]:
+        task: Any = self.model.task
+        if task.generates == "music":  # decoded here: a configured format could take it for a list of other files
+            song = midi.parse_midi(path.read_bytes())
+            return list(self.model.read([midi.to_frames(song, task.frames_per_beat)]))
         return list(self.model.read(path))
 
 

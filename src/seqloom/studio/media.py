@@ -1,15 +1,18 @@
-"""What a model reads where that is no text: pictures, sound and vectors, as numbers for the browser."""
+"""What a model reads where that is no text: pictures, sound, music and vectors, as numbers for the browser."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import pixels
+from seqloom.data.readers.music import Piece
 
 MAX_FRAMES = 32  # of a video
-MAX_STEPS = 4000  # of vectors
+MAX_STEPS = 4000  # of vectors or music
 MAX_SECONDS = 60  # of sound
+MEASURED = 100  # examples, for the size of pen strokes
 
 Values = NDArray[Any]
 
@@ -17,6 +20,9 @@ Values = NDArray[Any]
 def input_media(example: Any, image: Values | None, signal: Values | None) -> list[tuple[dict[str, Any], Values]]:
     """The input of an example: what it is, and its numbers. ``image`` and ``signal`` are those of an explanation."""
     media: list[tuple[dict[str, Any], Values]] = []
+    if isinstance(example, Piece):
+        frames = example.frames[:MAX_STEPS]
+        return [({"kind": "music", "shape": list(frames.shape), "of": len(example)}, frames)]
     rate = int(getattr(example, "rate", 0) or 0)
     content = next(
         (getattr(example, name) for name in ("content", "values", "history") if hasattr(example, name)), None
@@ -33,11 +39,29 @@ def input_media(example: Any, image: Values | None, signal: Values | None) -> li
 
 
 def input_kind(example: Any) -> str:
-    """What an example is: sound, image, line (of text, as an image), video, strokes or vectors; empty: unknown."""
+    """What an example is: sound, music, image, line (an image of text), video, strokes or vectors; empty: unknown."""
     kinds = [facts["kind"] for facts, _ in input_media(example, None, None)]
     kind = kinds[0] if kinds else ""
     is_line = kind == "vectors" and str(getattr(example, "name", "")).lower().endswith(pixels.SUFFIXES)
     return "line" if is_line else kind
+
+
+def pen_size(examples: Sequence[Any]) -> dict[str, float] | None:
+    """The height of a drawing and the length of a movement on paper, medians of examples; None: no pen strokes.
+
+    A drawing on the page gets this size and this spacing of points, to resemble what the model was trained on.
+    """
+    heights, steps = [], []
+    for example in examples[:MEASURED]:
+        for facts, values in input_media(example, None, None):
+            if facts["kind"] == "strokes":
+                y = np.cumsum(values[:, 1])
+                heights.append(float(np.ptp(y)))
+                drawn = values[1:][values[:-1, 2] == 0]  # movements before which the pen was not lifted
+                steps.append(np.hypot(drawn[:, 0], drawn[:, 1]))
+    lengths = np.concatenate(steps) if steps else np.zeros(0)
+    height, step = float(np.median(heights or [0.0])), float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
+    return {"height": height, "step": step} if height > 0 and step > 0 else None
 
 
 def _is_pen(values: Values) -> bool:

@@ -27,7 +27,7 @@ from seqloom.service.served_runs import ServedRun
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache, DevData, read_dev_data
-from seqloom.studio.media import input_kind, input_media
+from seqloom.studio.media import input_kind, input_media, pen_size
 from seqloom.studio.run_pages import find_run
 from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
@@ -112,7 +112,12 @@ async def describe_model(request: Request) -> JSONResponse:
         "can_attribute": task.can_attribute,
         "generates": generates(task),
         "writes_text": getattr(task, "condition", "") == "text",  # a model of handwriting
-        "input_kind": input_kind(data.examples[0]) if data.examples and not task.reads_text else "",
+        "input_kind": "music"
+        if task.generates == "music"
+        else input_kind(data.examples[0])
+        if data.examples and not task.reads_text
+        else "",
+        "pen": None if task.reads_text else pen_size(data.examples),
         "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
         "examples": [describe_example(task, data.examples, row) for row in chosen],
         "dev_examples": len(data.examples),

@@ -14,6 +14,10 @@ export function showAnswer(prediction) {
   if (prediction.masks?.length) parts.push(prediction.masks.map((tokens, index) => h("div", {}, h("h3", {}, prediction.masks.length > 1 ? `Most probable at gap ${index + 1}` : "Most probable in the gap"), meter(Object.fromEntries(tokens.map((each) => [each.token, each.probability]))))));
   if (prediction.nbest?.length > 1) parts.push(nbest(prediction.nbest));
   if (prediction.perplexity !== undefined) parts.push(h("p", { class: "answer" }, `perplexity ${number(prediction.perplexity)}`), h("p", { class: "soft" }, `On average, the model was as unsure about the next token as in a choice among ${number(prediction.perplexity, 2)} equally probable ones. Log-probability of the text: ${number(prediction.log_probability)}.`));
+  if (prediction.log_likelihoods && prediction.nll !== undefined) {
+    const unit = prediction.text === undefined ? "frame" : "point";  // of music or of handwriting
+    parts.push(h("p", { class: "answer" }, `${number(prediction.nll)} nats per ${unit}`), h("p", { class: "soft" }, `How much each ${unit} surprised the model, on average (negative log-likelihood): the lower, the more it is like what the model learned from.`));
+  }
   if (prediction.columns && prediction.values) parts.push(forecast(prediction));
   if (prediction.value !== undefined) parts.push(h("p", { class: "answer" }, [prediction.value].flat().map((value) => number(value)).join(", ")));
   if (prediction.neighbours) parts.push(meter(Object.fromEntries(prediction.neighbours.map((item) => [item.word ?? item[0], item.similarity ?? item[1]]))));

@@ -6,12 +6,17 @@ export function exampleName(example) {
   return example.input.replaceAll("\t", " ") || example.place.split("/").at(-1);
 }
 
+// Nothing in the list is what the model reads now.
+export function unpress(box) {
+  for (const button of box.querySelectorAll(".list [aria-pressed=true]")) button.setAttribute("aria-pressed", "false");
+}
+
 // call(example): one was chosen.
 export function exampleList(model, chosen, call) {
   if (!model.examples.length) return model.note ? h("p", { class: "small soft" }, model.note) : null;
   return h("div", { class: "examples never" }, h("h3", {}, model.reads_text ? "or one of the dev data" : "One of the dev data"),
     h("div", { class: "list" }, model.examples.map((example) => h("button", { type: "button", "aria-pressed": String(chosen === example.example), title: example.place, onclick: (event) => {
-      for (const button of event.currentTarget.parentElement.children) button.setAttribute("aria-pressed", String(button === event.currentTarget));
       call(example);
+      event.currentTarget.setAttribute("aria-pressed", "true");
     } }, exampleName(example), example.target && !example.target.includes("\t") ? h("small", {}, example.target.split("\n")[0]) : null))));
 }

@@ -8,6 +8,7 @@ const POSITIVE = { light: [31, 111, 180], dark: [109, 179, 242] };
 const NEGATIVE = { light: [214, 113, 20], dark: [242, 153, 74] };
 const GROUND = { light: [255, 255, 255], dark: [20, 24, 29] };
 const MOST_NAMES = 48;
+const LINE = 12; // pixels between the names of rows, at least
 
 function theme() {
   return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
@@ -62,8 +63,9 @@ export function unitOrder(values, rows, columns, order = "time") {
 }
 
 // values: rows × columns, row by row. `link` shares the cursor. `limits`: [low, high] of the colours; default: of the values.
+// rowTicks(row): its name at the left, or nothing; where names would overlap, some are left out. describe(row, column): what the cursor is on.
 // onRow(row): a row was chosen; onBrush(start, stop): columns were dragged over.
-export function heatmap({ title, values, rows, columns, rowName = (row) => `unit ${row + 1}`, columnName = (column) => String(column + 1), tickName = columnName, rowTicks = null, link, order, height = 0, remark = "", limits = null, onRow = null, onBrush = null, toLink = (column) => column, fromLink = (column) => column }) {
+export function heatmap({ title, values, rows, columns, rowName = (row) => `unit ${row + 1}`, columnName = (column) => String(column + 1), tickName = columnName, rowTicks = null, link, order, height = 0, remark = "", limits = null, onRow = null, onBrush = null, describe = null, toLink = (column) => column, fromLink = (column) => column }) {
   const places = order || [...Array(rows).keys()];
   const [low, high] = limits || range(values);
   const extreme = Math.max(Math.abs(low), Math.abs(high)) || 1;
@@ -76,7 +78,8 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
     }
   });
   canvas.getContext("2d").putImageData(image, 0, 0);
-  canvas.style.height = `${height || Math.max(20, Math.min(200, rows * (rows > 64 ? 1.5 : rows > 24 ? 4 : 16)))}px`;
+  const pixelsHigh = height || Math.max(20, Math.min(200, rows * (rows > 64 ? 1.5 : rows > 24 ? 4 : 16)));
+  canvas.style.height = `${pixelsHigh}px`;
   const cursor = h("div", { class: "cursor", hidden: true });
   const brush = h("div", { class: "brush", hidden: true });
   const reading = h("span", { class: "reading", "aria-live": "polite" }, remark);
@@ -91,7 +94,7 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
     const inside = (position, size) => Math.max(0, Math.min(size - 1, Math.floor(position * size)));
     return [inside((event.clientX - area.left) / area.width, columns), places[inside((event.clientY - area.top) / area.height, rows)]];
   };
-  const read = (row, column) => `${rowName(row)}, ${columnName(column)}: ${number(values[row * columns + column], 3)}`;
+  const read = describe || ((row, column) => `${rowName(row)}, ${columnName(column)}: ${number(values[row * columns + column], 3)}`);
   let from = null;
   canvas.addEventListener("pointermove", (event) => {
     const [column, row] = place(event);
@@ -130,7 +133,14 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   if (onRow || onBrush) canvas.classList.add("active");
   const save = h("button", { class: "save", type: "button", "aria-label": `Save ${title} as SVG`, onclick: () => saveHeatmap({ title, canvas, columnNames: [...Array(columns).keys()].map(columnName), low, high, signed: low < 0, colours: [shadeCss(-1), shadeCss(0), shadeCss(1)] }) }, "SVG");
   const scale = h("span", { class: "scale", "aria-hidden": "true" }, number(low, 2), h("i", { style: { background: `linear-gradient(90deg, ${shadeCss(low / extreme)}, ${low < 0 && high > 0 ? `${shadeCss(0)} ${(-low / (high - low)) * 100}%, ` : ""}${shadeCss(high / extreme)})` } }), number(high, 2));
-  return h("section", { class: "view" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", {}, save, scale)), rowTicks && rows <= 40 ? h("div", { class: "ticked" }, h("div", { class: "ticks", "aria-hidden": "true" }, places.map((row) => h("span", {}, rowTicks(row)))), h("div", {}, frame, names)) : [frame, names], h("p", { class: "small soft line" }, reading));
+  return h("section", { class: "view" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", {}, save, scale)), rowTicks ? h("div", { class: "ticked" }, h("div", { class: "ticks", "aria-hidden": "true" }, sparse(places.map(rowTicks), pixelsHigh).map((name) => h("span", {}, name))), h("div", {}, frame, names)) : [frame, names], h("p", { class: "small soft line" }, reading));
+}
+
+// The names that have room in a height; the others are empty.
+function sparse(names, height) {
+  const every = Math.max(1, Math.ceil((LINE * names.filter(Boolean).length) / height));
+  let count = 0;
+  return names.map((name) => (name && count++ % every === 0 ? name : ""));
 }
 
 // A cursor that several views share.

@@ -4,38 +4,78 @@ import { clear, h } from "./dom.js";
 
 const RATE = 16000;
 
-export function fileDrop(call) {
+export function fileDrop(call, what = "a file") {
   const input = h("input", { type: "file", hidden: true, onchange: () => input.files.length && call(input.files[0]) });
   const box = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); box.classList.add("over"); }, ondragleave: () => box.classList.remove("over"), ondrop: (event) => {
     event.preventDefault();
     box.classList.remove("over");
     if (event.dataTransfer.files.length) call(event.dataTransfer.files[0]);
-  } }, h("span", {}, "Drop a file here, or "), h("button", { type: "button", onclick: () => input.click() }, "Choose a file"), input);
+  } }, h("span", {}, `Drop ${what} here, or `), h("button", { type: "button", onclick: () => input.click() }, "Choose a file"), input);
   return box;
 }
 
-// A drawing as a PNG file: dark strokes on white.
-export function drawingPad(call, { width = 480, height = 120 } = {}) {
+const LINES = [0.25, 0.75]; // of a pad for pen strokes, between which a drawing has the height of the dev data
+
+// A drawing as a PNG file, dark on white; or, where `pen` is the size of the pen strokes that the model reads, as rows of dx, dy and lifted.
+export function drawingPad(call, { width = 480, height = 120, pen: size = null } = {}) {
   const canvas = h("canvas", { class: "pad", width, height, "aria-label": "Draw here", tabindex: 0 });
   const pen = canvas.getContext("2d");
-  const wipe = () => { pen.fillStyle = "#ffffff"; pen.fillRect(0, 0, width, height); };
+  let lines = [];
+  const wipe = () => {
+    lines = [];
+    pen.fillStyle = "#ffffff"; pen.fillRect(0, 0, width, height);
+    pen.fillStyle = "#d5dbe1";
+    if (size) for (const line of LINES) pen.fillRect(0, line * height, width, 1);
+  };
   wipe();
   let drawing = false;
   const at = (event) => { const box = canvas.getBoundingClientRect(); return [((event.clientX - box.left) / box.width) * width, ((event.clientY - box.top) / box.height) * height]; };
-  canvas.addEventListener("pointerdown", (event) => { drawing = true; canvas.setPointerCapture(event.pointerId); pen.beginPath(); pen.moveTo(...at(event)); });
+  canvas.addEventListener("pointerdown", (event) => { drawing = true; canvas.setPointerCapture(event.pointerId); pen.beginPath(); pen.moveTo(...at(event)); lines.push([at(event)]); });
   canvas.addEventListener("pointermove", (event) => {
     if (!drawing) return;
-    pen.lineWidth = 7; pen.lineCap = pen.lineJoin = "round"; pen.strokeStyle = "#111111";
+    lines.at(-1).push(at(event));
+    pen.lineWidth = size ? 3 : 7; pen.lineCap = pen.lineJoin = "round"; pen.strokeStyle = "#111111";
     pen.lineTo(...at(event)); pen.stroke();
   });
   const end = () => {
     if (!drawing) return;
     drawing = false;
-    canvas.toBlob((blob) => call(new File([blob], "drawing.png", { type: "image/png" })), "image/png");
+    if (size) call(penStrokes(lines, size.step, size.height / ((LINES[1] - LINES[0]) * height)));
+    else canvas.toBlob((blob) => call(new File([blob], "drawing.png", { type: "image/png" })), "image/png");
   };
   canvas.addEventListener("pointerup", end);
   canvas.addEventListener("pointercancel", end);
-  return h("div", {}, h("h3", {}, "Draw"), canvas, h("p", {}, h("button", { type: "button", onclick: wipe }, "Clear")));
+  return h("div", {}, h("h3", {}, "Draw"), canvas, size ? h("p", { class: "small soft" }, "Draw between the lines: the model gets the movements of the pen, in the size and with the spacing of points of the dev data.") : null, h("p", {}, h("button", { type: "button", onclick: wipe }, "Clear")));
+}
+
+// Lines of points (y downwards) as movements of a pen (y upwards) of length `step` each, with 1 where it is lifted.
+export function penStrokes(lines, step, scale) {
+  const rows = [];
+  let before = null;
+  for (const line of lines) {
+    const points = spaced(line.map(([x, y]) => [x * scale, -y * scale]), step);
+    points.forEach(([x, y], index) => {
+      rows.push([x - (before ?? points[0])[0], y - (before ?? points[0])[1], index === points.length - 1 ? 1 : 0]);
+      before = [x, y];
+    });
+  }
+  return rows;
+}
+
+// Points at equal distances of about `step` along a line, with its ends.
+function spaced(line, step) {
+  const lengths = line.map((point, index) => (index ? Math.hypot(point[0] - line[index - 1][0], point[1] - line[index - 1][1]) : 0));
+  const total = lengths.reduce((sum, length) => sum + length, 0), count = Math.max(1, Math.round(total / step));
+  if (!total) return [line[0]];
+  const points = [line[0]];
+  let index = 1, passed = 0;
+  for (let number = 1; number < count; number++) {
+    const target = (number / count) * total;
+    while (passed + lengths[index] < target) passed += lengths[index++];
+    const share = (target - passed) / lengths[index];
+    points.push([0, 1].map((axis) => line[index - 1][axis] + share * (line[index][axis] - line[index - 1][axis])));
+  }
+  return [...points, line.at(-1)];
 }
 
 // A recording of the microphone as a WAV file of 16 bits.
@@ -102,12 +142,13 @@ function numberRows(call) {
   return h("details", {}, h("summary", {}, "or type numbers"), numbers, h("p", {}, send), problem);
 }
 
-// The input of a model that reads no text: what fits its kind. `call` gets a value or a File.
-export function otherInputs(call, kind = "") {
+// The input of a model that reads no text, as /api/model describes it: what fits its kind. `call` gets a value or a File.
+export function otherInputs(call, { input_kind: kind = "", pen = null }) {
   const parts = [];
   if (["line", "image", ""].includes(kind)) parts.push(drawingPad(call, kind === "image" ? { width: 240, height: 240 } : {}));
+  if (kind === "strokes" && pen) parts.push(drawingPad(call, { pen }));
   if (["sound", ""].includes(kind)) parts.push(recorder(call));
-  parts.push(fileDrop(call));
+  parts.push(fileDrop(call, kind === "music" ? "a MIDI file" : "a file"));
   if (["vectors", ""].includes(kind)) parts.push(numberRows(call));
   return h("div", { class: "stack never" }, parts);
 }

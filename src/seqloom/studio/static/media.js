@@ -1,4 +1,4 @@
-// What a model reads where that is no text: a picture, the frames of a video, sound, or vectors over time.
+// What a model reads where that is no text: a picture, the frames of a video, sound, music, or vectors over time.
 
 import { lineChart } from "./chart.js";
 import { h } from "./dom.js";
@@ -16,6 +16,7 @@ export function showMedia(media, values, link, { large = false, forecast = null 
     if (item.kind === "image") return picture(numbers, item.shape, large ? 224 : 160);
     if (item.kind === "video") return video(numbers, item);
     if (item.kind === "strokes") return strokes(numbers, item.shape[0], "The pen strokes that the model reads");
+    if (item.kind === "music") return pianoRoll(numbers, item.shape[0], { title: item.shape[0] < item.of ? `The first ${item.shape[0]} of ${item.of} frames` : `Piano roll, ${item.of} frames`, link });
     if (item.shape[1] <= MOST_CURVES) return curves(numbers, item, forecast);
     return vectors(numbers, item, link);
   });
@@ -67,6 +68,21 @@ export function strokes(numbers, count, label) {
   const size = Math.max(box[2] - box[0], box[3] - box[1]) || 1, margin = size * 0.06;
   return h("svg:svg", { class: "strokes", viewBox: [box[0] - margin, box[1] - margin, box[2] - box[0] + 2 * margin, box[3] - box[1] + 2 * margin].join(" "), role: "img", "aria-label": label },
     h("svg:path", { d: path, fill: "none", stroke: "var(--ink)", "stroke-width": size * 0.012, "stroke-linecap": "round", "stroke-linejoin": "round" }));
+}
+
+const KEYS = 88, LOWEST = 21; // of a piano, and the MIDI number of its lowest key
+const NOTES = ["C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B"];
+const MARGIN = 2; // keys that are shown above and below those that sound
+
+// Frames of the keys of a piano: time from left to right, high notes at the top. A model reads a frame one step after it.
+export function pianoRoll(numbers, frames, { title, link, frameName = (frame) => `frame ${frame + 1}` }) {
+  const used = [...Array(KEYS).keys()].filter((key) => { for (let frame = 0; frame < frames; frame++) if (numbers[frame * KEYS + key]) return true; return false; });
+  if (!used.length) return h("p", { class: "soft" }, `${title}: no key sounds.`);
+  const top = Math.min(KEYS - 1, used.at(-1) + MARGIN), rows = top - Math.max(0, used[0] - MARGIN) + 1, values = new Float32Array(rows * frames);
+  for (let row = 0; row < rows; row++) for (let frame = 0; frame < frames; frame++) values[row * frames + frame] = numbers[frame * KEYS + top - row];
+  const note = (row) => { const pitch = top - row + LOWEST; return `${NOTES[pitch % 12]}${Math.floor(pitch / 12) - 1}`; };
+  return heatmap({ title, values, rows, columns: frames, limits: [0, 1], rowName: note, rowTicks: (row) => (note(row).match(/^C\d/) ? note(row) : ""), columnName: frameName, link, toLink: (frame) => frame + 1, fromLink: (step) => (step === null ? null : step - 1), height: rows * 5,
+    describe: (row, frame) => `${note(row)} ${values[row * frames + frame] ? "sounds" : "is silent"} in ${frameName(frame)}` });
 }
 
 // A few channels as curves, with what is forecast after them.

@@ -16,9 +16,9 @@ function resolved(svg) {
   return copy;
 }
 
-function download(name, type, text) {
+export function download(name, type, content) {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.href = URL.createObjectURL(new Blob([content], { type }));
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);

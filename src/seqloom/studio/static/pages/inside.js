@@ -6,7 +6,7 @@ import { beamTree } from "../beam.js";
 import { lineChart } from "../chart.js";
 import { differenceCard, sameTarget } from "../difference.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
-import { exampleList } from "../examples.js";
+import { exampleList, unpress } from "../examples.js";
 import { number, percent } from "../format.js";
 import { heatmap, makeLink } from "../heatmap.js";
 import { otherInputs } from "../inputs.js";
@@ -66,6 +66,7 @@ export async function showInside(main, query) {
 
   async function look(given = value) {
     if (given !== value) Object.assign(state, { from: null, to: null, target: "", word: "" });
+    if (given !== value) unpress(input);
     value = given;
     state.example = value && value.example !== undefined ? String(value.example) : null;
     keep();
@@ -157,7 +158,7 @@ export async function showInside(main, query) {
     const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
     input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " keeps this text, and shows what a change of it does")), exampleList(model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
-    input.append(exampleList(model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "Something else: draw, record, or choose a file"), otherInputs(look, model.input_kind)));
+    input.append(exampleList(model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "Something of your own"), otherInputs(look, model)));
   }
   await look();
 }

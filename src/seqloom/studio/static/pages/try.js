@@ -3,7 +3,7 @@
 import { get, post, postPacked } from "../api.js";
 import { showAnswer } from "../answer.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
-import { exampleList } from "../examples.js";
+import { exampleList, unpress } from "../examples.js";
 import { generationCard } from "../generation.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
@@ -33,10 +33,10 @@ export async function showTry(main, query) {
       h("span", { class: "grow" }), searchField ? h("label", { class: "soft" }, "search ", searchField) : null,
       searchField ? h("datalist", { id: "searches" }, ["greedy", "beam size=5", "beam size=5 nbest=3", "sample temperature=0.8", "best_path", "prefix_beam size=64"].map((value) => h("option", { value }))) : null));
   const grid = h("div", { class: "two" });
-  const preview = h("div");
+  const preview = h("section", { class: "card" });  // beside the pad, which must not move while somebody draws
   const input = h("div", { class: "card" });
-  grid.append(input, h("div", { class: "stack" }, answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", {}, answers.length > 1 ? run : "Answer"), box)),
-    ["text", "drawings"].includes(model.generates) ? generationCard(id, model, () => state.text) : null));
+  grid.append(input, h("div", { class: "stack" }, preview, answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", {}, answers.length > 1 ? run : "Answer"), box)),
+    ["text", "drawings", "music"].includes(model.generates) ? generationCard(id, model, () => state.text) : null));
   main.append(grid);
 
   const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model something to read: the answer appears here.")));
@@ -44,6 +44,7 @@ export async function showTry(main, query) {
   async function ask(value = state.text) {
     state.example = value && value.example !== undefined ? String(value.example) : null;
     remember("/try", { run: id, second, text: model.reads_text && state.example === null ? state.text : "", search: state.search, example: state.example });
+    if (value !== given && value !== first) unpress(input);
     given = value;
     if (typeof value === "string" && !value.trim()) { waiting(); return; }
     if (!model.reads_text) showFile(value);
@@ -72,7 +73,7 @@ export async function showTry(main, query) {
 
   // What was given, where it is a file: the picture or the sound itself.
   function showFile(value) {
-    if (value?.example !== undefined && !model.reads_text) { showExample(value); return; }
+    if (value?.example !== undefined || (value instanceof File && model.input_kind === "music")) { showRead(value); return; }
     if (!(value instanceof File)) { clear(preview); return; }
     const source = URL.createObjectURL(value);
     if (/^image\//.test(value.type)) clear(preview, h("img", { class: "picture", alt: value.name, src: source }));
@@ -80,9 +81,10 @@ export async function showTry(main, query) {
     else clear(preview, h("p", { class: "soft" }, value.name));
   }
 
-  async function showExample(value) {
-    const { content, values } = await postPacked("/api/media", { run: id, example: value.example });
-    clear(preview, showMedia(content.media, values, undefined, { forecast: forecasts.get(value) }));
+  // What the model reads of an example or a file; nothing if it cannot read it, which the answer says.
+  async function showRead(value) {
+    const { content, values } = await postPacked("/api/media", body(id, value)).catch(() => ({ content: { media: [] } }));
+    if (value === given) clear(preview, showMedia(content.media, values, undefined, { forecast: forecasts.get(value) }));
   }
 
   function body(run, value) {
@@ -107,7 +109,7 @@ export async function showTry(main, query) {
     field.focus({ preventScroll: true });
     if (first) field.select();  // typing replaces the example
   } else {
-    input.append(preview, exampleList(model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or your own" : "Give it something to read"), otherInputs(ask, model.input_kind));
+    input.append(exampleList(model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or your own" : "Give it something to read"), otherInputs(ask, model));
     if (first) await ask(first);
     else waiting();
   }
