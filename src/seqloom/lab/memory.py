@@ -73,7 +73,8 @@ class Memory(Experiment):
     )
     quick: ClassVar[Mapping[str, Any]] = {"seeds": 2, "lengths": (2, 5), "updates": 10, "hidden_size": 8}
     thorough: ClassVar[Mapping[str, Any]] = {
-        "seeds": 4,
+        "seeds": 8,
+        "updates": 600,
         "lengths": (5, 7, 10, 14, 20, 28, 40, 57, 80, 113, 160),
     }
     row: ClassVar[type[Any]] = Outcome

@@ -103,7 +103,7 @@ class Policy(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "corridors": (1,), "hidden_size": 4, "updates": 10, "batch_size": 4,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 5, "corridors": (2, 5, 10)}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 8, "corridors": (2, 5, 10), "updates": 800}
     row: ClassVar[type[Any]] = Outcome
 
     corridors: tuple[int, ...] = Field((2, 5), min_length=1, description="Places between the signal and the junction.")

@@ -77,7 +77,7 @@ class Positions(Experiment):
     quick: ClassVar[Mapping[str, Any]] = {
         "seeds": 2, "train_length": 6, "lengths": (6, 12), "size": 8, "updates": 2, "batch_size": 2, "sequences": 4,
     }  # fmt: skip
-    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4}
+    thorough: ClassVar[Mapping[str, Any]] = {"seeds": 4, "updates": 1200}
     row: ClassVar[type[Any]] = Score
 
     train_length: int = Field(20, ge=3, description="Longest sequence of the training; the shortest has 3 elements.")
