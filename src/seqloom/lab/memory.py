@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -185,7 +186,8 @@ class Memory(Experiment):
                 name, (high, 0.98), xycoords=("data", "axes fraction"), xytext=(3, 0), textcoords="offset points",
                 va="top", color=GREY, fontsize=8,
             )  # fmt: skip
-        draw_dots(span_panel, {network: spans(rows, network) for network in NETWORKS})
+        remembered = {network: [max(span, 1) for span in spans(rows, network)] for network in NETWORKS}
+        draw_dots(span_panel, remembered, mean=geometric_mean)
         lengths = sorted({row.length for row in rows})
         set_log_steps(span_panel, lengths, label="steps remembered (grey: the literature)")
         span_panel.set_xlim(min(lengths) * 0.8, max(lengths) * 1.3)

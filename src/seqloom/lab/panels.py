@@ -1,6 +1,6 @@
 """Pieces that the figures of experiments share: titles, curves with their spread over seeds, rows of dots, planes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +49,13 @@ def draw_dots(
     groups: Mapping[str, Sequence[float]],
     *,
     colours: Sequence[str] = COLOURS,
+    mean: Callable[[Sequence[float]], float] = fmean,  # as in the verdict
 ) -> None:
     """A row for each group, from top to bottom: a dot for each seed, and a vertical line at their mean."""
     for index, values in enumerate(groups.values()):
         row, colour = -index, colours[index % len(colours)]
         axes.scatter(values, [row] * len(values), s=42, color=colour, alpha=0.55, linewidths=0, zorder=3)
-        axes.plot([fmean(values)] * 2, [row - 0.28, row + 0.28], color=colour, linewidth=2.5, zorder=4)
+        axes.plot([mean(values)] * 2, [row - 0.28, row + 0.28], color=colour, linewidth=2.5, zorder=4)
     axes.set_yticks([-index for index in range(len(groups))], list(groups))
     axes.set_ylim(-len(groups) + 0.4, 0.6)
     axes.grid(visible=False, axis="y")
