@@ -1,5 +1,6 @@
 """What a demo defines beyond its example configuration: baselines, sample answers and a command to try next."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,14 @@ class Demo:
     show: Callable[[Sequence[Mapping[str, Any]]], None]  # prints the sample answers
     next_command: str  # to try next, with {run} and {test}
     inputs: Sequence[str] = ()  # texts that a person at a terminal may replace
+
+
+def score_baseline(run: DemoRun) -> dict[str, float]:
+    """The test score of the task's own baseline, for tasks whose baseline counts no targets."""
+    task = run.model.task
+    examples = list(task.read(run.files.test))
+    baseline = task.fit_baseline(Counter(), examples)
+    return {baseline.name: task.score_baseline(baseline, examples)[task.main_metric]} if baseline else {}
 
 
 def evaluate_count_model(run: DemoRun, **changes: Any) -> float:

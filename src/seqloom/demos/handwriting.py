@@ -1,22 +1,14 @@
 """Handwriting: a pen learns to write words."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqloom import terminal
-from seqloom.demos.demo import Demo, DemoRun
+from seqloom.demos.demo import Demo, DemoRun, score_baseline
 from seqloom.insight.drawing import Drawing, save_drawings
 from seqloom.insight.stroke_text import stroke_lines
 
 BIAS = 1.0  # tidy writing
-
-
-def _baselines(run: DemoRun) -> dict[str, float]:
-    task = run.model.task
-    examples = list(task.read(run.files.test))
-    baseline = task.fit_baseline(Counter(), examples)
-    return {baseline.name: task.score_baseline(baseline, examples)[task.main_metric]} if baseline else {}
 
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
@@ -47,7 +39,7 @@ DEMO = Demo(
     quick={"train.updates": 30},
     metric="nll",
     percent=False,
-    baselines=_baselines,
+    baselines=score_baseline,
     answers=_answers,
     show=_show,
     next_command="seqloom generate {run} 'pen' --count 6 --output pen.svg",

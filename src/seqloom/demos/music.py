@@ -1,24 +1,16 @@
 """The demo of the task music: compose tunes."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from seqloom import terminal
-from seqloom.demos.demo import Demo, DemoRun
+from seqloom.demos.demo import Demo, DemoRun, score_baseline
 from seqloom.insight.piano_roll import PianoRoll
 
 TEMPERATURE = 0.8
 FRAMES = 64  # eight bars
-
-
-def _baselines(run: DemoRun) -> dict[str, float]:
-    task = run.model.task
-    examples = list(task.read(run.files.test))
-    baseline = task.fit_baseline(Counter(), examples)
-    return {baseline.name: task.score_baseline(baseline, examples)[task.main_metric]} if baseline else {}
 
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
@@ -41,7 +33,7 @@ DEMO = Demo(
     quick={"train.updates": 20},
     metric="nll",
     percent=False,
-    baselines=_baselines,
+    baselines=score_baseline,
     answers=_answers,
     show=_show,
     next_command="seqloom generate {run} --count 3 --output song.mid",

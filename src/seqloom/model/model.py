@@ -111,21 +111,14 @@ class Model:
 
     def with_search(self, search: Search | FrameSearch) -> "Model":
         """The same weights with another decoding method."""
-        task = self.config.task.with_options(search=search)
-        return Model(
-            self.config._replace(task=task),
-            self.module,
-            baseline=self.baseline,
-            name=self.name,
-            trained_on=self.trained_on,
-            precision=self.precision,
-        )
+        return self._with_task(self.config.task.with_options(search=search))
 
     def for_single_texts(self) -> "Model":
         """The same weights for sentence vectors: a model of pairs reads single texts."""
         task = self.task.single_texts()
-        if task is self.task:
-            return self
+        return self if task is self.task else self._with_task(task)
+
+    def _with_task(self, task: Task) -> "Model":
         return Model(
             self.config._replace(task=task),
             self.module,

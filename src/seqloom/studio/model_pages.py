@@ -54,7 +54,7 @@ class InsideRequest(InputRequest):
 
     method: str = Field("", description="How to compute which inputs mattered.")
     target: str = ""
-    word: str | int = Field("", description="Of taggers: the word whose label is explained, or its position from 1.")
+    word: str | int = Field("", description="Word whose label is explained, or its position from 1 (taggers only).")
     beam: bool = False
 
 

@@ -63,7 +63,7 @@ export function unitOrder(values, rows, columns, order = "time") {
 }
 
 // values: rows × columns, row by row. `link` shares the cursor. `limits`: [low, high] of the colours; default: of the values.
-// rowTicks(row): its name at the left, or nothing; where names would overlap, some are left out. describe(row, column): what the cursor is on.
+// rowTicks(row): its name at the left, or nothing; where names would overlap, some are omitted. describe(row, column): what the cursor is on.
 // onRow(row): a row was chosen; onBrush(start, stop): columns were dragged over.
 export function heatmap({ title, values, rows, columns, rowName = (row) => `unit ${row + 1}`, columnName = (column) => String(column + 1), tickName = columnName, rowTicks = null, link, order, height = 0, remark = "", limits = null, onRow = null, onBrush = null, describe = null, toLink = (column) => column, fromLink = (column) => column }) {
   const places = order || [...Array(rows).keys()];

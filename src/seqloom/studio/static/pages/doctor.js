@@ -59,7 +59,7 @@ function draw(diagnosis) {
     finding.keys.length ? h("p", { class: "small soft" }, "key to change: ", finding.keys.map((key) => h("span", { class: "chip mono" }, key))) : null,
     evidence(finding.evidence)));
   const charts = diagnosis.parts.flatMap((part) => part.gradients.length ? [lineChart({
-    title: `Share of the gradient that is left after so many steps (${part.name})`, xLabel: "steps back", logarithmic: true,
+    title: `Share of the gradient that remains, by the number of steps (${part.name})`, xLabel: "steps back", logarithmic: true,
     series: part.gradients.map((curve) => ({ name: `${curve.layer}, ${curve.direction}`, points: curve.left.map((value, lag) => [lag, value]) })),
     marks: [{ y: 0.01, name: "1 % left" }],
   })] : []);

@@ -10,7 +10,7 @@ import { badge, bestRuns, differences, group, loadRuns, shortKey } from "../runs
 const ROW = 40; // pixels, as in style.css
 const CHUNK = 8; // rows that are added or removed together while the table is scrolled
 const POLL = 3000; // milliseconds between two looks at the runs
-const SHARE = 60; // … and at least so many times as long as one look takes
+const SHARE = 60; // … and at least this many times the duration of one look
 const sign = (run) => (run.higher_is_better ? -1 : 1);
 // name: [title, keys by which it sorts]; style.css has the widths
 const COLUMNS = {
