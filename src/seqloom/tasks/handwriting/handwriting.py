@@ -18,7 +18,8 @@ from seqloom.data.preview import DataPreview
 from seqloom.data.readers.recordings import Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError
 from seqloom.insight.explanation import AttentionMap, Explanation
-from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.metrics.confidence import MetricSums
+from seqloom.metrics.likelihood import nll_scores, nll_sums
 from seqloom.models.baseline import Baseline
 from seqloom.models.handwriting import POINT, HandwritingModel, PenInputs, PenTargets, Strokes
 from seqloom.models.stroke_distribution import DRAW, END, LIFT
@@ -183,20 +184,12 @@ class Handwriting(HandwritingSettings):
             answers.append(HandwritingScore(-math.fsum(likelihoods) / length, likelihoods, example.text or ""))
         return Predictions(answers)
 
-    def score(self, predictions: Sequence[HandwritingScore], examples: Sequence[Recording]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[HandwritingScore], examples: Sequence[Recording]) -> dict[str, Any]:  # noqa: ARG002
         """Negative log-likelihood, in nats."""
-        total = -math.fsum(value for answer in predictions for value in answer.log_likelihoods)
-        points = sum(len(answer.log_likelihoods) for answer in predictions)
-        return {
-            "nll": total / max(points, 1),
-            "nll_per_drawing": total / max(len(predictions), 1),
-            "drawings": len(examples),
-            "points": points,
-        }
+        return nll_scores([answer.log_likelihoods for answer in predictions], sequence="drawing", element="point")
 
     def metric_sums(self, predictions: Sequence[HandwritingScore], examples: Sequence[Recording]) -> MetricSums:  # noqa: ARG002
-        likelihoods = [answer.log_likelihoods for answer in predictions]
-        return ratio_of_sums([-math.fsum(row) for row in likelihoods], [len(row) for row in likelihoods])
+        return nll_sums([answer.log_likelihoods for answer in predictions])
 
     def fit_baseline(self, counts: Counter[Any], examples: Sequence[Recording]) -> Baseline | None:  # noqa: ARG002
         return Baseline(name="a single Gaussian")

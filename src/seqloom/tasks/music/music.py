@@ -21,7 +21,8 @@ from seqloom.data.readers.midi import KEYS, TEMPO, Frames, note_name
 from seqloom.data.readers.music import MusicReader, Piece
 from seqloom.data.readers.text_files import DataError
 from seqloom.insight.explanation import Explanation, TokenValues
-from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.metrics.confidence import MetricSums
+from seqloom.metrics.likelihood import nll_scores, nll_sums
 from seqloom.models.baseline import Baseline
 from seqloom.models.music import MusicModel
 from seqloom.tasks.music.settings import Learned, MusicSettings
@@ -147,20 +148,12 @@ class Music(MusicSettings):
             answers.append(MusicScore(-math.fsum(values) / max(length, 1), values, piece.name))
         return Predictions(answers, likelihoods.state)
 
-    def score(self, predictions: Sequence[MusicScore], examples: Sequence[Piece]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[MusicScore], examples: Sequence[Piece]) -> dict[str, Any]:  # noqa: ARG002
         """Negative log-likelihood, in nats."""
-        total = -math.fsum(value for answer in predictions for value in answer.log_likelihoods)
-        frames = sum(len(answer.log_likelihoods) for answer in predictions)
-        return {
-            "nll": total / max(frames, 1),
-            "nll_per_piece": total / max(len(predictions), 1),
-            "pieces": len(examples),
-            "frames": frames,
-        }
+        return nll_scores([answer.log_likelihoods for answer in predictions], sequence="piece", element="frame")
 
     def metric_sums(self, predictions: Sequence[MusicScore], examples: Sequence[Piece]) -> MetricSums:  # noqa: ARG002
-        likelihoods = [answer.log_likelihoods for answer in predictions]
-        return ratio_of_sums([-math.fsum(row) for row in likelihoods], [len(row) for row in likelihoods])
+        return nll_sums([answer.log_likelihoods for answer in predictions])
 
     def fit_baseline(self, counts: Counter[Any], examples: Sequence[Piece]) -> Baseline | None:  # noqa: ARG002
         return Baseline(name="each key by whether it sounded in the frame before")
