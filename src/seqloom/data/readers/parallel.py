@@ -35,7 +35,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class PairReader:
-    """Reads pairs from files; tasks/translate.py documents the options."""
+    """Reads pairs from files; tasks/translate documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"

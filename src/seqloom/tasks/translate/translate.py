@@ -1,0 +1,278 @@
+"""Translation: one sequence of tokens to another, such as sentences, pronunciations, commands or dates."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from torch import Tensor, nn
+
+from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.readers.parallel import Pair, PairReader
+from seqloom.data.readers.text_files import DataError, lines, resolve
+from seqloom.data.text.vocabulary import END
+from seqloom.decoding.frames.frame_search import Guide
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.gates import LabelledTrace
+from seqloom.insight.search_report import DecoderSource, explain_generation, trace_generation
+from seqloom.insight.token_names import text_tokens
+from seqloom.layers.embedding import UNKNOWN, Embedding
+from seqloom.layers.layer import Memory
+from seqloom.models.classifier import TokenEmbedding
+from seqloom.models.encoder import Encoder, build_stack
+from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
+from seqloom.models.ensemble import Ensemble
+from seqloom.models.generation import (
+    SUPPRESSED,
+    generate,
+    nbest_candidates,
+    teacher_forced_scores,
+    teacher_forcing_loss,
+)
+from seqloom.models.guided_generation import generate_guided
+from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.transcription.search_guide import build_guide
+from seqloom.tasks.language_model import load_language_model
+from seqloom.tasks.task import Loss, Predictions, Task, with_readable_tokens
+from seqloom.tasks.translate.scoring import TranslateScoring, Translation
+from seqloom.tasks.translate.settings import MARGIN, Learned
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
+
+
+class Translate(TranslateScoring):
+    """Translate sequences into other sequences: sentences, pronunciations, commands."""
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
+        """Read a file, or Python values: sources, or tuples of a source and its target."""
+        return self._reader().read(source)
+
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
+        return self._reader().read_inputs(source)
+
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        settings, note = self._reader().inspect(source)
+        return self.model_copy(update=settings), (note,) if note else ()
+
+    def _reader(self) -> PairReader:
+        names = ("format", "encoding", "separator", "source_column", "target_column")
+        return PairReader(
+            **{name: getattr(self, name) for name in names},
+            source_length=self.source.measure,
+            target_length=self._target_text.measure,
+        )
+
+    def fit(self, examples: Iterable[Pair]) -> Self:
+        sources, targets, ratios = [], [], []
+        for example in examples:
+            if example.target is None:
+                advice = "separate them by a tab, set task.separator, or give two files as train.{en,de}.txt"
+                raise DataError(example.location, f"no target; training needs a target for each source: {advice}")
+            sources.append(example.source)
+            targets.append(example.target)
+            ratios.append(example.lengths[1] / max(example.lengths[0], 1))
+        if not sources:
+            raise self._no_examples()
+        if not any(targets):
+            raise DataError(self.train, "all targets are empty; set task.separator, or task.target_column")
+        language = self.pretrained.language(self.source.unit)
+        texts = [*sources, *targets] if self.shared_vocab else sources
+        source = self.pretrained.fit(self.source, texts, language, specials=(END,))
+        target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
+        ratio = float(np.quantile(ratios, 0.999))
+        vectors = self.pretrained.load(source.vocabulary.tokens, language)
+        learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio)
+        return self.model_copy(update={"learned": learned})
+
+    def input_text(self, example: Pair) -> str:
+        return example.source
+
+    def with_predicted_target(self, example: Pair, prediction: Translation) -> Pair:
+        return replace(example, target=prediction.text)
+
+    def input_length(self, example: Pair) -> int:
+        return example.lengths[0]
+
+    @property
+    def length_unit(self) -> str:
+        return self.source.measured_unit
+
+    def summarize_example(self, example: Pair) -> ExampleSummary:
+        sides = zip(("source", "target"), (example.source, example.target), example.lengths, strict=True)
+        return ExampleSummary(
+            content=example.source.encode(),
+            target=example.target or "",
+            labelled=example.target is not None,
+            lengths=[(name, length) for name, text, length in sides if text is not None],
+        )
+
+    def collate(self, examples: Sequence[Pair]) -> Batch:
+        learned, end = self.fitted, self._end
+        sources = [learned.source.encode(example.source) for example in examples]
+        inputs = pad([np.array([*(text[::-1] if self.reverse_source else text), end]) for text in sources])
+        if learned.vectors is not None:
+            rows = [learned.source.cased_tokens(example.source) for example in examples]
+            pretrained = learned.vectors.collate(rows, end=True, reverse=self.reverse_source)
+            inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
+        if any(example.target is None for example in examples):
+            return Batch(inputs, None, 0, examples=tuple(examples))
+        target = pad([np.array([*self._target_tokenizer.encode(example.target or ""), end]) for example in examples])
+        return Batch(inputs, target, int(target.mask.sum()), examples=tuple(examples))
+
+    def build_model(self) -> EncoderDecoder:
+        learned = self.fitted
+        embed = Embedding(len(learned.source.vocabulary), self.embedding_size, dropout=self.input_dropout)
+        tokens = None if self.pretrained.replace_embeddings else TokenEmbedding(embed, dropout=self.word_dropout)
+        inputs, size = self.pretrained.build_embedding(learned.vectors, tokens, size=self.embedding_size)
+        encoder_layer = build_stack(self.prenet, self.encoder, size)
+        encoder = Encoder(inputs, encoder_layer, dropout=self.encoder.dropout)
+        if not self.shared_vocab:
+            vocabulary = self._target_tokenizer.vocabulary
+            embed = Embedding(len(vocabulary), self.embedding_size, dropout=self.input_dropout)
+        return build_encoder_decoder(
+            encoder,
+            embed,
+            self.decoder,
+            attention=self.attention,
+            encoder_layer=encoder_layer,
+            bridge=self.bridge,
+            tied=self.tie_embeddings,
+            scheduled_sampling=self.scheduled_sampling,
+        )
+
+    def loss(self, model: Any, batch: Batch) -> Loss:
+        self._require_target(batch)
+        total = teacher_forcing_loss(
+            model, model.start(*batch.inputs), batch.target, end=self._end, smoothing=self.label_smoothing
+        )
+        return Loss(total, batch.items)
+
+    def encode(self, model: Any, batch: Batch) -> Memory:
+        """Of the source; the end token is an element, too."""
+        memory: Memory = model.encoder(*batch.inputs)
+        return memory
+
+    def predict(self, model: Any, batch: Batch) -> Predictions:
+        memory: Memory = model.encoder(*batch.inputs)
+        end = self._end
+        lengths: Tensor | int = self._max_lengths(batch.inputs.lengths)
+        tree = None
+        if self.constrain:
+            tree, lengths = self._constraints
+        guided = generate_guided(
+            model.decoder,
+            memory,
+            self.search,
+            guide=self._guide,
+            vocab_size=len(self._target_tokenizer.vocabulary),
+            end=end,
+            lengths=lengths,
+            suppress=SUPPRESSED,
+            tree=tree,
+        )
+        nbest = [[hypothesis for hypothesis, *_ in row] for row in guided]
+        forced: list[tuple[list[float], list[bool]]] = [([], [])] * len(nbest)
+        if batch.target is not None:
+            forced = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
+        answers = []
+        unknown = [self.fitted.source.unknown_tokens(example.source) for example in batch.examples]
+        for hypotheses, (target, correct), tokens in zip(nbest, forced, unknown, strict=True):
+            candidates = nbest_candidates(hypotheses, self._target_tokenizer)
+            best = candidates[0]
+            fields = (best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
+            answers.append(Translation(*fields, tokens))
+        return Predictions(answers)
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        """The encoder-decoder with greedy search, and its parts for beam search."""
+        from seqloom.onnx.encoder_decoder import Limits
+        from seqloom.onnx.inputs import token_input
+        from seqloom.onnx.search import ModelInput, feed_tokens, generator
+
+        if self.pretrained or self._guide != Guide() or self.constrain:
+            raise ValueError(
+                "a translator with task.pretrained, task.constrain, task.lexicon or task.lm cannot be exported to "
+                "ONNX; train one without them, or serve its run (seqloom serve)"
+            )
+
+        def greedy(examples: Sequence[Pair]) -> tuple[Any, Any]:
+            inputs = self.collate(examples).inputs
+            lengths = self._max_lengths(inputs.lengths)
+            options: dict[str, Any] = {"end": self._end, "lengths": lengths, "suppress": SUPPRESSED}
+            return generate(model.decoder, model.encoder(*inputs), Greedy(), **options), lengths
+
+        source, target = (text.model_dump(mode="json") for text in (self.fitted.source, self._target_tokenizer))
+        entry = ModelInput(
+            partial(token_input, embed=model.encoder.embed),
+            {"kind": "source", "tokenizer": source, "reverse": self.reverse_source, "end": self._end},
+            partial(feed_tokens, self.collate),
+        )
+        output = {"kind": "tokens", "tokenizer": target, "search": self.search.model_dump(mode="json")}
+        return generator(
+            model,
+            entry,
+            limits=Limits(self.max_length.factor or MARGIN * self.fitted.ratio, self.max_length.offset, shift=1),
+            end=self._end,
+            suppress=SUPPRESSED,
+            generate=greedy,
+            description={"task": self.name, "output": output},
+        )
+
+    def to_json(self, prediction: Translation) -> dict[str, Any]:
+        return with_readable_tokens(asdict(prediction), self._target_tokenizer)
+
+    @cached_property
+    def _guide(self) -> Guide:
+        """The lexicon and the language model of the search."""
+        options: dict[str, Any] = {"search": self.search, "file_encoding": self.encoding}
+        text, load_run = self._target_tokenizer, load_language_model
+        return build_guide(text, self.lexicon, self.lm, load_run=load_run, **options) or Guide()
+
+    @property
+    def prediction_notes(self) -> tuple[str, ...]:
+        return self._guide.notes
+
+    @cached_property
+    def _constraints(self) -> tuple[PrefixTree, int]:
+        """The allowed outputs as a tree, and the length of the longest including the end token."""
+        path = resolve(self.constrain)
+        outputs = [self._target_tokenizer.encode(text) for _, text in lines(path, encoding=self.encoding)]
+        known = [tokens for tokens in outputs if UNKNOWN not in tokens]
+        if not known:
+            raise DataError(str(path), "contains no output whose tokens all occur in the training data")
+        return PrefixTree(known, end=self._end), max(map(len, known)) + 1
+
+    @property
+    def custom_layer_field(self) -> str:
+        return "encoder"
+
+    def ensemble_conflict(self, other: Task) -> str:
+        if isinstance(other, Translate) and other.reverse_source != self.reverse_source:
+            return "read their sources in different directions"
+        return super().ensemble_conflict(other)
+
+    def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:
+        return Ensemble(models)
+
+    def input_tokens(self, example: Pair) -> list[str]:
+        tokens = text_tokens(self.fitted.source, example.source, [])
+        return [*(tokens[::-1] if self.reverse_source else tokens), END]
+
+    def explain(self, model: Any, example: Pair, *, beam: bool = False, heads: bool = False) -> Explanation:
+        """The n-best list, and the attention over the source tokens, in the order of the text."""
+        notes: list[str] = []
+        tokens = text_tokens(self.fitted.source, example.source, notes)
+        order = [*range(len(tokens))[::-1], len(tokens)] if self.reverse_source else []
+        source = DecoderSource(example.source, [*tokens, END], order, notes)
+        encoding = self._target_tokenizer
+        return explain_generation(self, model, example, source=source, encoding=encoding, beam=beam, heads=heads)
+
+    def trace_gates(self, model: Any, example: Pair) -> list[LabelledTrace]:
+        tokens = self.input_tokens(example)
+        return trace_generation(self, model, example, source_tokens=tokens, encoding=self._target_tokenizer)
