@@ -294,6 +294,19 @@ def phrases() -> None:
     _write("sst_phrases.txt", (f"{int(mean > 2)} {text}" for text, mean in means.items() if mean != 2))
 
 
+def database_questions() -> None:
+    """GeoQuery: questions and their SQL queries with the names filled in, split by question."""
+    pairs: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
+    for query in json.loads(gzip.decompress(data_file("geoquery_sql/geography.json.gz").read_bytes())):
+        for sentence in query["sentences"]:
+            question, sql = sentence["text"], query["sql"][0]  # the first of equivalent queries is the reference
+            for name, value in sentence["variables"].items():
+                question, sql = question.replace(name, value), sql.replace(name, value)
+            pairs[sentence["question-split"]].append(f"{question}\t{sql}")
+    for split, lines in pairs.items():
+        _write(f"geoquery/{split}.tsv", lines)
+
+
 def labelled_phrases(tree: str) -> Iterator[tuple[str, int]]:
     """The phrases of a tree such as ``(3 (2 a) (4 joy))``, each with its label: 0 to 4, where 2 is neutral."""
     opened: list[tuple[int, int]] = []  # label, and number of the first word
@@ -348,6 +361,7 @@ PREPARE: dict[str, Callable[[], None]] = {
     "pen_digits": pen_strings,
     "trec_tenth": questions,
     "sst_phrases": phrases,
+    "geoquery": database_questions,
     "text_static": plain_text,
     "text_contextual": plain_text,
     "text_masked": plain_text,

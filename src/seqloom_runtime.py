@@ -187,31 +187,36 @@ class LanguageModel(Model):
         self,
         prompt: str = "",
         *,
-        length: int = 300,  # tokens
+        length: int = 300,  # maximum number of tokens
+        lines: int = 1,  # stop after this many ends of a line; 0: only at the length
         temperature: float = 1.0,  # 0: always the most probable token
         top_k: int = 0,  # sample from the k most probable tokens; 0: all
         top_p: float = 1.0,  # sample from the most probable tokens with this total probability
         min_p: float = 0.0,  # minimum probability relative to the most probable token
         seed: int = 1,
     ) -> Iterator[str]:
-        """Sample a continuation of the prompt, and yield it as it grows: that of ``seqloom generate --lines 0``."""
+        """Sample a continuation of the prompt, and yield it as it grows: that of ``seqloom generate``."""
         options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-        yield from (token.text for token in self.generate_tokens(prompt, length=length, seed=seed, **options))
+        tokens = self.generate_tokens(prompt, length=length, lines=lines, seed=seed, **options)
+        return (token.text for token in tokens)
 
     def generate_tokens(
         self,
         prompt: str,
         *,
         length: int,
+        lines: int = 1,
         alternatives: int = 0,  # most probable tokens to return with each
         **options: Any,  # as of ``generate``
     ) -> Iterator[GeneratedToken]:
         """The same with the log-probability of each token."""
         defaults: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 1}
         choose = Sampler(**(defaults | options))
-        return self._sample(prompt, length, alternatives, choose)
+        return self._sample(prompt, length, choose, lines=lines, alternatives=alternatives)
 
-    def _sample(self, prompt: str, length: int, alternatives: int, choose: "Sampler") -> Iterator[GeneratedToken]:
+    def _sample(
+        self, prompt: str, length: int, choose: "Sampler", *, lines: int, alternatives: int
+    ) -> Iterator[GeneratedToken]:
         readable = self.tokenizer.readable
 
         def described(text: str, token: int, scores: Array) -> GeneratedToken:
@@ -219,12 +224,12 @@ class LanguageModel(Model):
             pairs = tuple((readable(index), float(scores[index])) for index in best)
             return GeneratedToken(text, readable(token), float(scores[token]), pairs)
 
-        *lines, line = (self.tokenizer.encode(text) for text in prompt.split("\n"))
-        *context, last = [self._end, *(token for text in lines for token in (*text, self._end)), *line]
+        *earlier, line = (self.tokenizer.encode(text) for text in prompt.split("\n"))
+        *context, last = [self._end, *(token for text in earlier for token in (*text, self._end)), *line]
         state = self.start(1)
         if context:
             _, state = self.step(np.array([context]), state)
-        printed = self.tokenizer.decode(line)
+        printed, ended = self.tokenizer.decode(line), 0
         for _ in range(length):
             table, state = self.step(np.array([[last]]), state)
             scores = table[0, -1]
@@ -233,7 +238,9 @@ class LanguageModel(Model):
             last = choose(allowed)
             if last == self._end:
                 yield described(self.tokenizer.decode(line)[len(printed) :] + "\n", last, scores)
-                line, printed = [], ""
+                line, printed, ended = [], "", ended + 1
+                if ended == lines:
+                    return
                 continue
             line.append(last)
             text = self.tokenizer.decode(line).rstrip("\ufffd")  # an incomplete multi-byte character

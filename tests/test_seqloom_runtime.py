@@ -164,7 +164,11 @@ def test_generated_text(name: str, options: dict[str, Any], tmp_path: Path) -> N
     for prompt in ("a cd", "a\nb", ""):
         tokens = model.task.generate(model.module, prompt, length=40, sample=Sample(**options))
         text = "".join(token.text for token in tokens)
-        assert "".join(runtime.generate(prompt, length=40, **options)) == text
+        assert "".join(runtime.generate(prompt, length=40, lines=0, **options)) == text
+        lines = text.splitlines(keepends=True)  # the text has no other line ends
+        for count in (1, 2):
+            assert "".join(runtime.generate(prompt, length=40, lines=count, **options)) == "".join(lines[:count])
+        assert "".join(runtime.generate(prompt, length=40, **options)) == "".join(lines[:1])
 
 
 @pytest.mark.parametrize("name", ["language_model, masked", "language_model, masked, characters"])

@@ -122,7 +122,8 @@ LOAD = """async ([base, inputs, runtime]) => {
     const ort = await import(`${base}/onnxruntime-web/ort.wasm.min.mjs`);
     const model = await load(ort, await (await fetch(`${base}/model.json`)).json(), { base });
     const answers = await model.predict(inputs);
-    if (model.generate) for (const options of [{}, { temperature: 0.7, top_k: 3 }, { top_p: 0.8, seed: 5 }]) {
+    const sampling = [{}, { lines: 2, temperature: 0.7, top_k: 3 }, { lines: 0, top_p: 0.8, seed: 5 }];
+    if (model.generate) for (const options of sampling) {
         let text = "";
         for await (const part of model.generate("a cd", { length: 40, ...options })) text += part;
         answers.push(text);
@@ -140,7 +141,7 @@ def test_answers_in_the_browser(classifier_page: Any, site: tuple[Path, str], tm
     model: Any = seqloom_runtime.load(site[0] / folder / "model.onnx")
     expected = model.predict(inputs)
     if name.startswith("language_model"):
-        for options in ({}, {"temperature": 0.7, "top_k": 3}, {"top_p": 0.8, "seed": 5}):
+        for options in ({}, {"lines": 2, "temperature": 0.7, "top_k": 3}, {"lines": 0, "top_p": 0.8, "seed": 5}):
             expected.append("".join(model.generate("a cd", length=40, **options)))
     given = [to_browser(item) if not isinstance(item, np.ndarray) or item.ndim > 1 else item for item in inputs]
     arguments = [f"{site[1]}/{folder}", given, f"{site[1]}/classify/seqloom_runtime.js"]

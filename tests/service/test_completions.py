@@ -18,7 +18,8 @@ def client() -> Iterator[Client]:
 
 
 def complete(client: Client, **body: Any) -> Any:
-    answer = client.post("/v1/completions", {"model": "language_model", "prompt": "ab", "seed": 3, **body})
+    defaults = {"model": "language_model", "prompt": "ab", "seed": 3, "lines": 0}
+    answer = client.post("/v1/completions", defaults | body)
     assert answer.status == 200, answer.body
     return answer.json()
 
@@ -35,10 +36,25 @@ def test_the_text_is_that_of_generate(client: Client) -> None:
     assert echoed["choices"][0]["text"] == "ab" + expected
 
 
+def test_text_ends_with_its_line(client: Client) -> None:
+    model = load(KEPT / "language_model")
+    for body, lines in (({}, 1), ({"lines": 2}, 2), ({"lines": 0}, 0)):
+        answer = client.post(
+            "/v1/completions", {"model": "language_model", "prompt": "ab", "seed": 3, "max_tokens": 60, **body}
+        ).json()
+        tokens = [*model.generate_tokens("ab", length=60, lines=lines, sample=Sample(seed=3))]
+        (choice,) = answer["choices"]
+        assert choice["text"] == "".join(token.text for token in tokens)
+        assert choice["text"].count("\n") >= (lines or 3)
+        assert choice["finish_reason"] == ("stop" if lines else "length")
+        assert answer["usage"]["completion_tokens"] == len(tokens) == (len(tokens) if lines else 60)
+
+
 def test_events_join_to_the_whole_text(client: Client) -> None:
     whole = complete(client, max_tokens=40)["choices"][0]
     answer = client.post(
-        "/v1/completions", {"model": "language_model", "prompt": "ab", "seed": 3, "max_tokens": 40, "stream": True}
+        "/v1/completions",
+        {"model": "language_model", "prompt": "ab", "seed": 3, "max_tokens": 40, "lines": 0, "stream": True},
     )
     assert answer.headers["content-type"].startswith("text/event-stream")
     lines = [line for line in answer.body.decode().split("\n\n") if line]
@@ -53,7 +69,7 @@ def test_what_clients_send_by_default_is_accepted(client: Client) -> None:
     neutral = {"presence_penalty": 0, "frequency_penalty": 0, "best_of": 1, "logit_bias": {}, "suffix": None}
     whole = complete(client, max_tokens=5)
     assert complete(client, max_tokens=5, **neutral)["choices"] == whole["choices"]
-    body = {"model": "language_model", "prompt": "ab", "seed": 3, "max_tokens": 5, "stream": True}
+    body = {"model": "language_model", "prompt": "ab", "seed": 3, "max_tokens": 5, "lines": 0, "stream": True}
     answer = client.post("/v1/completions", {**body, "stream_options": {"include_usage": True}})
     last = json.loads(answer.body.decode().split("\n\n")[-3].removeprefix("data: "))
     assert (last["choices"], last["usage"]) == ([], whole["usage"])

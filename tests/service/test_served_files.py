@@ -105,17 +105,20 @@ def test_a_request_may_choose_a_search(client: Client) -> None:
 
 
 def test_text_is_generated_as_by_the_run(client: Client) -> None:
-    body = {"model": "language_model", "prompt": "a b", "max_tokens": 20, "seed": 3, "logprobs": 2}
+    body = {"model": "language_model", "prompt": "a b", "max_tokens": 20, "lines": 0, "seed": 3, "logprobs": 2}
     answer = client.post("/v1/completions", body).json()
     served = ServedRun("m", KEPT / "language_model", load, ServiceSettings()).current
     options = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-    tokens = list(served.generate_tokens("a b", length=20, alternatives=2, seed=3, **options))
+    tokens = list(served.generate_tokens("a b", length=20, lines=0, alternatives=2, seed=3, **options))
     (choice,) = answer["choices"]
     assert choice["text"] == "".join(token.text for token in tokens)
     assert choice["logprobs"]["tokens"] == [token.token for token in tokens]
     assert_same(choice["logprobs"]["token_logprobs"], [token.log_probability for token in tokens])
     assert [*choice["logprobs"]["top_logprobs"][0]] == [name for name, _ in tokens[0].alternatives]
     assert answer["usage"] == {"prompt_tokens": 2, "completion_tokens": 20, "total_tokens": 22}
+    del body["lines"]
+    first = client.post("/v1/completions", body).json()["choices"][0]
+    assert (first["text"], first["finish_reason"]) == (choice["text"].partition("\n")[0] + "\n", "stop")
     refused = client.post("/v1/completions", {"model": "tag", "prompt": "a"})
     assert (refused.status, refused.message) == (
         422,

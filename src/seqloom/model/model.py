@@ -473,16 +473,22 @@ class Model:
         sample: Sample | None = None,
     ) -> Iterator[str]:
         """Text that continues the prompt, piece by piece; for language models."""
-        tokens = self.generate_tokens(prompt, length=length, sample=sample)
-        return _first_lines(tokens, lines)
+        return (token.text for token in self.generate_tokens(prompt, length=length, lines=lines, sample=sample))
 
     def generate_tokens(
-        self, prompt: str = "", *, length: int = 200, sample: Sample | None = None, alternatives: int = 0
+        self,
+        prompt: str = "",
+        *,
+        length: int = 200,
+        lines: int = 1,
+        sample: Sample | None = None,
+        alternatives: int = 0,
     ) -> Iterator[GeneratedToken]:
         """The same with the log-probability of each token, and those of the most probable alternatives."""
-        return self.task.generate(
+        tokens = self.task.generate(
             self.module, prompt, length=length, sample=sample or Sample(), alternatives=alternatives
         )
+        return _first_lines(tokens, lines)
 
     def draw(
         self,
@@ -616,11 +622,11 @@ def _with_warnings(predictions: Iterable[Any]) -> Iterator[Any]:
         yield prediction
 
 
-def _first_lines(tokens: Iterable[GeneratedToken], lines: int) -> Iterator[str]:
-    """The texts of tokens up to the end of this many lines; 0: of all tokens."""
+def _first_lines(tokens: Iterable[GeneratedToken], lines: int) -> Iterator[GeneratedToken]:
+    """The tokens up to the end of this many lines; 0: all of them."""
     ended = 0
     for token in tokens:
-        yield token.text
+        yield token
         ended += token.token == END
         if lines and ended == lines:
             return

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from seqloom.data.text.vocabulary import END
 from seqloom.service.requests import RequestBody, find_model, read_json
 from seqloom.service.served_models import ServedModel
 
@@ -36,6 +37,9 @@ class CompletionRequest(RequestBody):
     model: str = Field("", description="Name of the model; may be omitted if there is only one.")
     prompt: Texts = Field("", description="Text, or several.")
     max_tokens: int = Field(100, ge=0, description="Maximum number of new tokens.")
+    lines: int = Field(
+        1, ge=0, description="Stop after this many ends of a line (0: only at max_tokens). Not in the OpenAI API."
+    )
     temperature: float = Field(1.0, ge=0, le=10, description="Sampling temperature (0: always the most probable).")
     top_p: float = Field(1.0, gt=0, le=1, description="Sample from the most probable tokens with this probability.")
     top_k: int = Field(0, ge=0, description="Sample from the k most probable tokens (0: all). Not in the OpenAI API.")
@@ -70,6 +74,7 @@ class Choice:
     index: int
     stops: tuple[str, ...]
     with_logprobs: bool
+    lines: int = 0  # after which the continuation is complete; 0: any number
     text: str = ""
     finish_reason: str | None = None
     tokens: "list[GeneratedToken]" = field(default_factory=list)
@@ -89,7 +94,8 @@ class Choice:
                 self.text, self.finish_reason = self.text[: min(ends)], "stop"
                 return self._new_text(0)
         if is_over:
-            self.finish_reason = "length"
+            ended = sum(token.token == END for token in self.tokens)
+            self.finish_reason = "stop" if self.lines and ended >= self.lines else "length"
         return self._new_text(0 if is_over else self._possible_stop())
 
     def _new_text(self, kept: int) -> str:
@@ -167,6 +173,7 @@ class Completion:
         tokens: Iterator[GeneratedToken] = self.loaded.generate_tokens(
             prompt,
             length=self.body.max_tokens,
+            lines=self.body.lines,
             alternatives=self.body.logprobs or 0,
             temperature=self.body.temperature,
             top_k=self.body.top_k,
@@ -179,7 +186,7 @@ class Completion:
     async def _parts(self) -> "AsyncIterator[tuple[Choice, str, list[GeneratedToken]]]":
         """The choices one after the other, in parts: new text and new tokens."""
         for number, prompt in enumerate(prompt for prompt in self.prompts for _ in range(self.body.n)):
-            choice = Choice(number, self.stops, self.body.logprobs is not None)
+            choice = Choice(number, self.stops, self.body.logprobs is not None, lines=self.body.lines)
             if self.body.echo:
                 choice.offset = len(prompt)
                 yield choice, prompt, []

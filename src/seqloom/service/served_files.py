@@ -49,14 +49,16 @@ class LoadedFile(LoadedModel):
         self._refuse("explains nothing")
 
     def generate_tokens(
-        self, prompt: str, *, length: int, alternatives: int, seed: int, **options: Any
+        self, prompt: str, *, length: int, lines: int, alternatives: int, seed: int, **options: Any
     ) -> "Iterator[GeneratedToken]":
         if not isinstance(self.model, seqloom_runtime.LanguageModel):
             kind = (
                 "masked language model" if self.task_name == "language_model" else f"model of the task {self.task_name}"
             )
             raise TypeError(f"a {kind} does not generate text; language_model does")
-        tokens: Any = self.model.generate_tokens(prompt, length=length, alternatives=alternatives, seed=seed, **options)
+        tokens: Any = self.model.generate_tokens(
+            prompt, length=length, lines=lines, alternatives=alternatives, seed=seed, **options
+        )
         return tokens  # type: ignore[no-any-return]
 
     def count_tokens(self, text: str) -> int:

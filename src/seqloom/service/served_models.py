@@ -66,9 +66,12 @@ class LoadedModel(ABC):
 
     @abstractmethod
     def generate_tokens(
-        self, prompt: str, *, length: int, alternatives: int, seed: int, **options: float
+        self, prompt: str, *, length: int, lines: int, alternatives: int, seed: int, **options: float
     ) -> "Iterator[GeneratedToken]":
-        """Sample a continuation; options are those of sampling. TypeError unless it is a language model."""
+        """Sample a continuation up to the end of so many lines (0: up to the length); options are those of sampling.
+
+        TypeError unless it is a language model.
+        """
 
     @abstractmethod
     def count_tokens(self, text: str) -> int:

@@ -52,10 +52,10 @@ class LoadedRun(LoadedModel):
         return values
 
     def generate_tokens(
-        self, prompt: str, *, length: int, alternatives: int, seed: int, **options: Any
+        self, prompt: str, *, length: int, lines: int, alternatives: int, seed: int, **options: Any
     ) -> Iterator[GeneratedToken]:
         sample = Sample(seed=seed, **options)
-        return self.model.generate_tokens(prompt, length=length, sample=sample, alternatives=alternatives)
+        return self.model.generate_tokens(prompt, length=length, lines=lines, sample=sample, alternatives=alternatives)
 
     def count_tokens(self, text: str) -> int:
         return sum(len(self.model.task.input_tokens(example)) - 1 for example in self.model.read([text]))  # no start

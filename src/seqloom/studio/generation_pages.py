@@ -22,7 +22,7 @@ class GenerateRequest(RequestBody):
 
     run: str
     text: str = Field("", max_length=10_000)
-    length: int = Field(120, ge=1, le=2_000, description="Tokens of a text, or frames of music.")
+    length: int = Field(120, ge=1, le=2_000, description="Tokens of a text, at most, or frames of music.")
     temperature: float = Field(0.8, ge=0, le=5, description="Below 1: more probable texts; 0: the most probable token.")
     seed: int = Field(1, ge=0)
 
@@ -48,7 +48,7 @@ async def generate(request: Request) -> JSONResponse:
             }
         if model.task.generates != "text":
             raise HTTPException(422, f"the studio shows nothing that a {model.task.name} model generates")
-        options = {"length": body.length, "alternatives": ALTERNATIVES, "seed": body.seed}
+        options = {"length": body.length, "lines": 1, "alternatives": ALTERNATIVES, "seed": body.seed}
         tokens = served.current.generate_tokens(body.text, **options, temperature=body.temperature)
         return {
             "tokens": [

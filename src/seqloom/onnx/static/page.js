@@ -103,7 +103,7 @@ function generation(model) {
   const prompt = h("textarea", { rows: 3, "aria-label": "Prompt", placeholder: "The beginning of a text" });
   const field = (label, value, options) => h("input", { type: "number", value, "aria-label": label, ...options });
   const fields = {
-    length: field("Length", 200, { min: 1, max: 5000 }), temperature: field("Temperature", 0.8, { min: 0, step: 0.1 }), top_k: field("Top k", 0, { min: 0 }),
+    length: field("Length", 200, { min: 1, max: 5000 }), lines: field("Lines", 1, { min: 0, title: "0: up to the length" }), temperature: field("Temperature", 0.8, { min: 0, step: 0.1 }), top_k: field("Top k", 0, { min: 0 }),
     top_p: field("Top p", 1, { min: 0.05, max: 1, step: 0.05 }), seed: field("Seed", 1, { min: 0 }),
   };
   const button = h("button", { type: "button", class: "primary" }, "Continue"), surprise = h("p", { class: "soft small", id: "perplexity" });

@@ -96,15 +96,16 @@ export class LanguageModel extends Model {
     return { log_probability: total, perplexity: Math.exp(Math.min(-total / Math.max(values.length, 1), 700)), log_probabilities: values };
   }
 
-  // Sample a continuation of the prompt, and yield it as it grows: that of `seqloom generate --lines 0`.
-  async *generate(prompt = "", { length = 300, temperature = 1, top_k = 0, top_p = 1, min_p = 0, seed = 1 } = {}) {
+  // Sample a continuation of the prompt, and yield it as it grows: that of `seqloom generate`. lines: stop after
+  // this many ends of a line; 0: only at the length.
+  async *generate(prompt = "", { length = 300, lines = 1, temperature = 1, top_k = 0, top_p = 1, min_p = 0, seed = 1 } = {}) {
     const sampler = new Sampler({ temperature, top_k, top_p, min_p, seed });
-    const lines = prompt.split("\n").map((text) => this.tokenizer.encode(text));
-    let line = lines.pop();
-    const context = [this.end, ...lines.flatMap((tokens) => [...tokens, this.end]), ...line];
+    const earlier = prompt.split("\n").map((text) => this.tokenizer.encode(text));
+    let line = earlier.pop();
+    const context = [this.end, ...earlier.flatMap((tokens) => [...tokens, this.end]), ...line];
     let last = context.pop(), state = this.start(), scores;
     if (context.length) [, state] = await this.step(context, state);
-    let printed = this.tokenizer.decode(line);
+    let printed = this.tokenizer.decode(line), ended = 0;
     for (let count = 0; count < length; count++) {
       [scores, state] = await this.step([last], state);
       const values = Float32Array.from(scores.data);
@@ -113,6 +114,7 @@ export class LanguageModel extends Model {
       if (last === this.end) {
         yield this.tokenizer.decode(line).slice(printed.length) + "\n";
         line = []; printed = "";
+        if (++ended === lines) return;
         continue;
       }
       line = [...line, last];
