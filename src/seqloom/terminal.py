@@ -204,11 +204,11 @@ def compare_with_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, M
     best = min(errors, key=lambda name: errors[name])
     better = sorted((name for name in errors if errors[name] < own), key=lambda name: errors[name])
     figures = f"{format_value(own)} against {format_value(errors[best])}"
+    if format_value(own) == format_value(errors[best]):  # a model that returns to a baseline differs by rounding errors
+        return f"The model is as good as the best baseline, {best}."
     if better:
         others = f", and also worse than {' and '.join(better[1:])}" if len(better) > 1 else ""
         return f"The model is worse than {best} (mse_scaled {figures}){others}: use {best}, or train longer."
-    if errors[best] == own:
-        return f"The model is as good as the best baseline, {best}."
     return f"The model is better than every baseline; the best of them is {best} (mse_scaled {figures})."
 
 
