@@ -68,7 +68,7 @@ class LoadedModel(ABC):
     def generate_tokens(
         self, prompt: str, *, length: int, lines: int, alternatives: int, seed: int, **options: float
     ) -> "Iterator[GeneratedToken]":
-        """Sample a continuation up to the end of so many lines (0: up to the length); options are those of sampling.
+        """Sample a continuation of this many lines (0: up to the length); options are those of sampling.
 
         TypeError unless it is a language model.
         """
