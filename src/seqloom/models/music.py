@@ -23,6 +23,34 @@ class NoteLikelihoods(NamedTuple):
     state: Any  # of the layers, after the last frame
 
 
+class Transposition(nn.Module):
+    """Moves each piece by a random number of semitones that keeps it on the keyboard. Eval mode: the identity."""
+
+    def __init__(self, semitones: int) -> None:
+        super().__init__()
+        self.semitones = semitones
+
+    def forward(
+        self,
+        frames: Padded,  # (B, T, K)
+        following: Tensor,  # (B, T, K)
+    ) -> tuple[Padded, Tensor]:
+        if not self.training or not self.semitones:
+            return frames, following
+        keys = torch.arange(KEYS, device=following.device)
+        sounding = ((frames.values > 0) | (following > 0)) & frames.mask.unsqueeze(-1)
+        used = sounding.any(dim=1)  # (B, K)
+        lowest = keys.where(used, KEYS).amin(dim=1)
+        highest = keys.where(used, -1).amax(dim=1)
+        down, up = lowest.clamp(max=self.semitones), (KEYS - 1 - highest).clamp(max=self.semitones)
+        shift = (torch.rand(len(used), device=following.device) * (down + up + 1)).long() - down
+        place = ((keys - shift.unsqueeze(1)) % KEYS).unsqueeze(1).expand_as(following)
+        return frames._replace(values=frames.values.gather(2, place)), following.gather(2, place)
+
+    def extra_repr(self) -> str:
+        return f"semitones={self.semitones}"
+
+
 class MusicModel(nn.Module):
     """Recurrent or Transformer layers over frames of keys, and the distribution of the keys of the next frame."""
 
@@ -32,9 +60,11 @@ class MusicModel(nn.Module):
         recurrence: RecurrenceConfig,
         *,
         nade_size: int,  # hidden units of the joint distribution; 0: keys are independent
+        transpose: int = 0,  # semitones by which pieces are moved at random in training
         frequencies: Tensor | None = None,  # (K,), how often each key sounds, from which training starts
     ) -> None:
         super().__init__()
+        self.transposition = Transposition(transpose)
         self.layer = build_stack(prenet, recurrence, KEYS, causal=True)
         is_variational = recurrence.variational_dropout
         self.dropout = (VariationalDropout if is_variational else Dropout)(recurrence.dropout)
@@ -52,6 +82,7 @@ class MusicModel(nn.Module):
         state: Any = None,
     ) -> NoteLikelihoods:
         """How probable the following frames are."""
+        frames, following = self.transposition(frames, following)
         values, state = self.layer(frames.values, frames.mask, state)
         log_odds = self.notes(self.dropout(values), following)
         losses = functional.binary_cross_entropy_with_logits(log_odds, following, reduction="none")

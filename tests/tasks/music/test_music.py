@@ -117,3 +117,30 @@ def test_wrong_options_are_refused(run: Path, options: list[str], message: str) 
     result = CliRunner().invoke(app, ["generate", str(run), *options])
     assert result.exit_code == 1
     assert message in " ".join(result.output.split())
+
+
+def test_pieces_are_transposed_in_training_only() -> None:
+    task = Music(train="x", transpose=3, nade_size=0)
+    pieces = [[[60, 64], [60], [67]], [[LOWEST], [LOWEST + KEYS - 2]], [[], []]]  # the second has one free key
+    examples = [*task.read(pieces)]
+    task = task.fit(examples)
+    batch = task.collate(examples)
+    batch.inputs.values[1, 2] = np.nan  # padding
+    transposition = task.build_model().transposition
+    torch.manual_seed(1)
+    shifts: tuple[set[int], ...] = (set(), set(), set())
+    for _ in range(100):
+        frames, following = transposition(batch.inputs, batch.target)
+        for row, length in enumerate((3, 2, 2)):
+            moved = [shift for shift in range(-9, 10) if torch.equal(batch.target[row].roll(shift, 1), following[row])]
+            inputs, expected = frames.values[row, :length], batch.inputs.values[row, :length]
+            assert any(torch.equal(expected.roll(shift, 1), inputs) for shift in moved)
+            shifts[row].update(moved if row < 2 else ())
+    assert shifts == ({-3, -2, -1, 0, 1, 2, 3}, {0, 1}, set())
+    transposition.eval()
+    assert transposition(batch.inputs, batch.target)[1] is batch.target
+
+
+def test_transposition_excludes_truncated_backpropagation() -> None:
+    assert not Music(train="x").no_bptt_reason
+    assert "train.max_length" in Music(train="x", transpose=2).no_bptt_reason

@@ -52,6 +52,10 @@ class Music(MusicSettings):
         return "nll"
 
     @property
+    def no_bptt_reason(self) -> str:
+        return "task.transpose moves a piece as a whole: split it by train.max_length" if self.transpose else ""
+
+    @property
     def reads_text(self) -> bool:
         return False
 
@@ -132,6 +136,7 @@ class Music(MusicSettings):
             self.prenet,
             self.decoder,
             nade_size=self.nade_size,
+            transpose=self.transpose,
             frequencies=torch.tensor(self.fitted.frequencies, dtype=torch.get_default_dtype()),
         )
 

@@ -59,6 +59,13 @@ class MusicSettings(Task):
         description="Hidden units of NADE, by which the notes of a frame depend on each other (0: they are "
         "independent, given the frames before).",
     )
+    transpose: int = Field(
+        0,
+        ge=0,
+        le=KEYS,
+        description="Data augmentation, in training only: transpose each piece by up to this many semitones up or "
+        "down, as far as the keyboard goes.",
+    )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the decoder."
     )
