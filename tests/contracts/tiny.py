@@ -458,6 +458,7 @@ CASES: dict[str, Case] = {
         _write_sounds,
         [Audio(np.sin(np.arange(900) / 2), 4000), Audio(np.sin(np.arange(500) / 3), 4000)],
         audio={"n_mels": 8, "fmin": 50.0},
+        trim_db=30.0,
         time_reduction={"factor": 2},
         augment={"freq_masks": 1, "freq_mask_width": 2},
     ),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqloom.layers.time_reduction import Method, TimeReduction
 
-METHODS = pytest.mark.parametrize("method", ["stride", "pyramid"])
+METHODS = pytest.mark.parametrize("method", ["stride", "pyramid", "max"])
 LENGTHS = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 PROPERTY = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -34,6 +34,9 @@ def by_hand(layer: TimeReduction, row: Tensor) -> Tensor:  # (T, 3)
         group = row.new_zeros(layer.factor, 3)
         elements = row[start : start + layer.factor]
         group[: len(elements)] = elements
+        if layer.method == "max":
+            groups.append(torch.stack([max(column) for column in elements.T]))
+            continue
         joined = torch.cat(list(group))
         groups.append(
             joined if layer.linear is None else (layer.linear.weight @ joined + layer.linear.bias).clamp(min=0)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
+from seqloom.layers.audio.trim import TrimSilence
 from seqloom.onnx.audio import emit_normalize, spectrum_input
 from seqloom.onnx.exported import open_session, relative_difference
 from seqloom.onnx.graph import Graph
@@ -46,3 +47,22 @@ def test_spectrum_and_normalisation(options: dict[str, Any], kind: Any) -> None:
     assert found.shape == (4, (900 - 200) // 80 + 1, size)
     # A logarithm of an energy is rounded to 1e-6; the deviation of two frames, which may be 0.05, divides it.
     assert relative_difference(found, expected.numpy()) <= (1e-4 if kind == "utterance" else 1e-5)
+
+
+@pytest.mark.parametrize("top_db", [20.0, 60.0])
+def test_trimmed_silence(top_db: float) -> None:
+    spectrum, trim = Spectrum(RATE, n_mels=10), TrimSilence(RATE, top_db=top_db, shortest=200)
+    graph = Graph()
+    frames, rows = spectrum_input(graph, spectrum, trim)
+    graph.output("frames", frames, ["batch", "time", spectrum.output_size])
+    graph.output("counts", rows.lengths, ["batch"])
+    session = open_session(graph.finish("spectrum", {}).SerializeToString())
+    samples, mask = recordings()
+    scale = torch.ones(4, 900)  # silence of 40 dB below the rest
+    scale[0, :170], scale[0, 700:], scale[1, 200:] = 0.01, 0.01, 0.01
+    samples = samples * scale
+    found, counts = session.run(None, {"samples": samples.numpy(), "lengths": np.array(LENGTHS)})
+    values, real, _ = spectrum(*trim(samples, mask))
+    assert counts.tolist() == real.sum(dim=1).tolist()
+    assert counts[0] == (6 if top_db == 20.0 else 9)
+    assert relative_difference(found, values.numpy()) <= 1e-5

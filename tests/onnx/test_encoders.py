@@ -12,7 +12,7 @@ from seqloom.onnx.graph import Graph
 from seqloom.onnx.modules import Rows
 
 
-@pytest.mark.parametrize("method", ["stride", "pyramid"])
+@pytest.mark.parametrize("method", ["stride", "pyramid", "max"])
 @pytest.mark.parametrize("time", [1, 6, 7])
 def test_time_reduction(method: str, time: int) -> None:
     layer = TimeReduction(3, 3, method=method)  # type: ignore[arg-type]

@@ -55,6 +55,7 @@ class Attribution:
     pictures: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3), or a video (T, H, W, 3); not in JSON
     grid: tuple[int, int] | None = None  # the tokens are these rows and columns of the image
     step_seconds: float = 0.0  # duration of a time step of sound; 0: no sound
+    start_seconds: float = 0.0  # time of the first step of sound, after silence that is not read
     times: list[str] = field(default_factory=list)  # time stamps of the time steps; empty: unknown
 
     @property

@@ -158,7 +158,10 @@ def _channel_lines(attribution: Attribution, *, width: int) -> Iterator[str]:
         yield f"… {len(values) - len(shown)} more channels"
     (steps,) = _binned(np.array([attribution.values]), min(width, MAX_COLUMNS))
     end = values.shape[1]
-    whole = f"0 to {end * attribution.step_seconds:.2f} s" if attribution.step_seconds else f"steps 1 to {end}"
+    whole = f"steps 1 to {end}"
+    if attribution.step_seconds:
+        start = attribution.start_seconds
+        whole = f"{f'{start:.2f}' if start else '0'} to {start + end * attribution.step_seconds:.2f} s"
     if attribution.times:
         whole = f"{attribution.times[0]} to {attribution.times[-1]}"
     yield from ("", f"All channels over time, {whole}:")
@@ -169,7 +172,9 @@ def _time(attribution: Attribution, step: int) -> str:
     """A time step counted from 0, its time stamp, or its start in seconds."""
     if attribution.times:
         return attribution.times[step]
-    return f"{step * attribution.step_seconds:.2f} s" if attribution.step_seconds else f"step {step + 1}"
+    if not attribution.step_seconds:
+        return f"step {step + 1}"
+    return f"{attribution.start_seconds + step * attribution.step_seconds:.2f} s"
 
 
 def _binned(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:  # (rows, T) → (rows, ≤ columns)
@@ -207,15 +212,15 @@ def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, la
     channels, length = values.shape
     bound = _bound(values)
     spectrum = attribution.signal if attribution.step_seconds else None
+    start = attribution.start_seconds
+    ends = (start, start + length * attribution.step_seconds) if attribution.step_seconds else (0.5, length + 0.5)
     height = 2.6 if spectrum is not None else min(max(0.45 * channels, 1.2), 9.0)
     figure = Figure(figsize=(9.0, height * (1 if spectrum is None else 2) + 1.4), layout="constrained")
     if spectrum is not None:
         above, axes = figure.subplots(2, 1)
-        _draw_spectrum(above, np.asarray(spectrum).T, seconds=length * attribution.step_seconds)
+        _draw_spectrum(above, np.asarray(spectrum).T, ends)
     else:
         axes = figure.add_subplot()
-    unit = attribution.step_seconds or 1.0
-    ends = (0.0, length * unit) if attribution.step_seconds else (0.5, length + 0.5)
     colours = axes.imshow(
         values,
         aspect="auto",
@@ -254,9 +259,9 @@ def _draw_channels(attribution: Attribution, path: str | Path, *, title: str, la
     save_figure(figure, path, title=title)
 
 
-def _draw_spectrum(axes: Any, features: NDArray[Any], *, seconds: float) -> None:  # (features, T)
-    """The sound as the model reads it."""
-    extent = (0.0, seconds, 0.5, len(features) + 0.5)
+def _draw_spectrum(axes: Any, features: NDArray[Any], ends: tuple[float, float]) -> None:  # (features, T)
+    """The sound as the model reads it, from one time to another."""
+    extent = (*ends, 0.5, len(features) + 0.5)
     axes.imshow(features, aspect="auto", origin="lower", cmap="Greys", interpolation="nearest", extent=extent)
     axes.set_ylabel("feature", fontsize=9)
     axes.tick_params(labelsize=8)

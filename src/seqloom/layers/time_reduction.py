@@ -7,17 +7,17 @@ from torch import Tensor, nn
 
 from seqloom.layers.layer import check_input
 
-Method = Literal["stride", "pyramid"]
+Method = Literal["stride", "pyramid", "max"]
 
 
 class TimeReduction(nn.Module):
     """Merges every ``factor`` (n) consecutive elements into one.
 
     stride: y_t = relu(W [x_{nt}; …; x_{nt+n-1}] + b), a convolution whose stride equals its window. pyramid: their
-    concatenation, without weights (Chan et al. 2016).
+    concatenation, without weights (Chan et al. 2016). max: the largest value of each feature.
 
-    An incomplete last group is filled up with zeros. If more input follows, it is kept in the state instead, so that
-    chunks give the same result as the whole sequence.
+    An incomplete last group is filled up with zeros, which the maximum ignores. If more input follows, it is kept in
+    the state instead, so that chunks give the same result as the whole sequence.
     """
 
     class State(NamedTuple):
@@ -31,7 +31,7 @@ class TimeReduction(nn.Module):
             raise ValueError(f"method is {method!r}, expected one of {', '.join(get_args(Method))}")
         super().__init__()
         self.input_size, self.factor, self.method = input_size, factor, method
-        self.output_size = input_size if method == "stride" else factor * input_size
+        self.output_size = factor * input_size if method == "pyramid" else input_size
         self.linear = nn.Linear(factor * input_size, input_size) if method == "stride" else None
 
     def forward(
@@ -56,6 +56,10 @@ class TimeReduction(nn.Module):
         y = padded[:, : time * factor].reshape(len(x), time, factor * self.input_size)
         if self.linear is not None:
             y = torch.relu(self.linear(y))
+        elif self.method == "max":
+            places = torch.arange(time * factor, device=x.device).view(time, factor, 1)
+            is_filled = places >= lengths.view(-1, 1, 1, 1)
+            y = y.unflatten(2, (factor, self.input_size)).masked_fill(is_filled, -torch.inf).amax(dim=2)
         output_mask = torch.arange(time, device=x.device) < output_lengths.unsqueeze(1)
         y = y.masked_fill(~output_mask.unsqueeze(-1), 0)
         return y, output_mask, self._next_state(x, lengths, more=more)

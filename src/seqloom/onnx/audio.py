@@ -6,14 +6,40 @@ import numpy as np
 import torch
 
 from seqloom.layers.audio.spectrum import DELTA_REACH, MIN_DEVIATION, MIN_ENERGY, Normalize, Spectrum
+from seqloom.layers.audio.trim import SILENCE, TrimSilence
 from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, ExportError, Graph, Value
 from seqloom.onnx.modules import Rows, array, lowest
 
 
-def spectrum_input(graph: Graph, spectrum: Spectrum) -> tuple[Value, Rows]:
+def spectrum_input(graph: Graph, spectrum: Spectrum, trim: TrimSilence | None = None) -> tuple[Value, Rows]:
     """Samples at the rate of the model, (B, N), as the frames of a spectrum, (B, T, D)."""
     samples = graph.input("samples", FLOAT, ["batch", "samples"])
-    return emit_spectrum(spectrum, samples, graph.input("lengths", INTEGER, ["batch"]))
+    lengths = graph.input("lengths", INTEGER, ["batch"])
+    if trim is not None:
+        samples, lengths = emit_trim(trim, samples, lengths)
+    return emit_spectrum(spectrum, samples, lengths)
+
+
+def emit_trim(trim: TrimSilence, samples: Value, lengths: Value) -> tuple[Value, Value]:
+    """(B, N) samples without the silence at both ends, and their number in each row, (B,)."""
+    graph = samples.graph
+    real = graph.range(samples.size(1)).unsqueeze(0) < lengths.unsqueeze(1)
+    samples = graph.where(real, samples, 0.0)
+    filled = graph.concatenate([samples, graph.full(0.0, samples.size(0), trim.block - 1)], axis=1)
+    count = (samples.size(1) + (trim.block - 1)) / trim.block
+    blocks = filled.part(1, 0, count * trim.block).cast(DOUBLE).reshape(samples.size(0), count, trim.block)
+    energies = (blocks * blocks).sum(2) + SILENCE
+    numbers = graph.range(count).unsqueeze(0)
+    loud = energies.max(1, keep=True) * trim.threshold <= energies
+    loud = loud & (numbers * trim.block < lengths.unsqueeze(1))
+    shortest, zero = graph.constant(trim.shortest, np.int64), graph.constant(0, np.int64)
+    first = graph.call("ReduceMin", graph.where(loud, numbers, count), np.array([1]), keepdims=0) * trim.block
+    last = (graph.where(loud, numbers, -1).max(1) + 1) * trim.block
+    start = graph.call("Min", first, graph.call("Max", lengths - shortest, zero))
+    stop = graph.call("Min", graph.call("Max", last, start + shortest), lengths)
+    places = graph.range(samples.size(1)).unsqueeze(0) + start.unsqueeze(1)
+    places = graph.call("Min", places, samples.size(1) - 1)
+    return graph.call("GatherElements", samples, places, axis=1), stop - start
 
 
 def emit_spectrum(spectrum: Spectrum, samples: Value, lengths: Value) -> tuple[Value, Rows]:

@@ -12,7 +12,7 @@ from seqloom.models.signals.encoders import GridEncoder
 from seqloom.models.signals.frame_encoder import FrameEncoder
 from seqloom.models.signals.image_encoder import ImageEncoder, VectorMemory
 from seqloom.onnx.graph import FLOAT, ExportError, Graph, Value
-from seqloom.onnx.modules import Rows, State, emit_layer, emit_module
+from seqloom.onnx.modules import Rows, State, emit_layer, emit_module, lowest
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,10 @@ def reduce_time(reduction: TimeReduction, x: Value, rows: Rows) -> tuple[Value, 
     y = padded.reshape(x.size(0), time, factor * reduction.input_size)
     if reduction.linear is not None:
         y = emit_module(reduction.linear, y).apply("Relu")
+    elif reduction.method == "max":
+        y = y.reshape(x.size(0), time, factor, reduction.input_size)
+        places = graph.range(time * factor).reshape(1, time, factor, 1)
+        y = graph.where(places < rows.lengths.unsqueeze(1, 2, 3), y, lowest(y)).max(2)
     reduced = Rows.of(y, _divided_up(rows.lengths, factor))
     return reduced.clear_padding(y), reduced
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
+from seqloom.layers.audio.trim import TrimSilence
 from seqloom.models.encoder import Encoder
 from seqloom.models.signals.encoders import GridEncoder
 from seqloom.models.signals.feature_extractor import FeatureExtractor
@@ -46,12 +47,12 @@ def signal_input(
     square = {"kind": statistics.kind, "size": image_size, "resize": resize}
     if isinstance(features.spectrum, Spectrum):
         described = sound_description(features.spectrum)
-        return SignalInput(
-            _normalized(features, partial(spectrum_input, spectrum=features.spectrum)), described, samples
-        )
+        trim = features.trim if isinstance(features.trim, TrimSilence) else None
+        embed: Embed = partial(spectrum_input, spectrum=features.spectrum, trim=trim)
+        return SignalInput(_normalized(features, embed), described, samples)
     if statistics.kind == "image":
         images = encoder.images if isinstance(encoder, GridEncoder) else encoder
-        embed: Embed = partial(image_input, images=images, size=image_size, scale=scale)
+        embed = partial(image_input, images=images, size=image_size, scale=scale)
         return SignalInput(embed, square, lambda pixels: {"pixels": np.stack(pixels)})
     if statistics.kind == "video":
         frames: Any = encoder.embed if isinstance(encoder, Encoder) else features.images

@@ -1,5 +1,6 @@
 """Classification of sound, images and videos: what is read, what the encoders see, and that they learn."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,30 @@ def test_generated_shapes_and_clips_are_what_their_labels_say(tmp_path: Path) ->
         for shape in (first, last):
             assert shape.radius <= shape.x <= moving_shapes.SIZE - shape.radius
             assert shape.radius <= shape.y <= moving_shapes.SIZE - shape.radius
+
+
+def with_silence(example: Any, before: int, after: int) -> Any:
+    content = np.concatenate([np.zeros(before), example.content, np.zeros(after)]).astype(np.float32)
+    return replace(example, content=content, length=len(content))
+
+
+def test_silence_before_and_after_sound_is_not_read(tmp_path: Path) -> None:
+    task, examples = fitted("classify, sound", tmp_path, augment={}, trim_db=30.0)
+    model = task.build_model().eval()
+    plain = examples[0]
+    silent = with_silence(plain, 160, 240)  # 40 and 60 ms
+    frames, mask = model.encoder.embed_inputs(*task.collate([silent, plain]).inputs)
+    assert mask[0].sum() == mask[1].sum() == task.steps(silent) == task.steps(plain)
+    torch.testing.assert_close(frames[0], frames[1])
+    (prediction,) = task.predict(model, task.collate([silent])).answers
+    attribution = task.attribute(model, silent, prediction=prediction, method="input_x_gradient")
+    assert attribution.start_seconds == pytest.approx(0.04)
+    assert len(attribution.values) == task.steps(plain)
+    (note,) = task.explain(model, silent).notes
+    assert note == "steps count from 0.04 s, after the silence (task.trim_db)"
+    assert task.explain(model, plain).notes == []
+
+
+def test_silence_is_that_of_sound(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"found an image; task\.trim_db works with sound only"):
+        fitted("classify, images", tmp_path, trim_db=30.0)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from seqloom.layers.convolution import last_elements, past_elements
 from seqloom.layers.layer import Layer, check_input
@@ -65,10 +66,12 @@ class SpectralConvolution(Layer):
         padded = nn.functional.pad(torch.cat([past[:, count - before :], x], dim=1), (0, 0, 0, count - before))
         image = padded.unflatten(2, (self.input_channels, self.bands)).transpose(1, 2)  # (B, C, T + 2, bands)
         y = self.convolution(image)  # (B, channels, T, bands)
-        y = torch.relu(y if self.norm is None else self.norm(y, mask))
-        if self.bands % 2:
-            y = nn.functional.pad(y, (0, 1))  # less than any other value, or equal
-        y = torch.maximum(y[..., ::2], y[..., 1::2]).transpose(1, 2).flatten(2)
+        if self.norm is not None:
+            y = self.norm(y, mask)
+        else:
+            first, second = _pairs(y)
+            y = torch.relu(torch.maximum(first, second))
+        y = y.transpose(1, 2).flatten(2)
         return y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0), following
 
     def extra_repr(self) -> str:
@@ -76,7 +79,10 @@ class SpectralConvolution(Layer):
 
 
 class RecordingNorm(nn.Module):
-    """Group normalisation of channels over the real frames of each recording."""
+    """Group normalisation of channels over the real frames of each recording, then relu and max-pool of pairs of bands.
+
+    One function, because the steps of a chain of them would pass over (B, C, T, bands) values more than twice as often.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -86,22 +92,71 @@ class RecordingNorm(nn.Module):
 
     def forward(
         self,
-        y: Tensor,  # (B, C, T, bands)
+        y: Tensor,  # (B, C, T, bands), finite in the padding
         mask: Tensor | None,  # (B, T)
-    ) -> Tensor:
-        grouped = y.unflatten(1, (self.groups, -1))  # (B, groups, C / groups, T, bands)
-        if mask is None:
-            variance, mean = torch.var_mean(grouped, dim=(2, 3, 4), correction=0, keepdim=True)
-        else:
-            real = mask[:, None, None, :, None]
-            size = mask.sum(dim=1).clamp(min=1) * grouped.shape[2] * grouped.shape[4]
-            size = size.view(-1, 1, 1, 1, 1)
-            mean = grouped.masked_fill(~real, 0).sum(dim=(2, 3, 4), keepdim=True) / size
-            variance = (grouped - mean).masked_fill(~real, 0).square().sum(dim=(2, 3, 4), keepdim=True) / size
-        scale = (variance + EPSILON).rsqrt() * self.weight.view(self.groups, -1, 1, 1)  # (B, groups, C / groups, 1, 1)
-        shift = self.bias.view(self.groups, -1, 1, 1) - mean * scale
-        normalised: Tensor = torch.addcmul(shift, grouped, scale).flatten(1, 2)
-        return normalised
+    ) -> Tensor:  # (B, C, T, ⌈bands / 2⌉), zero in the padding
+        real = y.new_ones(len(y), y.shape[2]) if mask is None else mask.to(y.dtype)
+        pooled: Tensor = _NormalizedPool.apply(y, self.weight, self.bias, real, self.groups)
+        return pooled
 
     def extra_repr(self) -> str:
         return f"channels={len(self.weight)}, groups={self.groups}"
+
+
+class _NormalizedPool(torch.autograd.Function):
+    """relu(max(z_2i, z_2i+1)) with z = w ŷ + b, ŷ = (y - μ) / σ, where μ and σ² are those of a group of channels.
+
+    ∂L/∂y = (w ∂L/∂z - mean(w ∂L/∂z) - ŷ mean(w ŷ ∂L/∂z)) / σ at real frames, with means over the group.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        y: Tensor,  # (B, C, T, bands)
+        weight: Tensor,  # (C,)
+        bias: Tensor,  # (C,)
+        real: Tensor,  # (B, T), 1 at real frames, 0 in the padding
+        groups: int,
+    ) -> Tensor:  # (B, C, T, ⌈bands / 2⌉)
+        rows, channels, _, bands = y.shape
+        each = channels // groups
+        size = real.sum(dim=1).clamp(min=1).view(-1, 1) * each * bands
+        frames = real.unsqueeze(1)  # (B, 1, T)
+        total, squares = ((part.sum(dim=3) * frames).sum(dim=2).view(rows, groups, -1) for part in (y, y * y))
+        mean, square = (part.sum(dim=2) / size for part in (total, squares))  # (B, groups)
+        inverse = ((square - mean * mean).clamp(min=0) + EPSILON).rsqrt()
+        mean, inverse = (part.repeat_interleave(each, dim=1) for part in (mean, inverse))  # (B, C)
+        scale = inverse * weight
+        shift = bias - mean * scale
+        first, second = _pairs(torch.addcmul(shift[..., None, None], y, scale[..., None, None]))
+        pooled = torch.maximum(first, second).clamp_(min=0).mul_(frames.unsqueeze(-1))
+        ctx.save_for_backward(y, weight, real, mean, inverse, first >= second, pooled > 0)
+        ctx.groups, ctx.size = groups, size
+        return pooled
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        y, weight, real, mean, inverse, from_first, positive = ctx.saved_tensors
+        gradient = gradient * positive  # also zero in the padding
+        parts = gradient * from_first, gradient.masked_fill(from_first, 0)
+        products = sum((part * values).sum(dim=(2, 3)) for part, values in zip(parts, _pairs(y), strict=True))
+        of_bias = gradient.sum(dim=(2, 3))  # (B, C)
+        of_weight = (products - mean * of_bias) * inverse
+        of_group = ((part * weight).view(len(y), ctx.groups, -1) for part in (of_bias, of_weight))
+        centre, slope = (
+            (part.sum(dim=2) / ctx.size).repeat_interleave(y.shape[1] // ctx.groups, 1) for part in of_group
+        )
+        slope = slope * inverse * inverse
+        offset = slope * mean - centre * inverse
+        of_y = torch.addcmul(offset[..., None, None], y, -slope[..., None, None]).mul_(real[:, None, :, None])
+        scale = (inverse * weight)[..., None, None]
+        of_y[..., ::2].addcmul_(parts[0], scale)
+        of_y[..., 1::2].addcmul_(parts[1][..., : y.shape[3] // 2], scale)
+        return of_y, of_weight.sum(dim=0), of_bias.sum(dim=0), None, None
+
+
+def _pairs(y: Tensor) -> tuple[Tensor, Tensor]:  # (..., bands) → 2 × (..., ⌈bands / 2⌉)
+    """The first and the second band of each pair; a band without another one has 0 beside it."""
+    second = y[..., 1::2]
+    return y[..., ::2], nn.functional.pad(second, (0, 1)) if y.shape[-1] % 2 else second

@@ -21,6 +21,7 @@ from seqloom.layers.audio.augment import (
 )
 from seqloom.layers.audio.cepstral_warp import CepstralWarp
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
+from seqloom.layers.audio.trim import TrimSilence
 from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.statistics import HIGHEST_RATE, SignalStatistics
 
@@ -100,6 +101,12 @@ class AudioFeatures(ConfigSection):
             deltas=self.deltas,
             top_db=self.top_db,
         )
+
+    def trim(self, rate: int, top_db: float) -> TrimSilence | None:
+        """The removal of silence at both ends of sound, at least one frame of which is kept."""
+        if not top_db or not rate:
+            return None
+        return TrimSilence(rate, top_db=top_db, shortest=self.spectrum(rate).window)
 
     def cepstral_warp(self, size: int) -> CepstralWarp:
         """VTLP of MFCC frames of this size; ValueError if they cannot be MFCCs, or it is unknown how they were made."""
@@ -225,7 +232,12 @@ class AugmentConfig(ConfigSection):
 
 
 def build_feature_extractor(
-    audio: AudioFeatures, augment: AugmentConfig, normalize: Normalization, statistics: SignalStatistics
+    audio: AudioFeatures,
+    augment: AugmentConfig,
+    normalize: Normalization,
+    statistics: SignalStatistics,
+    *,
+    trim_db: float = 0.0,  # of sound; 0: keep the silence
 ) -> FeatureExtractor:
     """What an encoder of frames does before its layers."""
     normalise = Normalize(
@@ -235,6 +247,7 @@ def build_feature_extractor(
         if getattr(augment, key) and not statistics.rate:
             raise ValueError(f"task.augment.{key} needs sound; the recordings are frames of features")
     return FeatureExtractor(
+        trim=audio.trim(statistics.rate, trim_db),
         spectrum=audio.spectrum(statistics.rate) if statistics.rate else None,
         normalise=None if normalize == "none" else normalise,
         speed=augment.build_speed(),

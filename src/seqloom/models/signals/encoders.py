@@ -75,6 +75,7 @@ def build_signal_encoder(
     prenet: PrenetConfig,
     recurrence: RecurrenceConfig,
     time_reduction: TimeReductionConfig,
+    trim_db: float = 0.0,  # of sound; 0: keep the silence
     mean: bool = False,  # of an image, one cell: the mean of all
 ) -> Any:
     """The encoder of sound, images or videos: values and their mask to a memory."""
@@ -86,7 +87,7 @@ def build_signal_encoder(
             prenet=prenet,
             recurrence=recurrence,
             time_reduction=time_reduction,
-            features=build_feature_extractor(audio, augment, normalize, statistics),
+            features=build_feature_extractor(audio, augment, normalize, statistics, trim_db=trim_db),
         )
     if statistics.kind == "video":
         frames = FrameImages(ImageEncoder(image_encoder, image_size))

@@ -15,6 +15,7 @@ class FeatureExtractor(nn.Module):
     def __init__(
         self,
         *,
+        trim: nn.Module | None = None,  # cut off the silence before and after
         spectrum: nn.Module | None = None,  # samples (B, N) → frames (B, T, D); None: the input is frames
         normalise: nn.Module | None = None,
         images: nn.Module | None = None,  # each frame of a video → a vector
@@ -28,6 +29,7 @@ class FeatureExtractor(nn.Module):
         augment: nn.Module | None = None,  # in training: mask frames and features
     ) -> None:
         super().__init__()
+        self.trim = trim
         self.speed, self.crop, self.noise, self.offset = speed, crop, noise, offset
         self.warp, self.cepstral_warp = warp, cepstral_warp
         self.spectrum, self.normalise, self.images = spectrum, normalise, images
@@ -40,6 +42,8 @@ class FeatureExtractor(nn.Module):
         state: "FeatureExtractor.State | None" = None,
     ) -> tuple[Tensor, Tensor, "FeatureExtractor.State"]:  # (B, T, D), (B, T)
         before = state or self.State()
+        if self.trim is not None:
+            values, mask = self.trim(values, mask)
         for change in (self.speed, self.crop, self.noise) if self.training else ():
             if change is not None:
                 values, mask = change(values, mask)

@@ -20,8 +20,8 @@ class TimeReductionConfig(ConfigSection):
 
     method: Method = Field(
         default="stride",
-        description='"stride": a strided convolution before the recurrence; "pyramid": adjacent outputs of a layer are '
-        "concatenated for the next one.",
+        description='"stride": a strided convolution before the recurrence; "max": the maximum of adjacent frames, '
+        'before the prenet; "pyramid": adjacent outputs of a layer are concatenated for the next one.',
     )
     factor: int = Field(default=1, ge=1, le=1000, description="Frames that become one (1: no reduction).")
     times: int = Field(
@@ -144,9 +144,12 @@ def layers_between_reductions(
     recurrence.require_custom_layer()
     between = VariationalDropout(recurrence.dropout) if recurrence.variational_dropout else Dropout(recurrence.dropout)
     layers: list[Layer | TimeReduction] = []
+    times = reduction.times if reduction.factor > 1 else 0
+    if reduction.method == "max":
+        layers += [TimeReduction(input_size, reduction.factor, method="max") for _ in range(times)]
+        times = 0
     layers += prenet.build(input_size, causal=not recurrence.bidirectional, dropout=between)
     size = layers[-1].output_size if layers else input_size
-    times = reduction.times if reduction.factor > 1 else 0
     if reduction.method == "pyramid" and times:
         _check_pyramid(recurrence, times)
     kinds = recurrence.kinds

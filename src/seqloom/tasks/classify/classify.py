@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -153,9 +154,12 @@ class Classify(ClassifySettings):
                 kind = describe(kind_of(first.content, first.rate), first.content.shape[-1])
                 raise DataError(first.location, f"found {kind}; task.pretrained works with texts only")
             sound = first.rate > 0
-            if self.normalize == "level" and not sound:
+            for_sound = ['task.normalize = "level"'] * (self.normalize == "level") + ["task.trim_db"] * bool(
+                self.trim_db
+            )
+            if for_sound and not sound:
                 kind = describe(kind_of(first.content, first.rate), first.content.shape[-1])
-                raise DataError(first.location, f'found {kind}; task.normalize = "level" works with sound only')
+                raise DataError(first.location, f"found {kind}; {for_sound[0]} works with sound only")
             collector = StatisticsCollector(self.audio.spectrum, needs_moments=bool(self.normalize) and not sound)
             for example in rest:
                 collector.add(_signal(example))
@@ -303,6 +307,7 @@ class Classify(ClassifySettings):
                 prenet=self.prenet,
                 recurrence=self.encoder,
                 time_reduction=self.time_reduction,
+                trim_db=self.trim_db,
             )
         embed: nn.Module
         if learned.text is not None:
@@ -386,7 +391,18 @@ class Classify(ClassifySettings):
     def steps(self, example: LabelledSequence) -> int:
         if isinstance(example.content, str) or self.fitted.signal is None:
             return len(example)
-        return self._inputs.steps(example.content, self.image_encoder, self.image_size)
+        start, stop = self._read_part(example)
+        return self._inputs.steps(example.content[start:stop], self.image_encoder, self.image_size)
+
+    def _read_part(self, example: LabelledSequence) -> tuple[int, int]:
+        """The elements that the encoder reads: of sound, from the first sample after the silence to the last one."""
+        values = np.asarray(example.content)
+        trim = self.audio.trim(example.rate, self.trim_db)
+        if trim is None:
+            return 0, len(values)
+        samples = torch.from_numpy(values.astype(np.float32)).unsqueeze(0)
+        start, stop = trim.bounds(samples, torch.tensor([len(values)]))
+        return int(start), int(stop)
 
     def input_tokens(self, example: LabelledSequence) -> list[str]:
         return [] if self.inputs_are_files or self.reads_pairs else self._element_names(example, [])
@@ -418,6 +434,8 @@ class Classify(ClassifySettings):
         (prediction,) = predictions.answers
         notes: list[str] = []
         tokens = self._element_names(example, notes, reduction=self.time_reduction)
+        if example.rate and (start := self._read_part(example)[0]):
+            notes.append(f"steps count from {start / example.rate:.2f} s, after the silence (task.trim_db)")
         attention, token_values = mean_of_heads(layers, tokens, tokens), None
         if pooling is not None:
             token_values = TokenValues("pooling weight", tokens, pooling, 0.0)
@@ -507,7 +525,8 @@ class Classify(ClassifySettings):
         if statistics is None or statistics.kind == "vectors":
             return {}
         if statistics.kind == "sound":
-            return {"step_seconds": self.audio.hop}
+            start, _ = self._read_part(example)
+            return {"step_seconds": self.audio.hop, "start_seconds": start / example.rate}
         side = self.image_encoder.side(self.image_size)
         return {"pictures": example.content, "grid": (side, side) if statistics.kind == "image" else None}
 

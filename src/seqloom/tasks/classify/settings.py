@@ -38,7 +38,7 @@ from seqloom.tasks.task import Task, TextEncoding
 
 SIGNAL_DEFAULTS: Mapping[Kind, Mapping[str, Any]] = {
     "vectors": {"task.noise": 0.1, "task.prenet.layers": 1, "task.prenet.size": 64, "task.prenet.window": 5},
-    "sound": {},
+    "sound": {"task.trim_db": 30.0},
     "image": {"task.encoder.layers": 0, "task.encoder.dropout": 0.3},
     "video": {"task.encoder.dropout": 0.3},
 }
@@ -74,6 +74,7 @@ class ClassifySettings(Task):
         "task.embedding_size": "128, for characters 64",
         "task.input_dropout": "0.3, for characters 0.1, for vectors 0",
         "task.word_dropout": "0.1 for words, otherwise 0",
+        "task.trim_db": "30 for sound, otherwise 0",
         "task.noise": "0.1 for vectors, otherwise 0",
         "task.prenet.layers": "1 for vectors and sound, otherwise 0",
         "task.prenet.size": "64 for vectors, 128 for sound",
@@ -157,6 +158,13 @@ class ClassifySettings(Task):
         default=True,
         description="Scale each channel to mean 0 and standard deviation 1 over the training data, each feature of "
         'sound over its recording; "level": all features of sound together over the recording.',
+    )
+    trim_db: float = Field(
+        default=0.0,
+        ge=0,
+        le=200,
+        description="Cut off the silence before and after sound: the blocks of 20 ms that are more than this many dB "
+        "below the loudest one (0: keep it).",
     )
     noise: float = Field(
         default=0.0, ge=0, description="Standard deviation of Gaussian noise added to the channels in training."
