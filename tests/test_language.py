@@ -85,7 +85,7 @@ COMMON_WORDS = """
     size, width, height
     min, max, top, per, node, every, after, times, base, factor, offset, slope, floor, discount
     weight, threshold, decay, momentum, noise, coverage, diversity, groups, penalty
-    mask, freq, perturb, speed, tempo, vtlp, deltas, random, flip, shift, replace, shared, own, extra, feedback
+    mask, freq, perturb, speed, tempo, trim, vtlp, deltas, random, flip, shift, replace, shared, own, extra, feedback
     optimizer, schedule, loss, metric, log, save, resume, seed, device, threads, workers, minutes, epochs
     greedy, sample, stream, unknown, unk
     quick, thorough, quiet, version, schema

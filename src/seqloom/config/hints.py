@@ -94,6 +94,7 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "time_mask_width": "stretch time_mask_param time_mask",
     "vtlp": "warp",
     "preemphasis": "emphasis preemph pre_emphasis",
+    "trim_db": "trim trim_silence vad",
     "top_db": "decibels",
     "n_mels": "mels num_mels num_mel_bins mel_bins n_mel_channels",
     "audio.sample_rate": "sampling_rate sr",
