@@ -110,7 +110,7 @@ class _NormalizedPool(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         y: Tensor,  # (B, C, T, bands)
         weight: Tensor,  # (C,)
@@ -135,8 +135,8 @@ class _NormalizedPool(torch.autograd.Function):
         return pooled
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         y, weight, real, mean, inverse, from_first, positive = ctx.saved_tensors
         gradient = gradient * positive  # also zero in the padding
         parts = gradient * from_first, gradient.masked_fill(from_first, 0)
