@@ -22,6 +22,7 @@ import re
 import struct
 import sys
 import unicodedata
+from base64 import b64decode
 from bisect import insort_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -61,7 +62,7 @@ def load(path: "str | Path", *, threads: int = 1) -> "Model":
     if description["format"] > FORMAT:
         raise ModelError(f"{path}: is of format {description['format']}; this runtime reads formats up to {FORMAT}")
     if description["output"]["kind"] in ("tokens", "transcript"):
-        parts = {name: path.with_suffix(f".{name}.onnx") for name in ("encoder", "step")}
+        parts = {name: path.with_suffix(f".{name}.onnx") for name in ("encoder", "step", "lm")}
         sessions = {name: _open(part, threads) for name, part in parts.items() if part.exists()}
         generator = Transcriber if description["output"]["kind"] == "transcript" else Translator
         return generator(session, description, metadata, sessions)
@@ -318,6 +319,13 @@ class Generator(Model):
         self.search: dict[str, Any] = description["output"]["search"]
         """The settings of the search; {"name": "greedy"} and {"name": "best_path"} need no further files."""
         self._parts = parts
+        guide = description["output"].get("guide")
+        self.guide: Guide | None = None
+        """The lexicon and the language model of the search; None: there are none, or they are not to be used."""
+        if guide is not None:
+            if (guide["lm"] or {}).get("kind") == "neural" and "lm" not in parts:
+                raise ModelError("the language model of the search is missing: the file .lm.onnx beside the model")
+            self.guide = Guide(guide, len(self.tokenizer.tokens), parts.get("lm"))
 
     def _greedy_in_graph(self, feed: dict[str, Array]) -> list[list["Hypothesis"]]:
         outputs, end = self.run(feed), self.description["output"]["end"]
@@ -326,7 +334,7 @@ class Generator(Model):
 
     def _encode(self, feed: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         """The state before the first token, and the other outputs of the encoder: limits, and frames of CTC."""
-        if len(self._parts) < 2:
+        if not {"encoder", "step"} <= self._parts.keys():
             raise ModelError(
                 f"the search {self.search['name']} needs the files .encoder.onnx and .step.onnx beside the model: "
                 "export it with --runtime, or choose another search: model.search = "
@@ -348,11 +356,21 @@ class Generator(Model):
         scores, *values = self._parts["step"].run(names, {"tokens": tokens, **inputs})
         return scores, {field["input"]: value for field, value in zip(self._fields, values, strict=True)}
 
-    def _search(self, step: "Step", state: dict[str, Array], limits: Array) -> list[list["Hypothesis"]]:
-        output = self.description["output"]
+    def _search(self, step: "Step", state: dict[str, Array], limits: Array) -> list[list["Guided"]]:
+        """The n-best of each row, with the scores of the guide."""
+        output, guide = self.description["output"], self.guide
+        guided = None if guide is None else GuidedStep(step, guide, output["end"])
+        if guided is not None:
+            step, state = guided, {**state, **guided.start(len(limits))}
+        beam = None
         if self.search["name"] == "greedy":
-            return greedy(step, state, limits, end=output["end"], suppress=output["suppress"])
-        return Beam(self.search, output["end"], output["suppress"])(step, state, limits)
+            rows = greedy(step, state, limits, end=output["end"], suppress=output["suppress"])
+        else:
+            beam = Beam(self.search, output["end"], output["suppress"], guided)
+            rows = beam(step, state, limits)
+        if guide is None or guided is None:
+            return [[Guided(hypothesis) for hypothesis in hypotheses] for hypotheses in rows]
+        return [_guided(hypotheses, guide, guided, beam) for hypotheses in rows]
 
 
 class Translator(Generator):
@@ -360,11 +378,12 @@ class Translator(Generator):
 
     def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
         feed, _ = self._read(items)
-        if self.search["name"] == "greedy":
+        if self.search["name"] == "greedy" and self.guide is None:
             nbest = self._greedy_in_graph(feed)
         else:
             state, others = self._encode(feed)
-            nbest = self._search(self._step, state, others["limits"])
+            rows = self._search(self._step, state, others["limits"])
+            nbest = [[guided.hypothesis for guided in row] for row in rows]
         return [self._answer_of(hypotheses) for hypotheses in nbest]
 
     def _answer_of(self, hypotheses: list["Hypothesis"]) -> dict[str, Any]:
@@ -392,10 +411,11 @@ class Transcriber(Generator):
         if name in ("best_path", "prefix_beam"):
             if not output["ctc"]:
                 raise ModelError(f"the search {name} needs a model with CTC; this one has a decoder only")
-            find = best_path if name == "best_path" else PrefixBeam(self.search)
+            find = best_path if name == "best_path" else PrefixBeam(self.search, self.guide)
             return [self._answer_of(find(table)) for table in _frame_tables(self.run(feed))]
-        if name == "greedy" and not output["ctc"]:
-            return [self._answer_of(_transcripts(hypotheses, None)) for hypotheses in self._greedy_in_graph(feed)]
+        if name == "greedy" and not output["ctc"] and self.guide is None:
+            rows = [[Guided(hypothesis) for hypothesis in row] for row in self._greedy_in_graph(feed)]
+            return [self._answer_of(self._transcripts(row, None)) for row in rows]
         if "states" not in output:
             raise ModelError(
                 f"the search {name} needs a decoder; this model has CTC only: use best_path or prefix_beam"
@@ -403,7 +423,7 @@ class Transcriber(Generator):
         state, others = self._encode(feed)
         if not output["ctc"]:
             nbest = self._search(self._step, state, others["limits"])
-            return [self._answer_of(_transcripts(hypotheses, None)) for hypotheses in nbest]
+            return [self._answer_of(self._transcripts(row, None)) for row in nbest]
         scorer = CTCPrefixScorer(others["frame_log_probabilities"], others["frame_counts"], output["end"])
         weight = output["ctc_weight"]
 
@@ -414,7 +434,19 @@ class Transcriber(Generator):
 
         nbest = self._search(step, {**state, **scorer.start()}, others["limits"])
         tables = _frame_tables(others)
-        return [self._answer_of(_transcripts(*pair)) for pair in zip(nbest, tables, strict=True)]
+        return [self._answer_of(self._transcripts(*pair)) for pair in zip(nbest, tables, strict=True)]
+
+    def _transcripts(self, row: list["Guided"], table: Array | None) -> list["Transcript"]:
+        """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
+        transcripts = []
+        for hypothesis, words, spans, language, bonus in row:
+            tokens, score, total, values, _ = hypothesis
+            frames = (None if table is None else align(table, tokens)) or []
+            if self.guide is not None and not self.guide.rescores:
+                total -= self.guide.weight * language + bonus
+            places = [(frames[first][0], frames[last][1]) for first, last in spans] if frames else []
+            transcripts.append(Transcript(tokens, score, total, frames, values, language, words, places))
+        return transcripts
 
     def _answer_of(self, transcripts: list["Transcript"]) -> dict[str, Any]:
         names = ("tokens", "times", "words", "word_times", "nbest")
@@ -424,33 +456,46 @@ class Transcriber(Generator):
         nbest = []
         for transcript in transcripts:
             candidate = {
-                "text": self._text(transcript.tokens).strip(),
+                "text": self._text(transcript).strip(),
                 "score": transcript.score,
                 "acoustic": transcript.acoustic,
-                "language": 0.0,
+                "language": transcript.language,
             }
             if transcript.log_probabilities is not None:
                 candidate["tokens"] = [self.tokenizer.readable(token) for token in transcript.tokens]
                 candidate["log_probabilities"] = transcript.log_probabilities
             nbest.append(candidate)
-        tokens, frames = transcripts[0].tokens, transcripts[0].frames
-        groups = self._word_groups(tokens)
-        spans = [(frames[first][0], frames[last][1]) for first, last in groups] if frames else []
+        tokens, frames, spans = transcripts[0].tokens, transcripts[0].frames, transcripts[0].spans
+        if self._lexicon is None:
+            groups = self._word_groups(tokens)
+            spans = [(frames[first][0], frames[last][1]) for first, last in groups] if frames else []
         return {name: nbest[0][name] for name in ("text", "score", "acoustic", "language")} | {
             "tokens": [self.tokenizer.readable(token) for token in tokens],
             "times": self._times(frames),
-            "words": self._words(tokens),
+            "words": self._words(transcripts[0]),
             "word_times": self._times(spans),
             "nbest": nbest,
         }
 
-    def _text(self, tokens: list[int]) -> str:
-        if self.tokenizer.unit == "characters":
-            return self.tokenizer.decode(tokens)
-        return " ".join(filter(None, self._words(tokens)))
+    @property
+    def _lexicon(self) -> "Lexicon | None":
+        return None if self.guide is None or self.search["name"] == "best_path" else self.guide.lexicon
 
-    def _words(self, tokens: list[int]) -> list[str]:
-        return [self.tokenizer.decode(tokens[first : last + 1]).strip() for first, last in self._word_groups(tokens)]
+    def _text(self, transcript: "Transcript") -> str:
+        lexicon, by_characters = self._lexicon, self.tokenizer.unit == "characters"
+        if lexicon is not None:
+            return ("" if by_characters and lexicon.separator is None else " ").join(self._words(transcript))
+        return (
+            self.tokenizer.decode(transcript.tokens)
+            if by_characters
+            else " ".join(filter(None, self._words(transcript)))
+        )
+
+    def _words(self, transcript: "Transcript") -> list[str]:
+        if self._lexicon is not None:
+            return [self._lexicon.words[word] for word in transcript.words]
+        groups = self._word_groups(transcript.tokens)
+        return [self.tokenizer.decode(transcript.tokens[first : last + 1]).strip() for first, last in groups]
 
     def _word_groups(self, tokens: list[int]) -> list[tuple[int, int]]:
         """The first and the last token of each word."""
@@ -528,21 +573,15 @@ class Transcript(NamedTuple):
     acoustic: float
     frames: list[tuple[int, int]]  # first and last frame of each token; empty: unknown
     log_probabilities: list[float] | None = None  # of a decoder
+    language: float = 0.0  # log-probability by the language model, without its weight
+    words: Sequence[int] = ()  # of the lexicon
+    spans: Sequence[tuple[int, int]] = ()  # first and last frame of each of them
 
 
 def _frame_tables(outputs: dict[str, Array]) -> list[Array]:  # (T, V) each
     """The log-probabilities of the real frames of each row."""
     pairs = zip(outputs["frame_log_probabilities"], outputs["frame_counts"].tolist(), strict=True)
     return [table[:count] for table, count in pairs]
-
-
-def _transcripts(hypotheses: list[Hypothesis], table: Array | None) -> list[Transcript]:
-    """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
-    transcripts = []
-    for tokens, score, log_probability, values, _ in hypotheses:
-        frames = (None if table is None else align(table, tokens)) or []
-        transcripts.append(Transcript(tokens, score, log_probability, frames, values))
-    return transcripts
 
 
 def best_path(table: Array) -> list[Transcript]:  # (T, V)
@@ -566,15 +605,21 @@ def best_path(table: Array) -> list[Transcript]:  # (T, V)
 class PrefixBeam:
     """CTC prefix beam search: the probability of a prefix is summed over its paths (Hannun et al. 2014)."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], guide: "Guide | None" = None) -> None:
         self.settings = SEARCHES["prefix_beam"] | settings
         if self.settings["lag"]:
             raise ModelError("the option lag of prefix_beam is for streams, which this runtime does not have")
+        self.guide = guide
+        lexicon = None if guide is None else guide.lexicon
+        self.words = WordBeam(self.settings, guide, lexicon) if guide is not None and lexicon is not None else None
 
     def __call__(self, table: Array) -> list[Transcript]:  # (T, V)
         """The n-best transcripts of a recording."""
+        if self.words is not None:
+            return self.words(table, self._frames(table))
         size, per_node, threshold = (self.settings[name] for name in ("size", "per_node", "threshold"))
         merge = np.logaddexp if self.settings["merge"] == "sum" else np.maximum
+        texts = TokenTexts(self.guide, table.shape[1])
         prefixes: list[tuple[int, ...]] = [()]
         blanks, repeats = np.zeros(1), np.full(1, -np.inf)  # log p of the paths that end in a blank, in the last token
         for frame in self._frames(table):
@@ -592,13 +637,15 @@ class PrefixBeam:
                     stay[place] = merge(stay[place], extended[parent, prefix[-1]])
                     extended[parent, prefix[-1]] = -np.inf
             silent = totals + frame[BLANK]
-            if per_node and per_node < extended.shape[1]:
-                beaten = np.argsort(-extended, axis=1, kind="stable")[:, per_node:]
-                np.put_along_axis(extended, beaten, -np.inf, axis=1)
-            scores = np.concatenate([merge(silent, stay), extended.ravel()])
-            order = np.argsort(-scores, kind="stable")[:size]
-            lowest = max(scores[order[0]] - threshold if threshold else -math.inf, -1e300)
-            kept = order[scores[order] >= lowest].tolist()
+            scores, gains = texts.scores(prefixes)  # (K,), (K, V)
+            ranked = extended + (scores[:, None] + gains)
+            if per_node and per_node < ranked.shape[1]:
+                beaten = np.argsort(-ranked, axis=1, kind="stable")[:, per_node:]
+                np.put_along_axis(ranked, beaten, -np.inf, axis=1)
+            ranks = np.concatenate([merge(silent, stay) + scores, ranked.ravel()])
+            order = np.argsort(-ranks, kind="stable")[:size]
+            lowest = max(ranks[order[0]] - threshold if threshold else -math.inf, -1e300)
+            kept = order[ranks[order] >= lowest].tolist()
             count, width = len(prefixes), extended.shape[1]
             new = [divmod(index - count, width) for index in kept if index >= count]
             staying = [index for index in kept if index < count]
@@ -606,9 +653,16 @@ class PrefixBeam:
             repeats = np.concatenate([stay[staying], [extended[pair] for pair in new]])
             prefixes = [prefixes[index] for index in staying] + [(*prefixes[index], token) for index, token in new]
         totals = merge(blanks, repeats)
-        best = [index for index in np.argsort(-totals, kind="stable").tolist() if totals[index] > -math.inf]
+        ranks = totals + np.array([texts.score(prefix, ended=True) for prefix in prefixes])
+        best = [index for index in np.argsort(-ranks, kind="stable").tolist() if ranks[index] > -math.inf]
         return [
-            Transcript(list(prefixes[index]), float(totals[index]), float(totals[index]), align(table, prefixes[index]))
+            Transcript(
+                list(prefixes[index]),
+                float(ranks[index]),
+                float(totals[index]),
+                align(table, prefixes[index]),
+                language=texts.language(prefixes[index]),
+            )
             for index in best[: self.settings["nbest"]]
         ]
 
@@ -717,6 +771,690 @@ def _log_sum(values: Array) -> Array:
     return total
 
 
+# The guide of a search: a lexicon, a language model, and scores of words
+
+
+def _array(text: str, kind: str) -> Array:
+    """An array that is written as base64 of its little-endian numbers."""
+    return np.frombuffer(b64decode(text), kind)
+
+
+class Guide:
+    """What a search knows besides the model: with a lexicon, the language model scores words; without one, tokens."""
+
+    def __init__(self, description: dict[str, Any], vocabulary: int, session: Any) -> None:
+        lexicon, lm = description["lexicon"], description["lm"]
+        self.lexicon = Lexicon(lexicon) if lexicon else None
+        self.weight: float = description["weight"]
+        self.rescores: bool = description["rescore"] and lm is not None and self.weight > 0
+        self.vocabulary = vocabulary
+        count = len(self.lexicon.words) if self.lexicon else vocabulary
+        self.bonuses = np.full(count, float(description["word_score"]))  # of each word, or token
+        self.ids = np.zeros(count, np.int64)  # of each in the language model; -1: impossible
+        self.lm: NGram | NeuralLM | None = None
+        if lm is not None:
+            known = _array(lm["ids"], "<i4").astype(np.int64)
+            self.bonuses[known < 0] += description["unk_score"]
+            self.ids = np.where(known < 0, -1 if lm["unknown"] is None else lm["unknown"], known)
+            self.lm = NGram(lm) if lm["kind"] == "ngram" else NeuralLM(lm, session)
+
+
+class NGram:
+    """A back-off n-gram model. Its states are contexts: 0 the empty one, 1 + w the word w, then longer ones."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.start, self.end = description["start"], description["end"]
+        self.words = _array(description["words"], "<i4")  # (S,), the last word of each n-gram
+        self.first = _array(description["first"], "<i8")  # the first n-gram that extends each context by a word
+        self.backoff_states = _array(description["backoff_states"], "<i4")  # without the first word
+        self.log_probs = _array(description["log_probs"], "<f4")
+        self.log_backoffs = _array(description["log_backoffs"], "<f4")  # of contexts only
+
+    def score(self, state: int, word: int) -> tuple[float, int]:
+        """log p(word | state), and the next state."""
+        if word < 0:
+            return -math.inf, 0
+        backoff = 0.0
+        while (ngram := self._find(state, word)) < 0:
+            backoff += float(self.log_backoffs[state])
+            state = int(self.backoff_states[state])
+        is_context = ngram < len(self.log_backoffs)
+        return backoff + float(self.log_probs[ngram]), ngram if is_context else int(self.backoff_states[ngram])
+
+    def _find(self, state: int, word: int) -> int:
+        """The n-gram that extends a context by a word; -1 if there is none."""
+        if state == 0:
+            return 1 + word
+        first, last = int(self.first[state]), int(self.first[state + 1])
+        place = first + int(np.searchsorted(self.words[first:last], word))
+        return place if place < last and self.words[place] == word else -1
+
+    def following(self, state: int) -> Array:  # (V,)
+        """log p of every word after a state."""
+        contexts = []
+        while state:
+            contexts.append(state)
+            state = int(self.backoff_states[state])
+        scores = self.log_probs[1 : self.first[1]].astype(np.float64)
+        for context in reversed(contexts):
+            scores += self.log_backoffs[context]
+            longer = slice(self.first[context], self.first[context + 1])
+            scores[self.words[longer]] = self.log_probs[longer]
+        return scores
+
+
+class NeuralLM:
+    """A recurrent or Transformer language model; a state is the words so far, and what follows them is kept."""
+
+    start: tuple[int, ...] = ()
+
+    def __init__(self, description: dict[str, Any], session: Any) -> None:
+        self.end, self._first, self._fields = description["end"], description["first"], description["states"]
+        self._session = session
+        self._steps: dict[tuple[int, ...], tuple[Array, list[Array]]] = {}
+
+    def score(self, state: tuple[int, ...], word: int) -> tuple[float, tuple[int, ...]]:
+        """log p(word | state), and the next state."""
+        return (float(self.following(state)[word]), (*state, word)) if word >= 0 else (-math.inf, ())
+
+    def following(self, state: tuple[int, ...]) -> Array:  # (V,)
+        """log p of every word after a state."""
+        if len(self._steps) > 1 << 12:
+            self._steps.clear()
+        missing = len(state)
+        while missing and state[:missing] not in self._steps:
+            missing -= 1
+        for length in range(missing, len(state) + 1):
+            if state[:length] not in self._steps:
+                self._steps[state[:length]] = self._step(state[:length])
+        return self._steps[state][0]
+
+    def _step(self, state: tuple[int, ...]) -> tuple[Array, list[Array]]:
+        fields = self._fields
+        values = (
+            self._steps[state[:-1]][1]
+            if state
+            else [np.zeros((1, *(size or 0 for size in field["shape"])), field["dtype"]) for field in fields]
+        )
+        feed = {field["input"]: value for field, value in zip(fields, values, strict=True)}
+        feed |= {"tokens": np.array([[state[-1] if state else self._first]]), "lengths": np.array([1])}
+        scores, *values = self._session.run(["log_probabilities", *(field["output"] for field in fields)], feed)
+        return scores[0, 0].astype(np.float64), values
+
+
+class Lexicon:
+    """The words of a search as a prefix tree of their spellings. Nodes are numbered level by level; 0 is the root."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.words: list[str] = description["words"]
+        self.separator: int | None = description["separator"]  # follows each word; None: there is none
+        names = ("tokens", "parents", "first", "words_at", "words_first")
+        arrays = {name: _array(description[name], "<i4") for name in names}
+        self.tokens, self.parents, self.first, self.words_at, self.words_first = (
+            arrays[name].tolist() for name in names
+        )
+        self.has_variants = (np.bincount(arrays["words_at"], minlength=len(self.words)) > 1).tolist()
+        self.leaves: list[list[int]] = [[] for _ in self.words]  # where each word is complete
+        for node, count in enumerate(np.diff(arrays["words_first"]).tolist()):
+            for word in self.words_at[self.words_first[node] : self.words_first[node] + count] if count else ():
+                self.leaves[word].append(node)
+
+    def children(self, node: int) -> range:
+        return range(self.first[node], self.first[node + 1])
+
+    def complete(self, node: int) -> list[int]:
+        """The words that are complete at a node."""
+        words: list[int] = self.words_at[self.words_first[node] : self.words_first[node + 1]]
+        return words
+
+    def path(self, node: int) -> list[int]:
+        """The tokens that lead to a node."""
+        tokens = []
+        while node > 0:
+            tokens.append(self.tokens[node])
+            node = self.parents[node]
+        return tokens[::-1]
+
+    def lookahead(self, scores: Array) -> list[float]:  # (W,) → (N,)
+        """The best score of the words below each node."""
+        best = np.full(len(self.tokens), -np.inf)
+        nodes = np.repeat(np.arange(len(best)), np.diff(self.words_first))
+        np.maximum.at(best, nodes, scores[self.words_at])
+        values: list[float] = best.tolist()
+        for node in range(len(values) - 1, 0, -1):
+            values[self.parents[node]] = max(values[self.parents[node]], values[node])
+        return values
+
+
+def _weighted(weight: float, log_probs: Array) -> Array:
+    """``weight * log_probs``, in which -inf stays -inf even if the weight is 0."""
+    return np.where(log_probs > -np.inf, weight * np.maximum(log_probs, -1e30), -np.inf)
+
+
+Key = tuple[int, int, int]
+"""A hypothesis of a search for words: history, node of the lexicon (0: between words), last token (-1: none yet)."""
+
+
+class WordBeam:
+    """CTC prefix beam search for words of a lexicon; docs/lexicon_search.md of Seqloom explains it.
+
+    Hypotheses that agree in their words, in their node of the lexicon and in their last token are one hypothesis.
+    """
+
+    NEGLIGIBLE = 12.0  # log-probability: paths this far below the worst survivor are not added
+    DEMOTION = 1e9  # subtracted from the score of a dominated hypothesis
+    MIN_CANDIDATES = 256
+
+    def __init__(self, settings: dict[str, Any], guide: Guide, lexicon: Lexicon) -> None:
+        self.settings, self.guide, self.lexicon = settings, guide, lexicon
+        self.merge: Callable[[float, float], float] = _log_add if settings["merge"] == "sum" else max
+        scores = guide.bonuses.copy()
+        if isinstance(guide.lm, NGram):
+            unigrams = guide.lm.log_probs[1 + guide.ids].astype(np.float64)
+            scores += np.where(guide.ids < 0, -np.inf, _weighted(guide.weight, unigrams))
+        self.lookahead = lexicon.lookahead(scores)
+        self.bonuses, self.ids = guide.bonuses.tolist(), guide.ids.tolist()
+        self.gain = self.lookahead[0] + max(0.0, float(guide.bonuses.max()))  # the most that one more token can add
+
+    def __call__(self, table: Array, frames: Iterable[Array]) -> list["Transcript"]:
+        # The word sequences so far: the one before, the last word, the state of the language model, its
+        # log-probability, and what it adds to a score.
+        start = self.guide.lm.start if self.guide.lm is not None else 0
+        self.histories: list[tuple[int, int, Any, float, float]] = [(-1, -1, start, 0.0, 0.0)]
+        self.next_history: dict[tuple[int, int], int] = {}
+        beam: dict[Key, tuple[float, float]] = {(0, 0, -1): (0.0, -math.inf)}  # paths to a blank, to the last token
+        for frame in frames:
+            beam = self._advance(beam, frame.tolist())
+        return self._transcripts(beam, table)
+
+    def _advance(self, beam: dict[Key, tuple[float, float]], frame: list[float]) -> dict[Key, tuple[float, float]]:
+        merge, lexicon, lookahead, histories = self.merge, self.lexicon, self.lookahead, self.histories
+        size, per_node, limit = (self.settings[name] for name in ("size", "per_node", "histories"))
+        totals = {key: merge(*paths) for key, paths in beam.items()}
+        staying = {
+            key: [totals[key] + frame[BLANK], token + frame[key[2]] if key[2] >= 0 else -math.inf]
+            for key, (_, token) in beam.items()
+        }
+        # Every hypothesis may stay, so that a full beam needs no other with a lower score.
+        scores = [merge(*paths) + histories[key[0]][4] + lookahead[key[1]] for key, paths in staying.items()]
+        bound = min(scores) if len(beam) == size and not limit else -math.inf
+        lowest = bound - self.NEGLIGIBLE if any(lexicon.has_variants) else bound
+        best = max(frame[BLANK + 1 :], default=-math.inf)
+        # Candidates by key and word: score, paths, state of the language model.
+        candidates: dict[tuple[Key, int], list[Any]] = {}
+        for key, (blank, _) in beam.items():
+            history, node, last = key
+            score, own = histories[history][4], {}
+            if totals[key] + best + score + self.gain <= bound - self.NEGLIGIBLE:
+                continue
+            after_variant = node == 0 and history > 0 and lexicon.has_variants[histories[history][1]]
+            least = lowest if after_variant else bound
+            for child in lexicon.children(node):
+                token = lexicon.tokens[child]
+                paths = (blank if token == last else totals[key]) + frame[token]
+                if not paths + score + self.gain > bound - self.NEGLIGIBLE:
+                    continue
+                if lexicon.first[child] < lexicon.first[child + 1]:
+                    reached = history, child, token
+                    if reached in beam:
+                        staying[reached][1] = merge(staying[reached][1], paths)
+                    elif paths + score + lookahead[child] > least:
+                        own[reached, -1] = [paths + score + lookahead[child], paths, histories[history][2]]
+                for word in lexicon.complete(child):
+                    reached = self.next_history.get((history, word), -1), 0, token
+                    if reached in beam:
+                        staying[reached][1] = merge(staying[reached][1], paths)
+                        continue
+                    language, state = self._language(history, word)
+                    value = paths + score + self.bonuses[word] + lookahead[0] + self.guide.weight * language
+                    if value > least or (value > lowest and lexicon.has_variants[word]):
+                        own[(history, 0, token), word] = [value, paths, state]
+            if per_node and len(own) > per_node:
+                own = dict(sorted(own.items(), key=lambda item: -item[1][0])[:per_node])
+            for which, (value, paths, state) in own.items():  # equal ones differ in how a word was spelled
+                together = merge(candidates[which][1], paths) if which in candidates else paths
+                candidates[which] = [together + (value - paths), together, state]
+            if len(candidates) > max(4 * size, self.MIN_CANDIDATES) - size:
+                candidates = dict(sorted(candidates.items(), key=lambda item: -item[1][0])[:size])
+        return self._select(staying, candidates)
+
+    def _language(self, history: int, word: int) -> tuple[float, Any]:
+        """log p of a word after a history, and the state of the language model after it."""
+        return (0.0, 0) if self.guide.lm is None else self.guide.lm.score(self.histories[history][2], self.ids[word])
+
+    def _select(
+        self, staying: dict[Key, list[float]], candidates: dict[tuple[Key, int], list[Any]]
+    ) -> dict[Key, tuple[float, float]]:
+        """The next beam."""
+        merge, histories = self.merge, self.histories
+        size, limit, threshold = (self.settings[name] for name in ("size", "histories", "threshold"))
+        # Score, key, word that is complete (-1: none), paths to a blank and to the last token, state.
+        entries = [
+            [score, key, word, -math.inf, paths, state] for (key, word), (score, paths, state) in candidates.items()
+        ]
+        entries += [
+            [merge(*paths) + histories[key[0]][4] + self.lookahead[key[1]], key, -1, *paths, histories[key[0]][2]]
+            for key, paths in staying.items()
+        ]
+        if limit:  # of hypotheses with different words at one node
+            counts: dict[int, int] = {}
+            for entry in sorted(entries, key=lambda entry: -entry[0]):
+                counts[entry[1][1]] = counts.get(entry[1][1], 0) + 1
+                if counts[entry[1][1]] > limit:
+                    entry[0] = -math.inf
+        if len(entries) > size:
+            if self.settings["nbest"] == 1:  # others with the same future can never overtake the best of them
+                leaders: dict[Any, list[Any]] = {}
+                for entry in entries:
+                    _, node, last = entry[1]
+                    future = entry[5], node, last
+                    leader = leaders.setdefault(future, entry)
+                    if leader is not entry:
+                        better, worse = (entry, leader) if entry[0] > leader[0] else (leader, entry)
+                        worse[0] -= self.DEMOTION
+                        leaders[future] = better
+            entries = sorted(entries, key=lambda entry: -entry[0])[:size]
+        least = max((entry[0] for entry in entries), default=0.0) - (threshold or math.inf)
+        beam: dict[Key, tuple[float, float]] = {}
+        for score, (history, node, last), word, blank, token, _ in entries:
+            if score >= least and score > -math.inf:
+                after = history if word < 0 else self._append(history, word)
+                beam[after, node, last] = (blank, token)
+        return beam
+
+    def _append(self, history: int, word: int) -> int:
+        """The history after one more word."""
+        if (history, word) not in self.next_history:
+            self.next_history[history, word] = len(self.histories)
+            language, state = self._language(history, word)
+            _, _, _, total, score = self.histories[history]
+            score += self.guide.weight * language + self.bonuses[word]
+            self.histories.append((history, word, state, total + language, score))
+        return self.next_history[history, word]
+
+    def _transcripts(self, beam: dict[Key, tuple[float, float]], table: Array) -> list["Transcript"]:
+        """The n-best, as if the last separator had been read; those with the same words are one."""
+        lexicon, lm, weight = self.lexicon, self.guide.lm, self.guide.weight
+        ends: dict[tuple[int, int], list[tuple[float, float, float, int]]] = {}  # paths, score of the words, log p
+        for (history, node, _), paths in beam.items():
+            before, last, state, language, score = self.histories[history]
+            complete = [(before, last)]
+            if node:
+                ends_here = [child for child in lexicon.children(node) if lexicon.tokens[child] == lexicon.separator]
+                complete = [(history, word) for child in ends_here for word in lexicon.complete(child)]
+            for key in complete:
+                added, bonus, after = 0.0, 0.0, state
+                if node:
+                    added, after = self._language(*key)
+                    bonus = self.bonuses[key[1]]
+                if lm is not None:
+                    added += lm.score(after, lm.end)[0] if added > -math.inf else 0.0
+                total = score + bonus + float(_weighted(weight, np.array(added)))
+                if total > -math.inf:
+                    ends.setdefault(key, []).append((self.merge(*paths), total, language + added, history))
+        found = []
+        for (before, last), group in ends.items():
+            best = max(group, key=lambda end: end[0])
+            total = (
+                best[0] if self.settings["merge"] == "max" else float(np.logaddexp.reduce([end[0] for end in group]))
+            )
+            found.append((total + best[1], total, best[2], [*self._words(before), *([last] if last >= 0 else [])]))
+        found.sort(key=lambda transcript: -transcript[0])
+        transcripts = []
+        for score, acoustic, language, words in found[: self.settings["nbest"]]:
+            spellings = [[lexicon.path(node) for node in lexicon.leaves[word]] for word in words]
+            tokens, frames, bounds = align_words(table, spellings, optional_end=lexicon.separator is not None)
+            spans = []
+            for first, following in pairwise(bounds):
+                last = following - 1 - (tokens[following - 1] == lexicon.separator)
+                spans.append((frames[first][0], frames[last][1]))
+            transcripts.append(Transcript(tokens, score, acoustic, frames, None, language, words, spans))
+        return transcripts
+
+    def _words(self, history: int) -> list[int]:
+        words: list[int] = []
+        while history > 0:
+            history, word, *_ = self.histories[history]
+            words.append(word)
+        return words[::-1]
+
+
+def _log_add(left: float, right: float) -> float:
+    high, low = (left, right) if left > right else (right, left)
+    return high + math.log1p(math.exp(low - high)) if low > -math.inf else high
+
+
+def align_words(
+    table: Array,  # (T, V)
+    spellings: list[list[list[int]]],  # of each word
+    *,
+    optional_end: bool,  # the last token of the last word may be missing
+) -> tuple[list[int], list[tuple[int, int]], list[int]]:
+    """The most probable path: its tokens, their frames, and the first token of each word and after all."""
+    tokens: list[int] = []
+    sources: list[list[int]] = []  # the tokens that each may follow; -1: the start
+    numbers: list[int] = []  # the word of each token
+    ends = [-1]
+    for number, variants in enumerate(spellings):
+        last = ends
+        ends = []
+        for spelling in variants:
+            sources += [last, *([place] for place in range(len(tokens), len(tokens) + len(spelling) - 1))]
+            tokens += spelling
+            numbers += [number] * len(spelling)
+            ends.append(len(tokens) - 1)
+    if not tokens:
+        return [], [], [0]
+    if optional_end:
+        ends = [*ends, *(end - 1 for end in ends)]
+    width = max(map(len, sources))
+    before = np.array([row + [-2] * (width - len(row)) for row in sources])  # (N, W); -2: none
+    target = np.array(tokens)
+    emitted = np.maximum(np.nan_to_num(table.astype(np.float64), nan=-1e30), -1e30)
+    # Places 0 (the start) and 1 + i: on the blank after token i, on token i; the last place is impossible.
+    count = len(tokens)
+    blanks, on_tokens = np.full(count + 2, -np.inf), np.full(count + 2, -np.inf)
+    blanks[0] = 0.0
+    index = np.where(before < -1, count + 1, before + 1)  # (N, W)
+    same = (before >= 0) & (target[np.maximum(before, 0)] == target[:, None])  # needs a blank in between
+    jumps = np.where(same | (before < 0), count + 1, index)
+    from_token = np.zeros((len(table), count + 1), np.bool_)  # a blank
+    came_from = np.zeros((len(table), count), np.int64)  # a token: 0 stays, 1 + c from column c of its options
+    for time, row in enumerate(emitted):
+        from_token[time] = on_tokens[:-1] > blanks[:-1]
+        # In the order in which the first of equal ones wins: stay, then by source the blank and the token before.
+        options = np.stack([blanks[index], on_tokens[jumps]], axis=2).reshape(count, -1)
+        options = np.concatenate([on_tokens[1:-1, None], options], axis=1)
+        came_from[time] = options.argmax(axis=1)
+        blanks[:-1] = np.maximum(blanks[:-1], on_tokens[:-1]) + row[BLANK]
+        on_tokens[1:-1] = options.max(axis=1) + row[target]
+    places = np.array(ends) + 1
+    finals = np.concatenate([on_tokens[places], blanks[places]])
+    on_blank, which = divmod(int(finals.argmax()), len(ends))
+    place, on_token = int(places[which]), not on_blank
+    spans: dict[int, tuple[int, int]] = {}
+    for time in range(len(table) - 1, -1, -1):
+        if not on_token:
+            on_token = bool(from_token[time, place])
+            continue
+        spans[place - 1] = (time, spans.get(place - 1, (0, time))[1])
+        step = int(came_from[time, place - 1])
+        if step:
+            column, is_jump = divmod(step - 1, 2)
+            place, on_token = int(index[place - 1, column]), bool(is_jump)
+    visited = sorted(spans)
+    bounds = [sum(numbers[token] < number for token in visited) for number in range(len(spellings) + 1)]
+    return [tokens[token] for token in visited], [spans[token] for token in visited], bounds
+
+
+class Reading(NamedTuple):
+    """The best way to read tokens as words that leads to a node of a lexicon and a state of the language model."""
+
+    score: float  # of the complete words
+    language: float = 0.0  # their log-probability
+    words: tuple[tuple[int, int], ...] = ()  # each with the node at which it is complete
+
+
+Readings = dict[tuple[int, Any], Reading]
+AFTER_SEPARATOR = -1
+"""The root of a lexicon after a separator, where another word has to follow."""
+
+
+class LexiconReader:
+    """Reads tokens as words of a lexicon, scored by a language model of words."""
+
+    def __init__(self, guide: Guide, lexicon: Lexicon, *, with_scores: bool) -> None:
+        self.lexicon = lexicon
+        self.lm = guide.lm if with_scores and guide.weight else None
+        self.weight, self.ids = guide.weight, guide.ids.tolist()
+        self.bonuses = guide.bonuses.tolist() if with_scores else [0.0] * len(lexicon.words)
+        self.start: Readings = {(0, 0 if self.lm is None else self.lm.start): Reading(0.0)}
+        self.shortest = len(lexicon.path(next(node for node in range(len(lexicon.tokens)) if lexicon.complete(node))))
+
+    def extend(self, readings: Readings) -> dict[int, Readings]:
+        """The readings after each token that may follow."""
+        lexicon = self.lexicon
+        following: dict[int, Readings] = {}
+        root = 0 if lexicon.separator is None else AFTER_SEPARATOR
+        for (node, state), reading in readings.items():
+            for child in lexicon.children(max(node, 0)):
+                options = following.setdefault(lexicon.tokens[child], {})
+                if lexicon.first[child] < lexicon.first[child + 1]:
+                    _keep_better(options, (child, state), reading)
+                for after, whole in self._complete(child, state, reading):
+                    _keep_better(options, (root, after), whole)
+        return {token: options for token, options in following.items() if options}
+
+    def end(self, readings: Readings) -> Reading | None:
+        """The best reading if the text ends here; None: it cannot."""
+        lexicon, ends = self.lexicon, []
+        for (node, state), reading in readings.items():
+            if node == 0:
+                ends.append(self._ended(state, reading))
+            elif lexicon.separator is not None and node > 0:  # a word may also be complete before the end
+                for child in lexicon.children(node):
+                    if lexicon.tokens[child] == lexicon.separator:
+                        ends += [self._ended(*whole) for whole in self._complete(child, state, reading)]
+        possible = [reading for reading in ends if reading.score > -math.inf]
+        return max(possible, key=lambda reading: reading.score) if possible else None
+
+    def read(self, tokens: Sequence[int]) -> Reading | None:
+        """The best words of a whole text; None if it does not consist of words."""
+        readings = self.start
+        for token in tokens:
+            readings = self.extend(readings).get(token, {})
+        return self.end(readings)
+
+    def spans(self, reading: Reading) -> list[tuple[int, int]]:
+        """The first and the last token of each word, without the separator."""
+        spans, first = [], 0
+        for _, node in reading.words:
+            following = first + len(self.lexicon.path(node))
+            spans.append((first, following - 1 - (self.lexicon.separator is not None)))
+            first = following
+        return spans
+
+    def gain(self, tokens: int) -> float:
+        """The most that further tokens can add: the first may complete a word, each later word has to be spelt."""
+        return (1 + (tokens - 1) // self.shortest if tokens > 0 else 0) * max(0.0, *self.bonuses)
+
+    def _complete(self, node: int, state: Any, reading: Reading) -> list[tuple[Any, Reading]]:
+        """The readings in which a word is complete at a node."""
+        results = []
+        for word in self.lexicon.complete(node):
+            language, after = (0.0, 0) if self.lm is None else self.lm.score(state, self.ids[word])
+            if language > -math.inf:
+                score = reading.score + self.weight * language + self.bonuses[word]
+                whole = Reading(score, reading.language + language, (*reading.words, (word, node)))
+                results.append((after, whole))
+        return results
+
+    def _ended(self, state: Any, reading: Reading) -> Reading:
+        language = 0.0 if self.lm is None else self.lm.score(state, self.lm.end)[0]
+        return reading._replace(score=reading.score + self.weight * language, language=reading.language + language)
+
+
+def _keep_better(readings: Readings, key: tuple[int, Any], reading: Reading) -> None:
+    if key not in readings or readings[key].score < reading.score:
+        readings[key] = reading
+
+
+class GuidedStep:
+    """The step of a decoder with the scores of a guide added (shallow fusion)."""
+
+    def __init__(self, step: "Step", guide: Guide, end: int) -> None:
+        self.step, self.guide, self.end = step, guide, end
+        self.bonuses = guide.bonuses.copy()
+        self.reader: LexiconReader | None = None
+        if guide.lexicon is not None:
+            self.reader = LexiconReader(guide, guide.lexicon, with_scores=not guide.rescores)
+        else:
+            self.bonuses[end] = 0.0  # not a word
+        self.ids = guide.ids.copy()
+        if guide.lm is not None and guide.lexicon is None:
+            self.ids[end] = guide.lm.end
+
+    def start(self, batch: int) -> dict[str, Array]:
+        """The state of the guide before the first token: None."""
+        return {"guide": np.full(batch, None, object)}
+
+    def __call__(self, tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+        inner = {name: value for name, value in state.items() if name != "guide"}
+        scores, following = self.step(tokens, inner)
+        places = np.empty(len(tokens), object)
+        scores = scores.astype(np.float64)
+        for row, (token, place) in enumerate(zip(tokens.tolist(), state["guide"], strict=True)):
+            if self.reader is not None:
+                added, places[row] = self._words(token, place)
+            elif not self.guide.rescores:
+                added, places[row] = self._tokens(token, place)
+            else:
+                continue
+            scores[row] += added
+        return scores, {**following, "guide": places}
+
+    def _tokens(self, token: int, place: Any) -> tuple[Array, Any]:
+        """The scores of all tokens after one more, and the state of the language model."""
+        lm = self.guide.lm if self.guide.weight else None
+        if lm is None:
+            return self.bonuses, ()
+        state: Any
+        if place is None or token == self.end:
+            state = lm.start
+        else:
+            _, state = lm.score(place[0], max(int(self.ids[token]), 0))
+        scores = np.where(self.ids < 0, -np.inf, lm.following(state)[np.maximum(self.ids, 0)])
+        return _weighted(self.guide.weight, scores) + self.bonuses, (state,)
+
+    def _words(self, token: int, place: Any) -> tuple[Array, Any]:
+        """The scores of all tokens, and the readings after each of them."""
+        reader = self.reader
+        assert reader is not None  # noqa: S101
+        readings = reader.start if place is None else place[0].get(token)
+        scores = np.full(self.guide.vocabulary, -np.inf)
+        if not readings:
+            return scores, ({},)
+        best = max(reading.score for reading in readings.values())
+        relative = {key: reading._replace(score=reading.score - best) for key, reading in readings.items()}
+        following = reader.extend(relative)
+        for option, after in following.items():
+            scores[option] = max(reading.score for reading in after.values())
+        ending = reader.end(relative)
+        scores[self.end] = -np.inf if ending is None else ending.score
+        return scores, (following,)
+
+    def gain(self, tokens: int) -> float:
+        """The most that further tokens can add to a score, besides their log-probabilities."""
+        if self.reader is not None:
+            return self.reader.gain(tokens)
+        return 0.0 if self.guide.rescores else max(0.0, float(self.bonuses.max())) * tokens
+
+
+class Guided(NamedTuple):
+    """A hypothesis of a decoder, and what the guide says about it."""
+
+    hypothesis: "Hypothesis"
+    words: list[int] = []  # noqa: RUF012  of the lexicon
+    spans: list[tuple[int, int]] = []  # noqa: RUF012  first and last token of each word
+    language: float = 0.0  # log-probability by the language model, without its weight
+    bonus: float = 0.0  # word scores
+
+
+def _guided(hypotheses: list["Hypothesis"], guide: Guide, step: GuidedStep, beam: "Beam | None") -> list[Guided]:
+    """The hypotheses with the scores of the guide; if it rescores, in their new order."""
+    reader = None if guide.lexicon is None else LexiconReader(guide, guide.lexicon, with_scores=True)
+    rows = []
+    for hypothesis in hypotheses:
+        if reader is None:
+            language = _token_log_probability(hypothesis, step)
+            guided = Guided(hypothesis, [], [], language, float(step.bonuses[hypothesis.tokens].sum()))
+        else:
+            length = len(hypothesis.tokens)
+            while length and not hypothesis.ended and reader.read(hypothesis.tokens[:length]) is None:
+                length -= 1  # the maximum length cuts a word
+            whole = hypothesis
+            if length < len(hypothesis.tokens):
+                values = hypothesis.log_probabilities[:length]
+                whole = hypothesis._replace(tokens=hypothesis.tokens[:length], log_probabilities=values)
+            reading = reader.read(whole.tokens)
+            if reading is None:
+                continue
+            words = [word for word, _ in reading.words]
+            bonus = float(guide.bonuses[words].sum())
+            guided = Guided(whole, words, reader.spans(reading), reading.language, bonus)
+        if guide.rescores and beam is not None:
+            length = len(guided.hypothesis.log_probabilities)
+            added = (guide.weight * guided.language + guided.bonus) / beam.divisor(length)
+            guided = guided._replace(hypothesis=guided.hypothesis._replace(score=guided.hypothesis.score + added))
+        rows.append(guided)
+    if guide.rescores:
+        rows.sort(key=lambda guided: (not guided.hypothesis.ended, -guided.hypothesis.score))
+    return rows[: beam.nbest] if beam is not None else rows
+
+
+def _token_log_probability(hypothesis: "Hypothesis", step: GuidedStep) -> float:
+    lm, total = step.guide.lm if step.guide.weight else None, 0.0
+    if lm is not None:
+        state: Any = lm.start
+        for token in (*hypothesis.tokens, step.end) if hypothesis.ended else hypothesis.tokens:
+            value, state = lm.score(state, int(step.ids[token]))
+            total += value
+    return total
+
+
+class TokenTexts:
+    """Scores of prefixes of tokens in a search over frames: by the language model and the scores of tokens."""
+
+    def __init__(self, guide: Guide | None, vocabulary: int) -> None:
+        self.guide = guide
+        self.bonuses = np.zeros(vocabulary) if guide is None else guide.bonuses
+        start = guide.lm.start if guide is not None and guide.lm is not None else 0
+        # Of each prefix: score, log-probability, state of the language model.
+        self.known: dict[tuple[int, ...], tuple[float, float, Any]] = {(): (0.0, 0.0, start)}
+        self.after: dict[Any, Array] = {}  # what each token adds to a score after a state
+
+    def scores(self, prefixes: list[tuple[int, ...]]) -> tuple[Array, Array]:  # (K,), (K, V)
+        """The score of each prefix, and what each token adds to it."""
+        scores = np.array([self._look_up(prefix)[0] for prefix in prefixes])
+        if self.guide is None or self.guide.lm is None:
+            return scores, self.bonuses[None]
+        return scores, np.stack([self._gains(self._look_up(prefix)[2]) for prefix in prefixes])
+
+    def score(self, prefix: tuple[int, ...], *, ended: bool) -> float:
+        """The score of a prefix, with the end of the text."""
+        end = self._end(prefix) if ended else 0.0
+        weight = self.guide.weight if self.guide is not None else 0.0
+        return self._look_up(prefix)[0] + float(_weighted(weight, np.array(end)))
+
+    def language(self, prefix: tuple[int, ...]) -> float:
+        """The log-probability of a text by the language model, its end included."""
+        return self._look_up(prefix)[1] + self._end(prefix)
+
+    def _end(self, prefix: tuple[int, ...]) -> float:
+        lm = None if self.guide is None else self.guide.lm
+        return 0.0 if lm is None else lm.score(self._look_up(prefix)[2], lm.end)[0]
+
+    def _look_up(self, prefix: tuple[int, ...]) -> tuple[float, float, Any]:
+        if prefix not in self.known:
+            *before, token = prefix
+            score, total, state = self._look_up(tuple(before))
+            score += float(self.bonuses[token])
+            if self.guide is not None and self.guide.lm is not None:
+                value, state = self.guide.lm.score(state, int(self.guide.ids[token]))
+                score, total = score + self.guide.weight * value, total + value
+            self.known[prefix] = score, total, state
+        return self.known[prefix]
+
+    def _gains(self, state: Any) -> Array:  # (V,)
+        if state not in self.after:
+            guide = self.guide
+            assert guide is not None  # noqa: S101
+            assert guide.lm is not None  # noqa: S101
+            values = np.where(guide.ids < 0, -np.inf, guide.lm.following(state)[np.maximum(guide.ids, 0)])
+            self.after[state] = _weighted(guide.weight, values) + self.bonuses
+        return self.after[state]
+
+
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {},
     "beam": {
@@ -736,6 +1474,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "prefix_beam": {
         "size": 64,
         "per_node": 0,
+        "histories": 0,
         "merge": "sum",
         "token_threshold": 0.0,
         "threshold": 0.0,
@@ -775,8 +1514,14 @@ def parse_search(text: str) -> dict[str, Any]:
 class Beam:
     """Beam search: the most probable partial hypotheses of each input are extended in parallel."""
 
-    def __init__(self, settings: dict[str, Any], end: int, suppress: Sequence[int]) -> None:
+    def __init__(
+        self, settings: dict[str, Any], end: int, suppress: Sequence[int], guided: "GuidedStep | None" = None
+    ) -> None:
         self.settings = SEARCHES["beam"] | settings
+        self.nbest: int = self.settings["nbest"]
+        self.gain: Callable[[int], float] = guided.gain if guided is not None else lambda _: 0.0
+        if guided is not None and guided.guide.rescores:
+            self.settings |= {"nbest": self.settings["size"]}  # all are reordered afterwards
         is_beam = self.settings.get("name", "beam") == "beam"
         if not is_beam or self.settings["groups"] > 1 or self.settings["coverage_penalty"]:
             raise ModelError("expected the search greedy, or beam without groups and coverage_penalty")
@@ -820,12 +1565,15 @@ class Beam:
                         continue
                     ended_counts[row] += is_end
                     cutoff = self._cutoff(finished[row])
-                    score = total / self._divisor(length)
+                    score = total / self.divisor(length)
                     if (is_end or cutoff == -math.inf) and score > cutoff:
                         whole = tokens if is_end else [*tokens, token]
                         scored = [*previous, float(values[index, token])]
                         self._add(finished[row], Hypothesis(whole, score, total, scored, is_end))
-                if going and not self._is_final(finished[row], ended_counts[row], going[0][0], int(limits[row])):
+                best_case = going[0][0] + self.gain(int(limits[row]) - length) if going else 0.0
+                # A negative total is divided by the length of the longest output at best, a positive one by the next.
+                longest = length + 1 if best_case > 0 else int(limits[row])
+                if going and not self._is_final(finished[row], ended_counts[row], best_case, longest):
                     following += [(index, token) for _, index, token in going]
             chosen = np.array([index for index, _ in following], dtype=np.int64)
             last = np.array([token for _, token in following], dtype=np.int64)
@@ -852,7 +1600,7 @@ class Beam:
                 if tokens[place : place + order - 1] == context:
                     values[tokens[place + order - 1]] = -np.inf
 
-    def _divisor(self, length: int) -> float:
+    def divisor(self, length: int) -> float:
         kind, alpha = self.settings["length_penalty"], self.settings["alpha"]
         return 1.0 if kind == "none" else float((length if kind == "length" else (5 + length) / 6) ** alpha)
 
@@ -872,7 +1620,7 @@ class Beam:
         patience = self.settings["patience"]
         if patience and ended >= patience * self.settings["size"]:
             return True
-        return self._cutoff(entries) >= best / self._divisor(limit)
+        return self._cutoff(entries) >= best / self.divisor(limit)
 
 
 class Sampler:

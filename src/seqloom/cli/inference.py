@@ -503,6 +503,9 @@ def export(
             metavar="FOLDER", help="Page: the npm package onnxruntime-web (default: where npm has installed it)."
         ),
     ] = "",
+    search: Search = "",
+    lexicon: Lexicon = "",
+    lm: LanguageModel = "",
     layer: Layer = "",
 ) -> None:
     """Export a model for other programs. Models become ONNX files or web pages, n-grams ARPA files.
@@ -514,7 +517,7 @@ def export(
             raise ValueError(f"--onnxruntime-web is for a page, which is a folder; {file} is a file")
         if not file.suffix and runtime:
             raise ValueError(f"--runtime is for a file .onnx; {file} is a folder, for a page")
-        result = load_model(run, layer).export(
+        result = load_model(run, layer, search=search, lexicon=lexicon, lm=lm).export(
             file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web
         )
         if result is None:

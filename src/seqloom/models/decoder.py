@@ -160,5 +160,11 @@ def neural_lm(decoder: nn.Module, *, end: int, vocabulary_ids: Sequence[int]) ->
     """Any decoder as the language model of a search over frames; the end token also precedes the first one."""
     module: Any = decoder.eval()
     return NeuralLM(
-        partial(step, module), module.start(None, 1), start=end, end=end, vocabulary_ids=vocabulary_ids, unknown=UNKNOWN
+        partial(step, module),
+        module.start(None, 1),
+        start=end,
+        end=end,
+        vocabulary_ids=vocabulary_ids,
+        unknown=UNKNOWN,
+        decoder=module,
     )

@@ -23,6 +23,8 @@ TOLERANCE = 1e-5
 6e-8, and a few hundred operations on a sequence add up."""
 FORMAT = 1
 """Version of the description that a runtime reads."""
+ALWAYS_WRITTEN = {"lm"}
+"""Parts without which a model does not answer as it was exported: the language model of its search."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -34,7 +36,7 @@ class OnnxModel:
     description: Mapping[str, Any]  # what the runtime needs besides the graph: vocabulary, labels, scales
     feed: Callable[[Sequence[Any]], Arrays]  # examples → inputs of the graph
     expected: Callable[[Sequence[Any]], Arrays]  # examples → outputs of the model
-    parts: Mapping[str, Graph] = field(default_factory=dict)  # further graphs that the runtime needs, by name
+    parts: Mapping[str, Graph] = field(default_factory=dict)  # further graphs for searches outside the graph, by name
     forced: "ForcedSteps | None" = None  # how the parts are checked
     units: Arrays = field(default_factory=dict)  # of outputs in the units of the data: the deviation of each column
 
@@ -44,11 +46,11 @@ class OnnxModel:
         model = self.graph.finish(name, {**metadata, "seqloom": description})
         return with_checksum(model.SerializeToString())
 
-    def parts_to_bytes(self, name: str) -> dict[str, bytes]:
-        """The files of the further graphs."""
+    def parts_to_bytes(self, name: str, parts: Iterable[str]) -> dict[str, bytes]:
+        """The files of some of the further graphs."""
         return {
-            part: with_checksum(graph.finish(f"{name}.{part}", {"part": part}).SerializeToString())
-            for part, graph in self.parts.items()
+            part: with_checksum(self.parts[part].finish(f"{name}.{part}", {"part": part}).SerializeToString())
+            for part in parts
         }
 
 
@@ -119,8 +121,8 @@ def write(
     count, difference = check(model, data, batches)
     if not count:
         raise ExportError("there are no examples to compare the exported model with the original on (--check FILE)")
-    further = model.parts_to_bytes(path.stem) if parts else {}
-    if model.forced is not None and further:
+    further = model.parts_to_bytes(path.stem, model.parts if parts else model.parts.keys() & ALWAYS_WRITTEN)
+    if model.forced is not None and parts:
         model.forced.check(model, further, batches)
     files.write(path, data)
     for name, part in further.items():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from seqloom.decoding.tokens.search import Hypothesis
 from seqloom.onnx import encoder_decoder as parts
 from seqloom.onnx.exported import ForcedSteps, OnnxModel
+from seqloom.onnx.guide import NO_GUIDE, ExportedGuide
 from seqloom.onnx.inputs import Embed
 
 Arrays = dict[str, NDArray[Any]]
@@ -39,6 +40,7 @@ def generator(
     suppress: tuple[int, ...],
     generate: Callable[[Sequence[Any]], tuple[list[list[Hypothesis]], Any]],  # greedy hypotheses, and their limits (B,)
     description: dict[str, Any],  # of the task and its outputs, for the runtime
+    guide: ExportedGuide = NO_GUIDE,
 ) -> OnnxModel:
     """An encoder-decoder with greedy search, and its parts for beam search."""
 
@@ -49,12 +51,13 @@ def generator(
     graph = parts.encoder_decoder(model, entry.embed, limits=limits, end=end, suppress=suppress)
     encoder, ports, _ = parts.encoder(model, entry.embed, limits=limits)
     output = {**description["output"], "end": end, "suppress": suppress, "states": ports.description()}
+    output["guide"] = guide.description
     return OnnxModel(
         graph,
         {**description, "input": entry.description, "output": output},
         entry.feed,
         expected,
-        {"encoder": encoder, "step": parts.step(model)},
+        {"encoder": encoder, "step": parts.step(model), **guide.parts},
         forced_steps(generate, ports.description(), end),
     )
 

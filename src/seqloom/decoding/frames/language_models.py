@@ -76,8 +76,9 @@ class NeuralLM:
         end: int,
         vocabulary_ids: Sequence[int] | Integers,
         unknown: int | None = None,
+        decoder: Any = None,  # the module that computes the step; None: not known
     ) -> None:
-        self.step, self.state, self.start, self.end = step, state, start, end
+        self.step, self.state, self.start, self.end, self.decoder = step, state, start, end, decoder
         self.vocabulary_ids, self.unknown = np.asarray(vocabulary_ids, dtype=np.int64), unknown
 
 

@@ -1,6 +1,7 @@
 """Transcribers as ONNX graphs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.models.generation import SUPPRESSED, generate
 from seqloom.onnx import encoder_decoder as parts
 from seqloom.onnx.exported import OnnxModel
-from seqloom.onnx.graph import ExportError
+from seqloom.onnx.guide import export_guide
 from seqloom.onnx.search import ModelInput, forced_steps, generator
 from seqloom.onnx.signals import signal_input
 from seqloom.onnx.transcriber import best_path_outputs, frame_outputs, transcriber
@@ -25,22 +26,18 @@ if TYPE_CHECKING:
 
 def onnx_model(task: "Transcribe", model: Any, guide: Guide, decoder: TranscriptDecoder | None) -> OnnxModel:
     """The best path of CTC, or greedy search with a decoder; and the parts of a decoder for other searches."""
-    if guide.lexicon is not None or guide.lm is not None:
-        raise ExportError(
-            "a transcriber whose search uses a lexicon or a language model (task.lexicon, task.lm) cannot be exported "
-            "to ONNX: load it without them, or serve the run itself (seqloom serve RUN --lexicon FILE --lm FILE)"
-        )
-    text = task.fitted.text
+    text, further = task.fitted.text, export_guide(guide)
     output: dict[str, Any] = {
         "kind": "transcript",
         "ctc": task.has_ctc,
         "tokenizer": text.model_dump(mode="json"),
         "frame_duration": task.frames.duration,
         "search": task.search.model_dump(mode="json"),
+        "guide": further.description,
     }
     entry, description = _input(task, model), {"task": task.name, "output": output}
     if decoder is None:
-        return _ctc_model(task, model, entry, description)
+        return replace(_ctc_model(task, model, entry, description), parts=further.parts)
     limits = parts.Limits(MARGIN * task.fitted.tokens_per_frame, OFFSET)
 
     def greedy(examples: Sequence[Recording]) -> tuple[Any, Any]:
@@ -50,7 +47,7 @@ def onnx_model(task: "Transcribe", model: Any, guide: Guide, decoder: Transcript
         return generate(model.decoder, memory, Greedy(), **options), lengths
 
     if not task.has_ctc:
-        options: dict[str, Any] = {"end": decoder.end, "suppress": SUPPRESSED, "generate": greedy}
+        options: dict[str, Any] = {"end": decoder.end, "suppress": SUPPRESSED, "generate": greedy, "guide": further}
         return generator(model, entry, limits=limits, description=description, **options)
     encoder, ports, source = parts.encoder(model, entry.embed, limits=limits)
     frame_outputs(encoder, model, source)
@@ -62,7 +59,7 @@ def onnx_model(task: "Transcribe", model: Any, guide: Guide, decoder: Transcript
         single.description,
         single.feed,
         single.expected,
-        {"encoder": encoder, "step": parts.step(model)},
+        {"encoder": encoder, "step": parts.step(model), **further.parts},
         forced_steps(greedy, ports.description(), decoder.end),
     )
 

@@ -192,13 +192,14 @@ class Translate(TranslateScoring):
     def onnx_model(self, model: Any) -> "OnnxModel":
         """The encoder-decoder with greedy search, and its parts for beam search."""
         from seqloom.onnx.encoder_decoder import Limits
+        from seqloom.onnx.guide import export_guide
         from seqloom.onnx.inputs import token_input
         from seqloom.onnx.search import ModelInput, feed_tokens, generator
 
-        if self.pretrained or self._guide != Guide() or self.constrain:
+        if self.pretrained or self.constrain:
             raise ValueError(
-                "a translator with task.pretrained, task.constrain, task.lexicon or task.lm cannot be exported to "
-                "ONNX; train one without them, or serve its run (seqloom serve)"
+                "a translator with task.pretrained or task.constrain cannot be exported to ONNX; train one without "
+                "them, or serve its run (seqloom serve)"
             )
 
         def greedy(examples: Sequence[Pair]) -> tuple[Any, Any]:
@@ -222,6 +223,7 @@ class Translate(TranslateScoring):
             suppress=SUPPRESSED,
             generate=greedy,
             description={"task": self.name, "output": output},
+            guide=export_guide(self._guide),
         )
 
     def to_json(self, prediction: Translation) -> dict[str, Any]:
