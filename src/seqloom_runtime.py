@@ -562,7 +562,8 @@ def greedy(
         last = np.where(done, end, scores.argmax(axis=1))
         tokens[:, place], values[:, place] = last, np.where(done, 0, scores.max(axis=1))
         done = done | (last == end) | (place + 1 == limits)
-    return [[_greedy(*row, end)] for row in zip(tokens, values, limits.tolist(), strict=True)]
+    rows = [_greedy(*row, end) for row in zip(tokens, values, limits.tolist(), strict=True)]
+    return [[row] if row.score > -math.inf else [] for row in rows]  # empty: no token was possible
 
 
 class Transcript(NamedTuple):

@@ -85,10 +85,10 @@ def test_any_ids_are_decoded(tokenizer: Tokenizer, reader: Any) -> None:
 class Exported:
     """A model with random weights, and the file that it is exported to."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, **options: Any) -> None:
         case = tiny.CASES[name]
         task: Any = tiny.build(case, folder).task
-        self.task = task.fit(task.read(folder / case.file))
+        self.task = task.fit(task.read(folder / case.file)).with_options(**options)
         self.module = self.task.build_model().eval()
         randomize(self.module, dtype=torch.float32)
         self.questions = list(case.questions)

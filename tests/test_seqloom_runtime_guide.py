@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.contracts import tiny
+from tests.tasks.transcribe.test_transcribe_with_language_model import train_language_model
 from tests.test_seqloom_runtime import Exported, assert_same, without_references
 
 import seqloom_runtime
@@ -19,6 +20,7 @@ from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import parse_search
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
+from seqloom.models.transcription.search_guide import parse_language_model
 from seqloom.onnx.guide import export_guide
 
 BLANKS = 7  # token of the space
@@ -127,3 +129,90 @@ def test_the_next_word_of_an_ngram_model(order: int) -> None:
             value, state = runtime.lm.score(state, word)
             assert value == pytest.approx(expected[word], rel=1e-12)
             context = model.advance(context, np.array([word]))
+
+
+LANGUAGE_MODELS = {
+    "ngram": {"model": "ngram", "order": 3},
+    "neural": {"decoder": {"hidden_size": 5}, "embedding_size": 4, "tie_embeddings": False},
+    "transformer": {"decoder": tiny.TRANSFORMER, "embedding_size": 4},
+}
+CASES = [
+    (model, search, kind, method)
+    for model, searches in {
+        "transcribe": ["prefix_beam size=6 nbest=3", "prefix_beam"],
+        "transcribe, joint": ["beam size=4 nbest=3", "greedy", "prefix_beam nbest=2"],
+        "transcribe, attention": ["beam size=4 nbest=4 length_penalty=none", "greedy"],
+    }.items()
+    for search in searches
+    for kind in ("", *LANGUAGE_MODELS)
+    for method in ("fusion", "rescore")
+    if method == "fusion" or (kind and search.startswith("beam"))
+]
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize(("name", "search", "kind", "method"), CASES)
+@pytest.mark.sampled(3)
+def test_guided_transcripts(
+    name: str, search: str, kind: str, method: str, words: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every search × language model × lexicon, with a model of random weights."""
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
+    (tmp_path / "words.txt").write_text("".join(f"{word}\n" for word in tiny.WORDS))
+    model = f"word_score={0.3 if words else 0.1} "
+    if kind:
+        language = train_language_model(tmp_path, "words" if words else "characters", **LANGUAGE_MODELS[kind])
+        model = f"{language} weight=0.7 unk_score=-0.4 method={method} {model}"
+    options: dict[str, Any] = {"search": parse_search(search), "lm": parse_language_model(model)}
+    if words:
+        options["lexicon"] = str(tmp_path / "words.txt")
+    exported = Exported(name, tmp_path, **options)
+    draw = np.random.default_rng(3)
+    inputs = [*exported.questions, *(draw.normal(size=(length, 3)) for length in (12, 7, 1))]
+    expected = [without_references(exported, answer) for answer in exported.answers(inputs)]
+    runtime: Any = seqloom_runtime.load(exported.file)
+    answers = runtime.predict(inputs)
+    assert_same(answers, expected)
+    assert any(answer["language"] for answer in answers) == bool(kind)
+    if search.startswith("prefix_beam"):
+        assert any(answer["words"] for answer in answers)
+
+
+@pytest.mark.parametrize("kind", ["", *LANGUAGE_MODELS])
+@pytest.mark.parametrize("search", ["greedy", "beam size=4 nbest=2"])
+def test_guided_translations(kind: str, search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
+    (tmp_path / "allowed.txt").write_text("A\nCD\nX\n")
+    options: dict[str, Any] = {"search": parse_search(search), "lexicon": str(tmp_path / "allowed.txt")}
+    if kind:
+        language = train_language_model(tmp_path, "words", texts="A CD\nCD X X\nX A\n", **LANGUAGE_MODELS[kind])
+        options["lm"] = parse_language_model(f"{language} weight=0.8")
+    exported = Exported("translate", tmp_path, **options)
+    inputs = ["a cd é", "", "b x", "eff eff a b cd"]
+    expected = exported.answers(inputs)
+    for answer, truth in zip(seqloom_runtime.load(exported.file).predict(inputs), expected, strict=True):
+        assert_same(answer["nbest"], truth["nbest"])
+        assert {*answer["text"].split()} <= {"A", "CD", "X"}
+
+
+def test_a_neural_language_model_is_a_file_of_its_own(tmp_path: Path) -> None:
+    language = train_language_model(tmp_path, "characters", **LANGUAGE_MODELS["neural"])
+    options: dict[str, Any] = {"search": parse_search("prefix_beam"), "lm": parse_language_model(str(language))}
+    exported = Exported("transcribe", tmp_path, **options)
+    (tmp_path / "model.lm.onnx").unlink()
+    with pytest.raises(seqloom_runtime.ModelError, match=r"is missing: the file \.lm\.onnx"):
+        seqloom_runtime.load(exported.file)
+
+
+def test_the_search_can_be_changed_without_its_guide(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("a\nab\n")
+    options: dict[str, Any] = {"search": parse_search("prefix_beam"), "lexicon": str(tmp_path / "words.txt")}
+    exported = Exported("transcribe", tmp_path, **options)
+    runtime: Any = seqloom_runtime.load(exported.file)
+    for search in ("best_path", "prefix_beam"):
+        (tmp_path / search).mkdir()
+        runtime.search, runtime.guide = {"name": search}, None
+        free = Exported("transcribe", tmp_path / search, search=parse_search(search))
+        free.module = exported.module
+        expected = [without_references(free, answer) for answer in free.answers(free.questions)]
+        assert_same(runtime.predict(free.questions), expected)

@@ -45,10 +45,10 @@ def transcriber(folder: Path, **fields: Any) -> Path:
     return run.path
 
 
-def train_language_model(folder: Path, unit: str, **fields: Any) -> Path:
+def train_language_model(folder: Path, unit: str, *, texts: str = TEXTS, **fields: Any) -> Path:
     """Train a language model on the texts; returns its run."""
     path = folder / "texts.txt"
-    path.write_text(TEXTS)
+    path.write_text(texts)
     task = LanguageModel(train=str(path), dev_fraction=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
     return workflow.train(
         Config(task, TrainConfig(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}"
