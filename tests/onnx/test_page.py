@@ -17,11 +17,14 @@ from PIL import Image
 from tests.chromium import CHROMIUM, new_page, playwright
 from tests.contracts import tiny
 from tests.contracts.registry import randomize
+from tests.tasks.transcribe.test_transcribe_with_language_model import train_language_model
 from tests.test_seqloom_runtime import TEXTS, TOKENIZERS, assert_same, with_noise
 
 import seqloom_runtime
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.beam import Beam
+from seqloom.models.transcription.search_guide import parse_language_model
 from seqloom.onnx.page import RUNTIME_FILES, find_onnxruntime_web, write_page
 
 LIBRARY = find_onnxruntime_web()
@@ -55,19 +58,20 @@ MODELS = {
 """A model with random weights for each kind of input and output, and its search."""
 
 
-def write_model(name: str, folder: Path, page: Path) -> list[Any]:
+def write_model(name: str, folder: Path, page: Path, **options: Any) -> list[Any]:
     """Write the page of a model; return inputs for it."""
     case = tiny.CASES[name]
     task: Any = tiny.build(case, folder).task
     if MODELS.get(name):
         task = task.with_options(search=SEARCHES[MODELS[name]])
+    task = task.with_options(**options)
     examples = list(task.read(folder / case.file))
     task = task.fit(examples)
     module = task.build_model().eval()
     randomize(module, dtype=torch.float32)
     with torch.no_grad():
-        options: dict[str, Any] = {"metadata": {"name": f"{name} <b>"}, "onnxruntime_web": LIBRARY}
-        write_page(task.onnx_model(module), page, [examples[:4]], **options)
+        about: dict[str, Any] = {"metadata": {"name": f"{name} <b>"}, "onnxruntime_web": LIBRARY}
+        write_page(task.onnx_model(module), page, [examples[:4]], **about)
     return [with_noise(item) for item in case.questions]
 
 
@@ -146,6 +150,39 @@ def test_answers_in_the_browser(classifier_page: Any, site: tuple[Path, str], tm
     given = [to_browser(item) if not isinstance(item, np.ndarray) or item.ndim > 1 else item for item in inputs]
     arguments = [f"{site[1]}/{folder}", given, f"{site[1]}/classify/seqloom_runtime.js"]
     assert_same(json.loads(classifier_page.evaluate(LOAD, arguments)), json.loads(json.dumps(expected)))
+
+
+@in_browser
+@pytest.mark.parametrize(
+    ("name", "search", "method"),
+    [
+        ("transcribe", "prefix_beam size=8 nbest=2", "fusion"),
+        ("transcribe, joint", "beam size=4 nbest=3", "fusion"),
+        ("transcribe, joint", "beam size=4 nbest=3", "rescore"),
+        ("transcribe, joint", "greedy", "fusion"),
+    ],
+)
+@pytest.mark.parametrize("words", [True, False])
+def test_guided_searches_in_the_browser(
+    classifier_page: Any, site: tuple[Path, str], tmp_path: Path, name: str, search: str, method: str, words: bool
+) -> None:
+    """With an n-gram model of words and a lexicon, or one of characters: the answers of seqloom_runtime."""
+    folder = f"guided {name} {search} {method} {words}".replace(" ", "_").replace(",", "").replace("=", "_")
+    language = train_language_model(tmp_path, "words" if words else "characters", model="ngram", order=2)
+    (tmp_path / "allowed.txt").write_text("".join(f"{word}\n" for word in tiny.WORDS))
+    lm = parse_language_model(f"{language} weight=0.6 word_score=0.2 method={method}")
+    options = {"lexicon": str(tmp_path / "allowed.txt")} if words else {}
+    inputs = write_model(name, tmp_path, site[0] / folder, search=parse_search(search), lm=lm, **options)
+    inputs.append(np.random.default_rng(2).normal(size=(9, 3)).tolist())
+    expected = seqloom_runtime.load(site[0] / folder / "model.onnx").predict(inputs)
+    arguments = [f"{site[1]}/{folder}", inputs, f"{site[1]}/classify/seqloom_runtime.js"]
+    assert_same(json.loads(classifier_page.evaluate(LOAD, arguments)), json.loads(json.dumps(expected)))
+
+
+def test_there_is_no_page_for_a_neural_language_model_of_a_search(tmp_path: Path) -> None:
+    language = train_language_model(tmp_path, "characters", decoder={"hidden_size": 5}, embedding_size=4)
+    with pytest.raises(ValueError, match="there is no page for a search with a neural language model"):
+        write_model("transcribe", tmp_path, tmp_path / "page", lm=parse_language_model(str(language)))
 
 
 @in_browser

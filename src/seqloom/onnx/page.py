@@ -33,6 +33,10 @@ def write_page(
     """Write the files of a page if its model gives the answers of the original; ExportError if not."""
     if model.description["output"]["kind"] == "masked":
         raise ExportError("there is no page for masked language models: export it as a file, such as model.onnx")
+    if "lm" in model.parts:
+        raise ExportError(
+            "there is no page for a search with a neural language model: take an n-gram model, or export it as a file"
+        )
     result = exported.write(model, folder / "model.onnx", batches, metadata=metadata, parts=True)
     names = {"model": "model.onnx"} | {part: f"model.{part}.onnx" for part in model.parts}
     description = {

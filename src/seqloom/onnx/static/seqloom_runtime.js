@@ -132,6 +132,8 @@ class Generator extends Model {
     super(ort, description, sessions);
     this.tokenizer = new Tokenizer(description.output.tokenizer);
     this.search = description.output.search;
+    const { guide } = description.output;
+    this.guide = guide ? new Guide(guide, this.tokenizer.tokens.length) : null; // null: the search uses none
   }
 
   async greedyInGraph(feed) {
@@ -156,10 +158,15 @@ class Generator extends Model {
     return [scores, Object.fromEntries(fields.map(({ input, output }) => [input, outputs[output]]))];
   }
 
+  // The n-best hypotheses, with the scores of the guide.
   async find(step, state, limit) {
     const { end, suppress } = this.description.output;
-    if (this.search.name === "greedy") return greedy(step, state, limit, { end, suppress });
-    return new Beam(this.search, end, suppress).run(step, state, limit);
+    const guided = this.guide ? new GuidedStep(step, this.guide, end) : null;
+    const next = guided ? (tokens, before) => guided.run(tokens, before) : step;
+    const start = guided ? { ...state, guide: { rows: [null] } } : state;
+    const beam = this.search.name === "greedy" ? null : new Beam(this.search, end, suppress, guided);
+    const hypotheses = beam ? await beam.run(next, start, limit) : await greedy(next, start, limit, { end, suppress });
+    return guided ? guided.judge(hypotheses, beam) : hypotheses;
   }
 }
 
@@ -167,7 +174,7 @@ export class Translator extends Generator {
   async answer(item) {
     const { feed } = this.read(item);
     let hypotheses;
-    if (this.search.name === "greedy") hypotheses = await this.greedyInGraph(feed);
+    if (this.search.name === "greedy" && !this.guide) hypotheses = await this.greedyInGraph(feed);
     else {
       const [state, outputs] = await this.encode(feed);
       hypotheses = await this.find((tokens, before) => this.step(tokens, before), state, Number(outputs.limits.data[0]));
@@ -189,13 +196,13 @@ export class Transcriber extends Generator {
     if (name === "best_path" || name === "prefix_beam") {
       if (!output.ctc) throw new ModelError(`The search ${name} needs a model with CTC; this one has a decoder only.`);
       const frames = frameTable(await this.run("model", feed));
-      return this.toAnswer(name === "best_path" ? bestPath(frames) : prefixBeam(frames, this.search));
+      return this.toAnswer(name === "best_path" ? bestPath(frames) : prefixBeam(frames, this.search, this.guide));
     }
-    if (name === "greedy" && !output.ctc) return this.toAnswer(asTranscripts(await this.greedyInGraph(feed), null));
+    if (name === "greedy" && !output.ctc && !this.guide) return this.toAnswer(this.asTranscripts(await this.greedyInGraph(feed), null));
     if (!output.states) throw new ModelError(`The search ${name} needs a decoder; this model has CTC only.`);
     const [state, outputs] = await this.encode(feed);
     const limit = Number(outputs.limits.data[0]);
-    if (!output.ctc) return this.toAnswer(asTranscripts(await this.find((tokens, before) => this.step(tokens, before), state, limit), null));
+    if (!output.ctc) return this.toAnswer(this.asTranscripts(await this.find((tokens, before) => this.step(tokens, before), state, limit), null));
     const frames = frameTable(outputs), scorer = new PrefixScorer(frames, output.end), weight = output.ctc_weight;
     const step = async (tokens, before) => {
       const [scores, following] = await this.step(tokens, before);
@@ -207,31 +214,45 @@ export class Transcriber extends Generator {
       return [fused, { ...following, prefixes: { rows: prefixes } }];
     };
     const hypotheses = await this.find(step, { ...state, prefixes: { rows: [null] } }, limit);
-    return this.toAnswer(asTranscripts(hypotheses, frames));
+    return this.toAnswer(this.asTranscripts(hypotheses, frames));
+  }
+
+  // The hypotheses of a decoder, with the frames of their tokens on the best path of CTC.
+  asTranscripts(hypotheses, table) {
+    const { guide } = this;
+    return hypotheses.map(({ tokens, score, logProbability, logProbabilities, words = [], tokenSpans = [], language = 0, bonus = 0 }) => {
+      const frames = table ? align(table, tokens) : [], added = guide && !guide.rescores ? guide.weight * language + bonus : 0;
+      const spans = frames.length ? tokenSpans.map(([first, last]) => [frames[first][0], frames[last][1]]) : [];
+      return { tokens, score, acoustic: logProbability - added, language, words, spans, frames, logProbabilities };
+    });
   }
 
   toAnswer(transcripts) {
     if (!transcripts.length) return { text: "", score: -Infinity, acoustic: -Infinity, language: 0, tokens: [], times: [], words: [], word_times: [], nbest: [] };
-    const nbest = transcripts.map(({ tokens, score, acoustic, logProbabilities }) => ({
-      text: this.text(tokens).trim(), score, acoustic, language: 0,
-      ...(logProbabilities ? { tokens: tokens.map((token) => this.tokenizer.readable(token)), log_probabilities: logProbabilities } : {}),
+    const nbest = transcripts.map((transcript) => ({
+      text: this.text(transcript).trim(), score: transcript.score, acoustic: transcript.acoustic, language: transcript.language ?? 0,
+      ...(transcript.logProbabilities ? { tokens: transcript.tokens.map((token) => this.tokenizer.readable(token)), log_probabilities: transcript.logProbabilities } : {}),
     }));
-    const { tokens, frames } = transcripts[0], groups = this.wordGroups(tokens);
-    const { text, score, acoustic, language } = nbest[0];
+    const { tokens, frames } = transcripts[0], { text, score, acoustic, language } = nbest[0];
+    const spans = this.lexicon ? transcripts[0].spans : frames.length ? this.wordGroups(tokens).map(([first, last]) => [frames[first][0], frames[last][1]]) : [];
     return {
       text, score, acoustic, language,
       tokens: tokens.map((token) => this.tokenizer.readable(token)), times: this.times(frames),
-      words: this.words(tokens), word_times: this.times(frames.length ? groups.map(([first, last]) => [frames[first][0], frames[last][1]]) : []),
-      nbest,
+      words: this.words(transcripts[0]), word_times: this.times(spans), nbest,
     };
   }
 
-  text(tokens) {
-    return this.tokenizer.unit === "characters" ? this.tokenizer.decode(tokens) : this.words(tokens).filter(Boolean).join(" ");
+  get lexicon() { return this.search.name === "best_path" ? null : this.guide?.lexicon ?? null; }
+
+  text(transcript) {
+    const byCharacters = this.tokenizer.unit === "characters";
+    if (this.lexicon) return this.words(transcript).join(byCharacters && this.lexicon.separator === null ? "" : " ");
+    return byCharacters ? this.tokenizer.decode(transcript.tokens) : this.words(transcript).filter(Boolean).join(" ");
   }
 
-  words(tokens) {
-    return this.wordGroups(tokens).map(([first, last]) => strip(this.tokenizer.decode(tokens.slice(first, last + 1))));
+  words(transcript) {
+    if (this.lexicon) return transcript.words.map((word) => this.lexicon.words[word]);
+    return this.wordGroups(transcript.tokens).map(([first, last]) => strip(this.tokenizer.decode(transcript.tokens.slice(first, last + 1))));
   }
 
   // The first and the last token of each word.
@@ -276,6 +297,7 @@ async function greedy(step, state, limit, { end, suppress }) {
     tokens.push(last);
     values.push(rows[0][last]);
     if (last === end) break;
+    if (values.at(-1) === -Infinity) return []; // no token is possible
   }
   return [greedyHypothesis(tokens, values, limit, end)];
 }
@@ -292,11 +314,14 @@ function selectRows(state, rows) {
 }
 
 export class Beam {
-  constructor(settings, end, suppress) {
+  constructor(settings, end, suppress, guided = null) {
     this.settings = { size: 5, nbest: 1, length_penalty: "length", alpha: 1, min_length: 0, threshold: 0, no_repeat_ngram: 0, per_node: 0, patience: 0, groups: 1, coverage_penalty: 0, ...settings };
     if (this.settings.name !== "beam" || this.settings.groups > 1 || this.settings.coverage_penalty) throw new ModelError("Expected the search greedy, or beam without groups and coverage_penalty.");
     this.end = end;
     this.suppress = suppress;
+    this.nbest = this.settings.nbest;
+    this.gain = guided ? (tokens) => guided.gain(tokens) : () => 0;
+    if (guided?.guide.rescores) this.settings.nbest = this.settings.size; // all are reordered afterwards
   }
 
   // The n-best hypotheses of one input.
@@ -327,7 +352,9 @@ export class Beam {
           this.add(finished, { tokens: isEnd ? tokens : [...tokens, token], score, logProbability: total, logProbabilities: [...values, rows[index][token]], ended: isEnd });
         }
       }
-      if (!going.length || this.isFinal(finished, endedCount, going[0].total, limit)) break;
+      if (!going.length) break;
+      const bestCase = going[0].total + this.gain(limit - length); // divided by the longest output if it is negative
+      if (this.isFinal(finished, endedCount, bestCase, bestCase > 0 ? length + 1 : limit)) break;
       state = selectRows(state, going.map(({ index }) => index));
       live = going.map(({ index, token, total }) => ({ tokens: [...live[index].tokens, token], values: [...live[index].values, rows[index][token]], total }));
     }
@@ -374,10 +401,6 @@ function frameTable(outputs) {
   return Array.from({ length: count }, (_, row) => Float64Array.from(outputs.frame_log_probabilities.data.subarray(row * size, (row + 1) * size)));
 }
 
-const asTranscripts = (hypotheses, frames) => hypotheses.map(({ tokens, score, logProbability, logProbabilities }) => (
-  { tokens, score, acoustic: logProbability, frames: frames ? align(frames, tokens) : [], logProbabilities }
-));
-
 export function bestPath(frames) {
   const tokens = [], spans = [];
   let total = 0, last = BLANK;
@@ -392,15 +415,19 @@ export function bestPath(frames) {
 }
 
 // CTC prefix beam search: the probability of a prefix is summed over its paths (Hannun et al. 2014).
-export function prefixBeam(table, settings) {
+export function prefixBeam(table, settings, guide = null) {
   const { size = 64, per_node = 0, merge = "sum", token_threshold = 0, threshold = 0, nbest = 1, lag = 0 } = settings;
   if (lag) throw new ModelError("The option lag of prefix_beam is for streams.");
   const join = merge === "sum" ? logAdd : Math.max;
   const floor = token_threshold ? Math.log(token_threshold) : -Infinity;
-  let beam = [{ key: "", tokens: [], blank: 0, repeat: -Infinity }];
-  for (const row of table) {
+  const frames = table.map((row) => {
     const best = argmax(row);
-    const frame = row.map((value, token) => (value >= floor || token === BLANK || token === best ? value : -Infinity));
+    return row.map((value, token) => (value >= floor || token === BLANK || token === best ? value : -Infinity));
+  });
+  if (guide?.lexicon) return new WordBeam(settings, guide).run(table, frames);
+  const texts = new TokenTexts(guide, table[0]?.length ?? 0);
+  let beam = [{ key: "", tokens: [], blank: 0, repeat: -Infinity, ...texts.start }];
+  for (const frame of frames) {
     const places = new Map(beam.map((entry) => [entry.key, entry]));
     const staying = new Map(), extensions = [];
     for (const entry of beam) {
@@ -408,24 +435,29 @@ export function prefixBeam(table, settings) {
       staying.set(entry.key, { ...entry, blank: total + frame[BLANK], repeat: last === undefined ? -Infinity : entry.repeat + frame[last] });
     }
     for (const entry of beam) {
-      const total = join(entry.blank, entry.repeat), last = entry.tokens.at(-1), own = [];
+      const total = join(entry.blank, entry.repeat), last = entry.tokens.at(-1), own = [], gains = texts.gains(entry.state);
       for (let token = 1; token < frame.length; token++) {
         const value = (token === last ? entry.blank : total) + frame[token];
         if (value === -Infinity) continue;
         const key = `${entry.key},${token}`;
         if (places.has(key)) { const child = staying.get(key); child.repeat = join(child.repeat, value); } // reached from its parent, too
-        else own.push({ key, parent: entry, token, blank: -Infinity, repeat: value, score: value });
+        else own.push({ key, parent: entry, token, blank: -Infinity, repeat: value, score: value + entry.text + gains[token] });
       }
-      if (per_node && own.length > per_node) own.sort((a, b) => b.score - a.score).length = per_node;
+      if (per_node && own.length > per_node) own.sort(byScore).length = per_node;
       extensions.push(...own);
     }
-    const candidates = [...staying.values()].map((entry) => ({ ...entry, score: join(entry.blank, entry.repeat) })).concat(extensions);
-    const kept = candidates.filter(({ score }) => score > -Infinity).sort((a, b) => b.score - a.score).slice(0, size);
+    const candidates = [...staying.values()].map((entry) => ({ ...entry, score: join(entry.blank, entry.repeat) + entry.text })).concat(extensions);
+    const kept = candidates.filter(({ score }) => score > -Infinity).sort(byScore).slice(0, size);
     const lowest = threshold && kept.length ? kept[0].score - threshold : -Infinity;
-    beam = kept.filter(({ score }) => score >= lowest).map(({ key, tokens, parent, token, blank, repeat }) => ({ key, tokens: tokens ?? [...parent.tokens, token], blank, repeat }));
+    beam = kept.filter(({ score }) => score >= lowest).map(({ key, tokens, parent, token, blank, repeat, ...text }) => (
+      tokens ? { key, tokens, blank, repeat, ...text } : { key, tokens: [...parent.tokens, token], blank, repeat, ...texts.extend(parent, token) }
+    ));
   }
-  const scored = beam.map((entry) => ({ ...entry, total: join(entry.blank, entry.repeat) })).filter(({ total }) => total > -Infinity);
-  return scored.sort((a, b) => b.total - a.total).slice(0, nbest).map(({ tokens, total }) => ({ tokens, score: total, acoustic: total, frames: align(table, tokens) }));
+  const found = beam.map(({ tokens, blank, repeat, ...text }) => {
+    const acoustic = join(blank, repeat), end = texts.end(text);
+    return { tokens, acoustic, language: text.language + end, score: acoustic + text.text + weighted(guide?.weight ?? 0, end) };
+  });
+  return found.filter(({ score }) => score > -Infinity).sort(byScore).slice(0, nbest).map((each) => ({ ...each, frames: align(table, each.tokens) }));
 }
 
 // The first and the last frame of each token on the most probable path; empty if there are too few frames.
@@ -501,6 +533,493 @@ class PrefixScorer {
     scores[this.end] = logAdd(blanks[count], onTokens[count]);
     return scores.map((value, token) => (token === BLANK ? -Infinity : Math.min(value - total, 0)));
   }
+}
+
+// The guide of a search: a lexicon, an n-gram language model, and scores of words
+
+// Little-endian numbers that are written as base64.
+function unpack(text, Kind) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Kind(bytes.buffer);
+}
+
+const weighted = (weight, value) => (value > -Infinity ? weight * value : -Infinity);
+
+// What a search knows besides the model: with a lexicon, the language model scores words; without one, tokens.
+export class Guide {
+  constructor({ lexicon, lm, weight, word_score, unk_score, rescore }, vocabulary) {
+    this.lexicon = lexicon ? new Lexicon(lexicon) : null;
+    this.lm = lm ? new NGram(lm) : null;
+    this.weight = weight;
+    this.rescores = rescore && lm !== null && weight > 0;
+    this.vocabulary = vocabulary;
+    const count = this.lexicon ? this.lexicon.words.length : vocabulary;
+    const known = lm ? Array.from(unpack(lm.ids, Int32Array)) : new Array(count).fill(0);
+    this.bonuses = known.map((id) => word_score + (id < 0 ? unk_score : 0)); // of each word, or token
+    this.ids = known.map((id) => (id < 0 ? lm.unknown ?? -1 : id)); // in the language model; -1: impossible
+  }
+}
+
+// A back-off n-gram model. Its states are contexts: 0 the empty one, 1 + w the word w, then longer ones.
+class NGram {
+  constructor({ start, end, words, first, backoff_states, log_probs, log_backoffs }) {
+    Object.assign(this, { start, end });
+    this.words = unpack(words, Int32Array); // the last word of each n-gram
+    this.first = Float64Array.from(unpack(first, BigInt64Array), Number); // the first n-gram that extends each context
+    this.backoffStates = unpack(backoff_states, Int32Array); // without the first word
+    this.logProbs = unpack(log_probs, Float32Array);
+    this.logBackoffs = unpack(log_backoffs, Float32Array); // of contexts only
+  }
+
+  // log p(word | state), and the next state.
+  score(state, word) {
+    if (word < 0) return [-Infinity, 0];
+    let backoff = 0, ngram;
+    while ((ngram = this.find(state, word)) < 0) {
+      backoff += this.logBackoffs[state];
+      state = this.backoffStates[state];
+    }
+    return [backoff + this.logProbs[ngram], ngram < this.logBackoffs.length ? ngram : this.backoffStates[ngram]];
+  }
+
+  find(state, word) {
+    if (state === 0) return 1 + word;
+    let low = this.first[state], high = this.first[state + 1];
+    const end = high;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.words[middle] < word) low = middle + 1;
+      else high = middle;
+    }
+    return low < end && this.words[low] === word ? low : -1;
+  }
+
+  // log p of every word after a state.
+  following(state) {
+    const contexts = [];
+    for (; state; state = this.backoffStates[state]) contexts.push(state);
+    const scores = Float64Array.from(this.logProbs.subarray(1, this.first[1]));
+    for (const context of contexts.reverse()) {
+      scores.forEach((value, word) => { scores[word] = value + this.logBackoffs[context]; });
+      for (let ngram = this.first[context]; ngram < this.first[context + 1]; ngram++) scores[this.words[ngram]] = this.logProbs[ngram];
+    }
+    return scores;
+  }
+}
+
+// The words of a search as a prefix tree of their spellings. Nodes are numbered level by level; 0 is the root.
+class Lexicon {
+  constructor({ words, separator, tokens, parents, first, words_at, words_first }) {
+    Object.assign(this, { words, separator });
+    [this.tokens, this.parents, this.first, this.wordsAt, this.wordsFirst] = [tokens, parents, first, words_at, words_first].map((text) => unpack(text, Int32Array));
+    this.leaves = words.map(() => []); // where each word is complete
+    this.tokens.forEach((_, node) => this.complete(node).forEach((word) => this.leaves[word].push(node)));
+    this.hasVariants = this.leaves.map((nodes) => nodes.length > 1);
+    this.anyVariants = this.hasVariants.some(Boolean);
+  }
+
+  children(node) { return Array.from({ length: this.first[node + 1] - this.first[node] }, (_, index) => this.first[node] + index); }
+
+  complete(node) { return this.wordsAt.subarray(this.wordsFirst[node], this.wordsFirst[node + 1]); }
+
+  // The tokens that lead to a node.
+  path(node) {
+    const tokens = [];
+    for (; node > 0; node = this.parents[node]) tokens.push(this.tokens[node]);
+    return tokens.reverse();
+  }
+
+  // The best score of the words below each node.
+  lookahead(scores) {
+    const best = new Float64Array(this.tokens.length).fill(-Infinity);
+    best.forEach((_, node) => this.complete(node).forEach((word) => { best[node] = Math.max(best[node], scores[word]); }));
+    for (let node = best.length - 1; node > 0; node--) best[this.parents[node]] = Math.max(best[this.parents[node]], best[node]);
+    return best;
+  }
+}
+
+const NEGLIGIBLE = 12; // log-probability: paths this far below the worst survivor are not added
+const DEMOTION = 1e9; // subtracted from the score of a dominated hypothesis
+const MIN_CANDIDATES = 256;
+const byScore = (a, b) => b.score - a.score;
+
+// CTC prefix beam search for words of a lexicon. A hypothesis is a history of words, a node of the lexicon and its last token.
+class WordBeam {
+  constructor(settings, guide) {
+    Object.assign(this, { guide, lexicon: guide.lexicon, settings: { size: 64, per_node: 0, histories: 0, merge: "sum", threshold: 0, nbest: 1, ...settings } });
+    this.join = this.settings.merge === "sum" ? logAdd : Math.max;
+    const unigram = (word) => (guide.lm ? (guide.ids[word] < 0 ? -Infinity : weighted(guide.weight, guide.lm.logProbs[1 + guide.ids[word]])) : 0);
+    this.lookahead = this.lexicon.lookahead(guide.bonuses.map((bonus, word) => bonus + unigram(word)));
+    this.gain = this.lookahead[0] + guide.bonuses.reduce((best, bonus) => Math.max(best, bonus), 0); // the most that one more token can add
+  }
+
+  run(table, frames) {
+    this.histories = [{ before: -1, word: -1, state: this.guide.lm?.start ?? 0, language: 0, score: 0 }];
+    this.nextHistory = new Map();
+    let beam = new Map([["0,0,-1", { history: 0, node: 0, last: -1, blank: 0, token: -Infinity }]]);
+    for (const frame of frames) beam = this.advance(beam, frame);
+    return this.transcripts(beam, table);
+  }
+
+  rank({ history, node, blank, token }) { return this.join(blank, token) + this.histories[history].score + this.lookahead[node]; }
+
+  language(history, word) { return this.guide.lm ? this.guide.lm.score(this.histories[history].state, this.guide.ids[word]) : [0, 0]; }
+
+  advance(beam, frame) {
+    const { join, lexicon, lookahead, histories, guide } = this, { size, per_node, histories: limit } = this.settings;
+    const staying = new Map();
+    for (const [key, each] of beam) {
+      each.total = join(each.blank, each.token);
+      staying.set(key, { ...each, blank: each.total + frame[BLANK], token: each.last >= 0 ? each.token + frame[each.last] : -Infinity });
+    }
+    // Every hypothesis may stay, so that a full beam needs no other with a lower score.
+    const bound = beam.size === size && !limit ? Math.min(...[...staying.values()].map((each) => this.rank(each))) : -Infinity;
+    const lowest = lexicon.anyVariants ? bound - NEGLIGIBLE : bound;
+    const best = frame.reduce((largest, value, token) => (token === BLANK ? largest : Math.max(largest, value)), -Infinity);
+    let candidates = new Map();
+    for (const { history, node, last, blank, total } of beam.values()) {
+      const { score, word: before, state } = histories[history], own = [];
+      if (total + best + score + this.gain <= bound - NEGLIGIBLE) continue;
+      const least = node === 0 && history > 0 && lexicon.hasVariants[before] ? lowest : bound;
+      for (let child = lexicon.first[node]; child < lexicon.first[node + 1]; child++) {
+        const token = lexicon.tokens[child], paths = (token === last ? blank : total) + frame[token];
+        if (!(paths + score + this.gain > bound - NEGLIGIBLE)) continue;
+        if (lexicon.first[child] < lexicon.first[child + 1]) {
+          const reached = staying.get(`${history},${child},${token}`), value = paths + score + lookahead[child];
+          if (reached) reached.token = join(reached.token, paths);
+          else if (value > least) own.push({ key: `${history},${child},${token},-1`, history, node: child, last: token, word: -1, score: value, paths, state });
+        }
+        for (const word of lexicon.complete(child)) {
+          const reached = staying.get(`${this.nextHistory.get(`${history},${word}`) ?? -1},0,${token}`);
+          if (reached) { reached.token = join(reached.token, paths); continue; }
+          const [language, after] = this.language(history, word);
+          const value = paths + score + guide.bonuses[word] + lookahead[0] + guide.weight * language;
+          if (value > least || (value > lowest && lexicon.hasVariants[word])) own.push({ key: `${history},0,${token},${word}`, history, node: 0, last: token, word, score: value, paths, state: after });
+        }
+      }
+      if (per_node && own.length > per_node) own.sort(byScore).length = per_node;
+      for (const each of own) { // equal ones differ in how a word was spelled
+        const other = candidates.get(each.key), together = other ? join(other.paths, each.paths) : each.paths;
+        candidates.set(each.key, { ...each, score: together + (each.score - each.paths), paths: together });
+      }
+      if (candidates.size > Math.max(4 * size, MIN_CANDIDATES) - size) candidates = new Map([...candidates].sort(([, a], [, b]) => byScore(a, b)).slice(0, size));
+    }
+    return this.select(staying, candidates);
+  }
+
+  // The next beam.
+  select(staying, candidates) {
+    const { size, histories: limit, threshold, nbest } = this.settings;
+    let entries = [...candidates.values()].map((each) => ({ ...each, blank: -Infinity, token: each.paths }));
+    for (const each of staying.values()) entries.push({ ...each, word: -1, score: this.rank(each), state: this.histories[each.history].state });
+    if (limit) { // of hypotheses with different words at one node
+      const counts = new Map();
+      for (const each of [...entries].sort(byScore)) {
+        counts.set(each.node, (counts.get(each.node) ?? 0) + 1);
+        if (counts.get(each.node) > limit) each.score = -Infinity;
+      }
+    }
+    if (entries.length > size) {
+      if (nbest === 1) { // others with the same future can never overtake the best of them
+        const leaders = new Map();
+        for (const each of entries) {
+          const future = `${each.state},${each.node},${each.last}`, leader = leaders.get(future);
+          const [better, worse] = !leader ? [each, null] : each.score > leader.score ? [each, leader] : [leader, each];
+          if (worse) worse.score -= DEMOTION;
+          leaders.set(future, better);
+        }
+      }
+      entries = entries.sort(byScore).slice(0, size);
+    }
+    const least = entries.reduce((largest, { score }) => Math.max(largest, score), -Infinity) - (threshold || Infinity);
+    const beam = new Map();
+    for (const { score, history, node, last, word, blank, token } of entries) {
+      if (!(score >= least) || score === -Infinity) continue;
+      const after = word < 0 ? history : this.append(history, word);
+      beam.set(`${after},${node},${last}`, { history: after, node, last, blank, token });
+    }
+    return beam;
+  }
+
+  // The history after one more word.
+  append(history, word) {
+    const key = `${history},${word}`;
+    if (!this.nextHistory.has(key)) {
+      const [language, state] = this.language(history, word), before = this.histories[history];
+      this.nextHistory.set(key, this.histories.length);
+      this.histories.push({ before: history, word, state, language: before.language + language, score: before.score + this.guide.weight * language + this.guide.bonuses[word] });
+    }
+    return this.nextHistory.get(key);
+  }
+
+  // The n-best, as if the last separator had been read; those with the same words are one.
+  transcripts(beam, table) {
+    const { lexicon, guide: { lm, weight, bonuses } } = this, ends = new Map();
+    for (const { history, node, blank, token } of beam.values()) {
+      const { before, word: last, state, language, score } = this.histories[history];
+      const complete = node ? lexicon.children(node).filter((child) => lexicon.tokens[child] === lexicon.separator).flatMap((child) => Array.from(lexicon.complete(child), (word) => [history, word])) : [[before, last]];
+      for (const [earlier, word] of complete) {
+        let added = 0, after = state, bonus = 0;
+        if (node) { [added, after] = this.language(earlier, word); bonus = bonuses[word]; }
+        if (lm && added > -Infinity) added += lm.score(after, lm.end)[0];
+        const total = score + bonus + weighted(weight, added), key = `${earlier},${word}`;
+        if (!(total > -Infinity)) continue;
+        if (!ends.has(key)) ends.set(key, { earlier, word, group: [] });
+        ends.get(key).group.push({ paths: this.join(blank, token), total, language: language + added });
+      }
+    }
+    const found = [...ends.values()].map(({ earlier, word, group }) => {
+      const best = group.reduce((left, right) => (right.paths > left.paths ? right : left)), acoustic = group.map(({ paths }) => paths).reduce((left, right) => this.join(left, right));
+      return { score: acoustic + best.total, acoustic, language: best.language, words: [...this.words(earlier), ...(word >= 0 ? [word] : [])] };
+    }).sort(byScore).slice(0, this.settings.nbest);
+    return found.map((each) => {
+      const spellings = each.words.map((word) => lexicon.leaves[word].map((node) => lexicon.path(node)));
+      const { tokens, frames, bounds } = alignWords(table, spellings, lexicon.separator !== null);
+      const spans = each.words.map((_, index) => {
+        const last = bounds[index + 1] - 1 - (tokens[bounds[index + 1] - 1] === lexicon.separator ? 1 : 0);
+        return [frames[bounds[index]][0], frames[last][1]];
+      });
+      return { ...each, tokens, frames, spans };
+    });
+  }
+
+  words(history) {
+    const words = [];
+    for (; history > 0; history = this.histories[history].before) words.push(this.histories[history].word);
+    return words.reverse();
+  }
+}
+
+// The most probable path through words with one or several spellings: its tokens, their frames, and the first token of each word.
+function alignWords(table, spellings, optionalEnd) {
+  const tokens = [], sources = [], numbers = [];
+  let ends = [-1];
+  spellings.forEach((variants, number) => {
+    const last = ends;
+    ends = [];
+    for (const spelling of variants) {
+      spelling.forEach((token, index) => { sources.push(index ? [tokens.length - 1] : last); tokens.push(token); numbers.push(number); });
+      ends.push(tokens.length - 1);
+    }
+  });
+  const count = tokens.length;
+  if (!count) return { tokens: [], frames: [], bounds: [0] };
+  if (optionalEnd) ends = [...ends, ...ends.map((end) => end - 1)];
+  let blanks = new Float64Array(count + 1).fill(-Infinity), onTokens = new Float64Array(count + 1).fill(-Infinity); // place 0 is the start
+  blanks[0] = 0;
+  const steps = [];
+  for (const row of table) {
+    const emitted = (token) => Math.max(-1e30, Number.isNaN(row[token]) ? -1e30 : row[token]);
+    const nextBlanks = new Float64Array(count + 1), nextTokens = new Float64Array(count + 1).fill(-Infinity), step = { blank: [], token: [null] };
+    for (let place = 0; place <= count; place++) {
+      step.blank.push(onTokens[place] > blanks[place]);
+      nextBlanks[place] = Math.max(blanks[place], onTokens[place]) + emitted(BLANK);
+      if (!place) continue;
+      let best = onTokens[place], from = null; // stays
+      for (const source of sources[place - 1]) {
+        if (blanks[source + 1] > best) { best = blanks[source + 1]; from = { place: source + 1, onToken: false }; }
+        if (source >= 0 && tokens[source] !== tokens[place - 1] && onTokens[source + 1] > best) { best = onTokens[source + 1]; from = { place: source + 1, onToken: true }; }
+      }
+      step.token.push(from);
+      nextTokens[place] = best + emitted(tokens[place - 1]);
+    }
+    steps.push(step);
+    blanks = nextBlanks;
+    onTokens = nextTokens;
+  }
+  const finals = [...ends.map((end) => ({ place: end + 1, onToken: true, score: onTokens[end + 1] })), ...ends.map((end) => ({ place: end + 1, onToken: false, score: blanks[end + 1] }))];
+  let { place, onToken } = finals.reduce((best, each) => (each.score > best.score ? each : best));
+  const spans = new Map();
+  for (let time = table.length - 1; time >= 0; time--) {
+    if (!onToken) { onToken = steps[time].blank[place]; continue; }
+    spans.set(place - 1, [time, spans.get(place - 1)?.[1] ?? time]);
+    const from = steps[time].token[place];
+    if (from) ({ place, onToken } = from);
+  }
+  const visited = [...spans.keys()].sort((a, b) => a - b);
+  return {
+    tokens: visited.map((token) => tokens[token]), frames: visited.map((token) => spans.get(token)),
+    bounds: Array.from({ length: spellings.length + 1 }, (_, number) => visited.filter((token) => numbers[token] < number).length),
+  };
+}
+
+// Reads tokens as words of a lexicon, scored by a language model of words. A reading has a node (-1: the root after a
+// separator, where another word has to follow), a state of the language model, and its complete words.
+class LexiconReader {
+  constructor(guide, withScores) {
+    this.lexicon = guide.lexicon;
+    this.lm = withScores && guide.weight ? guide.lm : null;
+    this.weight = guide.weight;
+    this.ids = guide.ids;
+    this.bonuses = withScores ? guide.bonuses : guide.bonuses.map(() => 0);
+    this.start = new Map([["start", { node: 0, state: this.lm?.start ?? 0, score: 0, language: 0, words: [] }]]);
+    this.shortest = this.lexicon.path(this.lexicon.tokens.findIndex((_, node) => this.lexicon.complete(node).length)).length;
+    this.largest = this.bonuses.reduce((best, bonus) => Math.max(best, bonus), 0);
+  }
+
+  // The readings after each token that may follow.
+  extend(readings) {
+    const { lexicon } = this, following = new Map(), root = lexicon.separator === null ? 0 : -1;
+    const keep = (token, reading) => {
+      const options = following.get(token) ?? following.set(token, new Map()).get(token), key = `${reading.node},${reading.state}`;
+      if (!options.has(key) || options.get(key).score < reading.score) options.set(key, reading);
+    };
+    for (const reading of readings.values()) {
+      for (const child of lexicon.children(Math.max(reading.node, 0))) {
+        const token = lexicon.tokens[child];
+        if (lexicon.first[child] < lexicon.first[child + 1]) keep(token, { ...reading, node: child });
+        for (const whole of this.complete(child, reading)) keep(token, { ...whole, node: root });
+      }
+    }
+    return following;
+  }
+
+  // The best reading if the text ends here; null: it cannot.
+  end(readings) {
+    const { lexicon } = this, ends = [];
+    for (const reading of readings.values()) {
+      if (reading.node === 0) ends.push(this.ended(reading));
+      else if (lexicon.separator !== null && reading.node > 0) { // a word may also be complete before the end
+        for (const child of lexicon.children(reading.node)) if (lexicon.tokens[child] === lexicon.separator) ends.push(...this.complete(child, reading).map((whole) => this.ended(whole)));
+      }
+    }
+    return ends.filter(({ score }) => score > -Infinity).reduce((best, each) => (best === null || each.score > best.score ? each : best), null);
+  }
+
+  // The best words of a whole text; null if it does not consist of words.
+  read(tokens) {
+    let readings = this.start;
+    for (const token of tokens) readings = this.extend(readings).get(token) ?? new Map();
+    return this.end(readings);
+  }
+
+  // The first and the last token of each word, without the separator.
+  spans({ words }) {
+    let first = 0;
+    return words.map(({ node }) => {
+      const start = first;
+      first += this.lexicon.path(node).length;
+      return [start, first - 1 - (this.lexicon.separator === null ? 0 : 1)];
+    });
+  }
+
+  gain(tokens) { return (tokens > 0 ? 1 + Math.floor((tokens - 1) / this.shortest) : 0) * this.largest; }
+
+  complete(node, reading) {
+    return Array.from(this.lexicon.complete(node)).flatMap((word) => {
+      const [language, state] = this.lm ? this.lm.score(reading.state, this.ids[word]) : [0, 0];
+      if (language === -Infinity) return [];
+      return [{ node, state, score: reading.score + this.weight * language + this.bonuses[word], language: reading.language + language, words: [...reading.words, { word, node }] }];
+    });
+  }
+
+  ended(reading) {
+    const language = this.lm ? this.lm.score(reading.state, this.lm.end)[0] : 0;
+    return { ...reading, score: reading.score + this.weight * language, language: reading.language + language };
+  }
+}
+
+// The step of a decoder with the scores of a guide added (shallow fusion).
+class GuidedStep {
+  constructor(step, guide, end) {
+    Object.assign(this, { step, guide, end });
+    this.reader = guide.lexicon ? new LexiconReader(guide, !guide.rescores) : null;
+    this.bonuses = guide.bonuses.map((bonus, token) => (!guide.lexicon && token === end ? 0 : bonus));
+    this.ids = guide.ids.map((id, token) => (guide.lm && !guide.lexicon && token === end ? guide.lm.end : id));
+    this.largest = this.bonuses.reduce((best, bonus) => Math.max(best, bonus), 0);
+  }
+
+  async run(tokens, { guide: places, ...state }) {
+    const [scores, following] = await this.step(tokens, state);
+    const after = tokens.map((token, row) => {
+      if (!this.reader && this.guide.rescores) return null;
+      const [added, place] = this.reader ? this.words(token, places.rows[row]) : this.tokens(token, places.rows[row]);
+      scores[row] = scores[row].map((value, index) => value + added[index]);
+      return place;
+    });
+    return [scores, { ...following, guide: { rows: after } }];
+  }
+
+  tokens(token, place) {
+    const lm = this.guide.weight ? this.guide.lm : null;
+    if (!lm) return [this.bonuses, {}];
+    const state = place === null || token === this.end ? lm.start : lm.score(place.state, Math.max(this.ids[token], 0))[1], following = lm.following(state);
+    return [this.ids.map((id, index) => (id < 0 ? -Infinity : weighted(this.guide.weight, following[id]) + this.bonuses[index])), { state }];
+  }
+
+  words(token, place) {
+    const readings = place === null ? this.reader.start : place.following.get(token), scores = new Float64Array(this.guide.vocabulary).fill(-Infinity);
+    if (!readings?.size) return [scores, { following: new Map() }];
+    const best = Math.max(...[...readings.values()].map(({ score }) => score));
+    const relative = new Map([...readings].map(([key, reading]) => [key, { ...reading, score: reading.score - best }]));
+    const following = this.reader.extend(relative);
+    for (const [option, after] of following) scores[option] = Math.max(...[...after.values()].map(({ score }) => score));
+    scores[this.end] = this.reader.end(relative)?.score ?? -Infinity;
+    return [scores, { following }];
+  }
+
+  gain(tokens) { return this.reader ? this.reader.gain(tokens) : this.guide.rescores ? 0 : this.largest * Math.max(tokens, 0); }
+
+  // The hypotheses with the scores of the guide; if it rescores, in their new order.
+  judge(hypotheses, beam) {
+    const { guide } = this, reader = guide.lexicon ? new LexiconReader(guide, true) : null, rows = [];
+    for (const hypothesis of hypotheses) {
+      let judged = { ...hypothesis, words: [], spans: [] };
+      if (reader) {
+        let length = judged.tokens.length;
+        while (length && !judged.ended && reader.read(judged.tokens.slice(0, length)) === null) length--; // the maximum length cuts a word
+        if (length < judged.tokens.length) judged = { ...judged, tokens: judged.tokens.slice(0, length), logProbabilities: judged.logProbabilities.slice(0, length) };
+        const reading = reader.read(judged.tokens);
+        if (reading === null) continue;
+        const words = reading.words.map(({ word }) => word);
+        judged = { ...judged, words, tokenSpans: reader.spans(reading), language: reading.language, bonus: sum(words.map((word) => guide.bonuses[word])) };
+      } else judged = { ...judged, tokenSpans: [], language: this.logProbability(judged), bonus: sum(judged.tokens.map((token) => this.bonuses[token])) };
+      if (guide.rescores && beam) judged.score += (guide.weight * judged.language + judged.bonus) / beam.divisor(judged.logProbabilities.length);
+      rows.push(judged);
+    }
+    if (guide.rescores) rows.sort((a, b) => b.ended - a.ended || b.score - a.score);
+    return beam ? rows.slice(0, beam.nbest) : rows;
+  }
+
+  logProbability({ tokens, ended }) {
+    const lm = this.guide.weight ? this.guide.lm : null;
+    if (!lm) return 0;
+    let state = lm.start, total = 0, value;
+    for (const token of ended ? [...tokens, this.end] : tokens) {
+      [value, state] = lm.score(state, this.ids[token]);
+      total += value;
+    }
+    return total;
+  }
+}
+
+// Scores of prefixes of tokens in a search over frames: by the language model and the scores of tokens.
+class TokenTexts {
+  constructor(guide, vocabulary) {
+    this.guide = guide;
+    this.bonuses = guide ? guide.bonuses : new Array(vocabulary).fill(0);
+    this.after = new Map();
+    this.start = { state: guide?.lm?.start ?? 0, text: 0, language: 0 };
+  }
+
+  // What each token adds to a score after a state of the language model.
+  gains(state) {
+    if (!this.guide?.lm) return this.bonuses;
+    if (!this.after.has(state)) {
+      const { ids, lm, weight } = this.guide, following = lm.following(state);
+      this.after.set(state, ids.map((id, token) => (id < 0 ? -Infinity : weighted(weight, following[id]) + this.bonuses[token])));
+    }
+    return this.after.get(state);
+  }
+
+  extend({ state, text, language }, token) {
+    if (!this.guide?.lm) return { state, text: text + this.bonuses[token], language };
+    const [value, after] = this.guide.lm.score(state, this.guide.ids[token]);
+    return { state: after, text: text + this.bonuses[token] + this.guide.weight * value, language: language + value };
+  }
+
+  // The log-probability of the end.
+  end({ state }) { return this.guide?.lm ? this.guide.lm.score(state, this.guide.lm.end)[0] : 0; }
 }
 
 // Draws a token: temperature first, then top-k, top-p and min-p; random numbers are those of torch and NumPy.
