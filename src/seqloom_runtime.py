@@ -356,7 +356,7 @@ class Generator(Model):
         scores, *values = self._parts["step"].run(names, {"tokens": tokens, **inputs})
         return scores, {field["input"]: value for field, value in zip(self._fields, values, strict=True)}
 
-    def _search(self, step: "Step", state: dict[str, Array], limits: Array) -> list[list["Guided"]]:
+    def _search(self, step: "Step", state: dict[str, Array], limits: Array) -> list[list["ScoredHypothesis"]]:
         """The n-best of each row, with the scores of the guide."""
         output, guide = self.description["output"], self.guide
         guided = None if guide is None else GuidedStep(step, guide, output["end"])
@@ -369,7 +369,7 @@ class Generator(Model):
             beam = Beam(self.search, output["end"], output["suppress"], guided)
             rows = beam(step, state, limits)
         if guide is None or guided is None:
-            return [[Guided(hypothesis) for hypothesis in hypotheses] for hypotheses in rows]
+            return [[ScoredHypothesis(hypothesis) for hypothesis in hypotheses] for hypotheses in rows]
         return [_guided(hypotheses, guide, guided, beam) for hypotheses in rows]
 
 
@@ -414,7 +414,7 @@ class Transcriber(Generator):
             find = best_path if name == "best_path" else PrefixBeam(self.search, self.guide)
             return [self._answer_of(find(table)) for table in _frame_tables(self.run(feed))]
         if name == "greedy" and not output["ctc"] and self.guide is None:
-            rows = [[Guided(hypothesis) for hypothesis in row] for row in self._greedy_in_graph(feed)]
+            rows = [[ScoredHypothesis(hypothesis) for hypothesis in row] for row in self._greedy_in_graph(feed)]
             return [self._answer_of(self._transcripts(row, None)) for row in rows]
         if "states" not in output:
             raise ModelError(
@@ -436,7 +436,7 @@ class Transcriber(Generator):
         tables = _frame_tables(others)
         return [self._answer_of(self._transcripts(*pair)) for pair in zip(nbest, tables, strict=True)]
 
-    def _transcripts(self, row: list["Guided"], table: Array | None) -> list["Transcript"]:
+    def _transcripts(self, row: list["ScoredHypothesis"], table: Array | None) -> list["Transcript"]:
         """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
         transcripts = []
         for hypothesis, words, spans, language, bonus in row:
@@ -1093,16 +1093,16 @@ class WordBeam:
                 total = score + bonus + float(_weighted(weight, np.array(added)))
                 if total > -math.inf:
                     ends.setdefault(key, []).append((self.merge(*paths), total, language + added, history))
-        found = []
+        texts = []
         for (before, last), group in ends.items():
             best = max(group, key=lambda end: end[0])
             total = (
                 best[0] if self.settings["merge"] == "max" else float(np.logaddexp.reduce([end[0] for end in group]))
             )
-            found.append((total + best[1], total, best[2], [*self._words(before), *([last] if last >= 0 else [])]))
-        found.sort(key=lambda transcript: -transcript[0])
+            texts.append((total + best[1], total, best[2], [*self._words(before), *([last] if last >= 0 else [])]))
+        texts.sort(key=lambda transcript: -transcript[0])
         transcripts = []
-        for score, acoustic, language, words in found[: self.settings["nbest"]]:
+        for score, acoustic, language, words in texts[: self.settings["nbest"]]:
             spellings = [[lexicon.path(node) for node in lexicon.leaves[word]] for word in words]
             tokens, frames, bounds = align_words(table, spellings, optional_end=lexicon.separator is not None)
             spans = []
@@ -1351,7 +1351,7 @@ class GuidedStep:
         return 0.0 if self.guide.rescores else max(0.0, float(self.bonuses.max())) * tokens
 
 
-class Guided(NamedTuple):
+class ScoredHypothesis(NamedTuple):
     """A hypothesis of a decoder, and what the guide says about it."""
 
     hypothesis: "Hypothesis"
@@ -1361,14 +1361,16 @@ class Guided(NamedTuple):
     bonus: float = 0.0  # word scores
 
 
-def _guided(hypotheses: list["Hypothesis"], guide: Guide, step: GuidedStep, beam: "Beam | None") -> list[Guided]:
+def _guided(
+    hypotheses: list["Hypothesis"], guide: Guide, step: GuidedStep, beam: "Beam | None"
+) -> list[ScoredHypothesis]:
     """The hypotheses with the scores of the guide; if it rescores, in their new order."""
     reader = None if guide.lexicon is None else LexiconReader(guide, guide.lexicon, with_scores=True)
     rows = []
     for hypothesis in hypotheses:
         if reader is None:
             language = _token_log_probability(hypothesis, step)
-            guided = Guided(hypothesis, [], [], language, float(step.bonuses[hypothesis.tokens].sum()))
+            guided = ScoredHypothesis(hypothesis, [], [], language, float(step.bonuses[hypothesis.tokens].sum()))
         else:
             length = len(hypothesis.tokens)
             while length and not hypothesis.ended and reader.read(hypothesis.tokens[:length]) is None:
@@ -1382,7 +1384,7 @@ def _guided(hypotheses: list["Hypothesis"], guide: Guide, step: GuidedStep, beam
                 continue
             words = [word for word, _ in reading.words]
             bonus = float(guide.bonuses[words].sum())
-            guided = Guided(whole, words, reader.spans(reading), reading.language, bonus)
+            guided = ScoredHypothesis(whole, words, reader.spans(reading), reading.language, bonus)
         if guide.rescores and beam is not None:
             length = len(guided.hypothesis.log_probabilities)
             added = (guide.weight * guided.language + guided.bonus) / beam.divisor(length)

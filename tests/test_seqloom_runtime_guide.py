@@ -1,5 +1,6 @@
 """Searches of seqloom_runtime with a lexicon and a language model: the answers of Seqloom's own searches."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,17 +12,23 @@ import torch
 from tests.contracts import tiny
 from tests.tasks.transcribe.test_transcribe_with_language_model import train_language_model
 from tests.test_seqloom_runtime import Exported, assert_same, without_references
+from typer.testing import CliRunner
 
 import seqloom_runtime
+from seqloom import workflow
+from seqloom.cli.main import app
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.language_models import NGramLM
 from seqloom.decoding.frames.lexicon import Lexicon
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import parse_search
+from seqloom.model import load
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 from seqloom.models.transcription.search_guide import parse_language_model
 from seqloom.onnx.guide import export_guide
+from seqloom.run_config import Config
+from seqloom.training.config import TrainConfig
 
 BLANKS = 7  # token of the space
 
@@ -65,8 +72,8 @@ def guide(draw: np.random.Generator, *, words: bool, vocabulary: int) -> Guide:
         unknown = draw.integers(count) if draw.random() < 0.5 else count
         ids = np.where(np.arange(count) == unknown, -1, draw.permutation(count))
         lm = NGramLM(ngram(draw, count), vocabulary_ids=ids, unknown=count if draw.random() < 0.7 else None)
-    scores = {name: float(draw.choice([0.0, draw.normal()])) for name in ("word_score", "unk_score")}
-    return Guide(tree, lm, float(draw.choice([0.2, 0.5, 1.3])), **scores)
+    word_score, unk_score = (float(draw.choice([0.0, draw.normal()])) for _ in range(2))
+    return Guide(tree, lm, float(draw.choice([0.2, 0.5, 1.3])), word_score, unk_score)
 
 
 def settings(draw: np.random.Generator, *, words: bool) -> dict[str, Any]:
@@ -131,7 +138,7 @@ def test_the_next_word_of_an_ngram_model(order: int) -> None:
             context = model.advance(context, np.array([word]))
 
 
-LANGUAGE_MODELS = {
+LANGUAGE_MODELS: dict[str, Any] = {
     "ngram": {"model": "ngram", "order": 3},
     "neural": {"decoder": {"hidden_size": 5}, "embedding_size": 4, "tie_embeddings": False},
     "transformer": {"decoder": tiny.TRANSFORMER, "embedding_size": 4},
@@ -216,3 +223,26 @@ def test_the_search_can_be_changed_without_its_guide(tmp_path: Path) -> None:
         free.module = exported.module
         expected = [without_references(free, answer) for answer in free.answers(free.questions)]
         assert_same(runtime.predict(free.questions), expected)
+
+
+def test_a_trained_transcriber(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trained model with a lexicon and an n-gram model, exported by the command: the transcripts of ``predict``."""
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
+    case = tiny.CASES["transcribe"]
+    fields = {**case.fields, "encoder": {"hidden_size": 24}, "augment": {}, "time_reduction": {}}
+    task: Any = tiny.build(case._replace(fields=fields), tmp_path).task
+    train = TrainConfig(updates=250, threads=1, learning_rate=0.01)
+    run = workflow.train(Config(task, train), output=tmp_path / "run").path
+    language = train_language_model(tmp_path, "words", model="ngram", order=2)
+    (tmp_path / "allowed.txt").write_text("".join(f"{word}\n" for word in (*tiny.WORDS, "ac", "bc", "aca")))
+    options = ["--lexicon", str(tmp_path / "allowed.txt"), "--lm", f"{language} weight=0.5 unk_score=-1"]
+    options += ["--search", "prefix_beam nbest=2"]
+    result = CliRunner().invoke(app, ["export", str(run), str(tmp_path / "model.onnx"), *options])
+    assert result.exit_code == 0, result.output
+    model = load(run, search=options[5], lexicon=options[1], lm=options[3])
+    inputs = [json.loads(line)["strokes"] for line in (tmp_path / "dev-t.jsonl").read_text().splitlines()]
+    answers = seqloom_runtime.load(tmp_path / "model.onnx").predict(inputs)
+    expected = [json.loads(json.dumps(model.task.to_json(answer))) for answer in model.predict(inputs)]
+    for answer, truth in zip(answers, expected, strict=True):
+        assert_same(answer, {name: truth[name] for name in answer})
+    assert sum(len(answer["words"]) for answer in answers) > len(answers) / 2
