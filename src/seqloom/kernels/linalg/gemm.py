@@ -272,14 +272,21 @@ def _pack(module: ir.Module, real: str) -> None:
 def _transpose(
     emit: Emitter, matrix: Value, stride: Value, column: Value, row: Value, target: tuple[Value, int, int]
 ) -> None:
-    """Transpose a square of vectors in registers by swapping ever larger blocks across the diagonal."""
+    """Transpose a square of vectors in registers."""
     builder = emit.builder
-    count = emit.lanes
     vectors = []
-    for index in range(count):
+    for index in range(emit.lanes):
         start = builder.add(builder.mul(builder.add(column, integer(index)), stride), row)
         vectors.append(emit.load(emit.address(matrix, start)))
-    distance = 1
+    address, width, offset = target
+    for index, vector in enumerate(transpose(emit, vectors)):
+        panel_row = builder.mul(builder.add(row, integer(index)), integer(width))
+        emit.store(vector, emit.address(address, builder.add(panel_row, integer(offset))))
+
+
+def transpose(emit: Emitter, vectors: list[Value]) -> list[Value]:
+    """The transpose of as many vectors as a vector has lanes: ever larger blocks are swapped across the diagonal."""
+    vectors, count, distance = [*vectors], emit.lanes, 1
     while distance < count:
         low = [lane if not lane & distance else count + lane - distance for lane in range(count)]
         high = [lane + distance if not lane & distance else count + lane for lane in range(count)]
@@ -289,7 +296,4 @@ def _transpose(
                 vectors[index] = emit.shuffle(*pair, low)
                 vectors[index + distance] = emit.shuffle(*pair, high)
         distance *= 2
-    address, width, offset = target
-    for index, vector in enumerate(vectors):
-        panel_row = builder.mul(builder.add(row, integer(index)), integer(width))
-        emit.store(vector, emit.address(address, builder.add(panel_row, integer(offset))))
+    return vectors
