@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.kernels.linalg import cross_entropy as kernel
+from seqloom.kernels.linalg.bfloat16 import contract
 from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.runtime.buffers import borrow
 from seqloom.kernels.runtime.differentiation import differentiable_once
+from seqloom.layers.bfloat16_products import RoundedWeight, active_products, multiplies_rounded
 from seqloom.layers.linear import Linear
 
 MAX_LOGITS = 8_000_000
@@ -38,7 +40,9 @@ def cross_entropy(
             ),
             start=hidden.new_zeros(()),
         )
-    result: Tensor = _CrossEntropy.apply(hidden, weight, bias, target, smoothing)
+    products = active_products()
+    rounded = products.rounded(weight) if products is not None and multiplies_rounded(hidden, weight) else None
+    result: Tensor = _CrossEntropy.apply(hidden, weight, bias, target, smoothing, rounded)
     return result
 
 
@@ -138,9 +142,13 @@ def _softmax_rows(
 
 @contextmanager
 def _logit_gradients(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    smoothing: float,
+    rounded: RoundedWeight | None,
 ) -> Iterator[tuple[Tensor, Tensor]]:  # loss (N,), its gradient w.r.t. the logits (N, V), valid inside the context
-    size = len(hidden) * len(weight)
     if hidden.device.type != "cpu" or hidden.dtype not in LLVM_TYPES:
         loss, gradient = _softmax_rows(_logits(hidden, weight, bias), target, smoothing)
         if smoothing:
@@ -148,34 +156,45 @@ def _logit_gradients(
         gradient.scatter_add_(1, target.unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))
         yield loss, gradient
         return
-    with borrow(size, hidden) as buffer:  # allocating this much memory would cost as much as the softmax
-        logits = torch.mm(hidden, weight.T, out=buffer[:size].view(len(hidden), len(weight)))
+    matrix = None if rounded is None else rounded.transposed(weight)
+    shape = len(hidden), len(weight) if matrix is None else matrix.width
+    with borrow(math.prod(shape), hidden) as buffer:  # allocating this much memory would cost as much as the softmax
+        out = buffer[: math.prod(shape)].view(shape)
+        logits = torch.mm(hidden, weight.T, out=out) if matrix is None else matrix.multiply(hidden, out)
         yield kernel.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+        context: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        rounded: RoundedWeight | None,  # None: products in float32
     ) -> Tensor:
         total = hidden.new_zeros(())
         hidden_gradient = torch.empty_like(hidden)
-        weight_gradient = torch.empty_like(weight)
+        weight_gradient: Tensor | None = None
         bias_gradient = None if bias is None else torch.zeros_like(bias)
-        first = True
         for rows in _chunks(hidden, weight):
-            with _logit_gradients(hidden[rows], weight, bias, target[rows], smoothing) as (loss, gradient):
+            with _logit_gradients(hidden[rows], weight, bias, target[rows], smoothing, rounded) as (loss, gradient):
                 total += loss.sum()
-                torch.mm(gradient, weight, out=hidden_gradient[rows])
-                if first:
-                    torch.mm(gradient.T, hidden[rows], out=weight_gradient)
+                if rounded is not None:
+                    hidden_gradient[rows] = rounded.plain(weight).multiply(gradient)
+                    weight_gradient = contract(gradient, hidden[rows], weight_gradient)
                 else:
-                    weight_gradient.addmm_(gradient.T, hidden[rows])
+                    torch.mm(gradient, weight, out=hidden_gradient[rows])
+                    if weight_gradient is None:
+                        weight_gradient = torch.mm(gradient.T, hidden[rows])
+                    else:
+                        weight_gradient.addmm_(gradient.T, hidden[rows])
                 if bias_gradient is not None:
                     bias_gradient += gradient.sum(dim=0)
-            first = False
-        if first:
-            weight_gradient.zero_()
+        if weight_gradient is None:
+            weight_gradient = torch.zeros_like(weight)
         context.gradients = (hidden_gradient, weight_gradient, bias_gradient)
         return total
 
@@ -185,4 +204,4 @@ class _CrossEntropy(torch.autograd.Function):
         gradients: tuple[Tensor | None, ...] = context.gradients
         if float(scale) != 1:
             gradients = tuple(None if gradient is None else gradient * scale for gradient in gradients)
-        return *gradients, None, None
+        return *gradients, None, None, None

@@ -11,33 +11,30 @@ from llvmlite import ir
 
 from seqloom.kernels.fuse.contraction_loops import emit_contraction
 from seqloom.kernels.fuse.elementwise_loops import RowLoops
-from seqloom.kernels.fuse.layout import FLOAT_BYTES, Block, ScratchLayout, arguments
-from seqloom.kernels.fuse.plan import Plan
+from seqloom.kernels.fuse.layout import FLOAT_BYTES, NO_ROUNDING, Block, Rounding, ScratchLayout, arguments
+from seqloom.kernels.fuse.plan import Factor, Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
 from seqloom.kernels.fuse.symbols import Contraction
 from seqloom.kernels.linalg import gemm
 from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
 
 
-def emit(plan: Plan, kind: str, real: str, quantized: frozenset[str] = frozenset()) -> str:
-    """The LLVM module of one kernel: scan(address of the argument table, part, member of its team, members).
-
-    ``quantized`` products, by their index or "input", are computed in int8.
-    """
+def emit(plan: Plan, kind: str, real: str, rounding: Rounding = NO_ROUNDING) -> str:
+    """The LLVM module of one kernel: scan(address of the argument table, part, member of its team, members)."""
     module = ir.Module("scan")
-    ScanBuilder(module, plan, kind, real, quantized).emit()
+    ScanBuilder(module, plan, kind, real, rounding).emit()
     return str(module)
 
 
 class ScanBuilder:
     """Builds the function ``scan``."""
 
-    def __init__(self, module: ir.Module, plan: Plan, kind: str, real: str, quantized: frozenset[str]) -> None:
+    def __init__(self, module: ir.Module, plan: Plan, kind: str, real: str, rounding: Rounding) -> None:
         self.plan = plan
         self.kind = kind
-        self._quantized = quantized
+        self._rounding = rounding
         self.schedule: Schedule = getattr(plan, kind)
-        self.layout = ScratchLayout(plan, kind, real, quantized)
+        self.layout = ScratchLayout(plan, kind, real, rounding)
         self.emitter = Emitter(module, "scan", 4, real)
         self.builder = self.emitter.builder
         table, part, self.member, self.members = self.emitter.arguments
@@ -68,7 +65,8 @@ class ScanBuilder:
         for product in self.plan.traced.products:
             sizes |= {product.size, gemm.panel_count(real, product.size)}
         for deferred in self.plan.deferred:
-            sizes |= {deferred.left.size, gemm.panel_count(real, deferred.right.size)}
+            sizes |= {deferred.left.size}
+            sizes |= {gemm.panel_count(real, side.size) for side in (deferred.left, deferred.right)}
         return sizes
 
     def thread_range(self, size: int) -> tuple[Value, Value]:
@@ -91,7 +89,7 @@ class ScanBuilder:
         layout, builder = self.layout, self.builder
         rows = self.values["max_rows"]
         start = self._mul(rows, layout.starts[name])
-        if name[0] in ("input", "input_integers", "projected", "input_gradient", "factor"):
+        if name[0] in ("input", "input_rounded", "projected", "input_gradient", "factor"):
             capacity = builder.mul(rows, self.values["chunk"])
             start = builder.add(self._mul(rows, layout.row_size), self._mul(capacity, layout.starts[name]))
         return self.emitter.advance(self.scratch, builder.add(start, self._mul(row, layout.strides[name])))
@@ -211,16 +209,17 @@ class ScanBuilder:
         """left · matrix, packed, or unpacked if the kernel is given the matrix itself."""
         packed = self.values[f"packed {matrix}"]
         first, last = self.thread_range(gemm.panel_count(self.emitter.real, size))
-        if self.kind == "backward" and size < gemm.lanes(self.emitter.real):
+        if matrix in self._rounding.products:
+            rounded = self._round(matrix, left, depth, rows)
+            function = "multiply_bfloat16" if self._rounding.precision == "bfloat16" else "multiply_quantized"
+            self.emitter.call(function, *rounded, packed, depth, *out, rows, first, last)
+        elif self.kind == "backward" and size < gemm.lanes(self.emitter.real):
             low, high = self.emitter.part_range(rows, self.member, self.members)
             (source, stride), (target, target_stride) = left, out
             source = self.emitter.advance(source, self._mul(low, stride))
             target = self.emitter.advance(target, self._mul(low, target_stride))
             count = self.builder.sub(high, low)
             self.emitter.call("dot", source, stride, packed, depth, target, target_stride, count, size)
-        elif matrix in self._quantized:
-            integers = self._quantize(matrix, left, depth, rows)
-            self.emitter.call("multiply_quantized", *integers, packed, depth, *out, rows, first, last)
         elif self.kind != "forward":
             self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         else:
@@ -236,41 +235,29 @@ class ScanBuilder:
                     self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         self._barrier()
 
-    def _quantize(self, matrix: str, left: tuple[Value, int], depth: int, rows: Value) -> tuple[Value, int]:
-        """Address and stride in bytes of the left side of a product as integers."""
-        block: Block = ("input_integers", "") if matrix == "input" else ("operand_integers", int(matrix))
+    def _round(self, matrix: str, left: tuple[Value, int], depth: int, rows: Value) -> tuple[Value, int]:
+        """Address and stride in bytes of the left side of a product, rounded."""
+        block: Block = ("input_rounded", "") if matrix == "input" else ("operand_rounded", int(matrix))
         stride = FLOAT_BYTES * self.layout.strides[block]
-        integers = self.scratch_row(block, integer(0))
+        rounded = self.scratch_row(block, integer(0))
         low, high = self.emitter.part_range(rows, self.member, self.members)
         source = self.emitter.advance(left[0], self._mul(low, left[1]))
-        target = self.builder.add(integers, self._mul(low, stride))
-        self.emitter.call("quantize", source, left[1], depth, self.builder.sub(high, low), target, stride)
+        target = self.builder.add(rounded, self._mul(low, stride))
+        function = "round_rows" if self._rounding.precision == "bfloat16" else "quantize"
+        self.emitter.call(function, source, left[1], depth, self.builder.sub(high, low), target, stride)
         self._barrier()
-        return integers, stride
+        return rounded, stride
 
     def _multiply_gradients(self, rows: Value, start: Value, stop: Value) -> None:
         """The deferred products of a chunk: gradients of matrices and of the input."""
         layout, emitter, builder = self.layout, self.emitter, self.builder
-        zero = integer(0)
         capacity = builder.mul(self.values["max_rows"], self.values["chunk"])
         offset = builder.add(self._mul(self.values["max_rows"], layout.row_size), self._mul(capacity, layout.step_size))
         packed = emitter.advance(self.scratch, offset)
-        for deferred, total in zip(self.plan.deferred, layout.sum_starts, strict=True):
-            sides = []
-            for factor in (deferred.left, deferred.right):
-                name: Block = ("input", "") if factor.block == "input" else ("factor", factor.block)
-                address = emitter.advance(self.scratch_row(name, zero), factor.offset)
-                sides.append((address, layout.strides[name], factor.size))
-            (left, left_stride, count), (right, right_stride, columns) = sides
-            panels = gemm.panel_count(emitter.real, columns)
-            emitter.call("pack", right, right_stride, 1, rows, columns, packed, *self.thread_range(panels))
-            self._barrier()
-            width = panels * gemm.panel_width(emitter.real)
-            low, high = self.thread_range(count)
-            left = emitter.advance(left, low)
-            out = emitter.advance(self.sums, builder.add(integer(total), self._mul(low, width)))
-            emitter.call("contract", left, left_stride, packed, rows, out, width, builder.sub(high, low), panels)
-            self._barrier()
+        if self._rounding.defers:
+            self._contract_rounded(rows, capacity, packed)
+        else:
+            self._contract(rows, packed)
         if self.plan.linear:
             with emitter.if_then(builder.icmp_signed("!=", self.values["x_gradient"], integer(0))):
                 block: Block = ("input_gradient", "")
@@ -278,6 +265,47 @@ class ScanBuilder:
                     "input", ("factor", 0), self.plan.traced.projected_width, block, self.plan.input_size, rows
                 )
                 self._copy_chunk(start, stop, "x_gradient", "input_gradient", out=True)
+
+    def _factor_rows(self, factor: Factor) -> tuple[Value, int]:
+        """Address and stride of the rows of a factor in a chunk."""
+        name: Block = ("input", "") if factor.block == "input" else ("factor", factor.block)
+        return self.emitter.advance(self.scratch_row(name, integer(0)), factor.offset), self.layout.strides[name]
+
+    def _contract(self, rows: Value, packed: Value) -> None:
+        """The gradients of matrices in a chunk."""
+        emitter, builder = self.emitter, self.builder
+        for deferred, total in zip(self.plan.deferred, self.layout.sum_starts, strict=True):
+            (left, left_stride), right = self._factor_rows(deferred.left), self._factor_rows(deferred.right)
+            panels = gemm.panel_count(emitter.real, deferred.right.size)
+            emitter.call("pack", *right, 1, rows, deferred.right.size, packed, *self.thread_range(panels))
+            self._barrier()
+            width = panels * gemm.panel_width(emitter.real)
+            low, high = self.thread_range(deferred.left.size)
+            left = emitter.advance(left, low)
+            out = emitter.advance(self.sums, builder.add(integer(total), self._mul(low, width)))
+            emitter.call("contract", left, left_stride, packed, rows, out, width, builder.sub(high, low), panels)
+            self._barrier()
+
+    def _contract_rounded(self, rows: Value, capacity: Value, packed: Value) -> None:
+        """The gradients of matrices in a chunk, in bfloat16; a factor that several of them share is packed once."""
+        emitter, builder = self.emitter, self.builder
+        pairs = builder.and_(builder.udiv(builder.add(capacity, integer(31)), integer(2)), integer(-16))
+        areas = packed, emitter.advance(packed, self._mul(pairs, self.layout.words_per_pair[0]))
+        in_areas: list[Factor | None] = [None, None]
+        for deferred, total in zip(self.plan.deferred, self.layout.sum_starts, strict=True):
+            sides = deferred.left, deferred.right
+            counts = [gemm.panel_count(emitter.real, side.size) for side in sides]
+            for index, side in enumerate(sides):
+                if in_areas[index] != side:
+                    share = self.thread_range(counts[index])
+                    emitter.call("pack_rows", *self._factor_rows(side), rows, side.size, areas[index], *share)
+                    in_areas[index] = side
+            self._barrier()
+            out = emitter.advance(self.sums, total)
+            width = counts[1] * gemm.panel_width(emitter.real)
+            share = self.thread_range(counts[0])
+            emitter.call("contract_bfloat16", *areas, rows, out, width, sides[0].size, *share, counts[1], 1)
+            self._barrier()
 
     def _step(self, step: Value) -> None:
         builder, emitter = self.builder, self.emitter

@@ -1,10 +1,11 @@
 """The argument table of a kernel, and the layout of the scratch memory of each part of the batch."""
 
+from typing import Literal, NamedTuple
+
 from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
 from seqloom.kernels.fuse.symbols import Product
-from seqloom.kernels.linalg import gemm
-from seqloom.kernels.linalg.quantized_gemm import instructions
+from seqloom.kernels.linalg import bfloat16_gemm, gemm, quantized_gemm
 
 COMMON_ARGUMENTS = (
     "batch",
@@ -62,16 +63,37 @@ def matrix_products(plan: Plan, kind: str) -> list[tuple[int, Product]]:
 Block = tuple[str, str | int]
 
 
+class Rounding(NamedTuple):
+    """Which products of a kernel, by their index or "input", multiply rounded numbers, and of which precision."""
+
+    products: frozenset[str] = frozenset()
+    precision: Literal["int8", "bfloat16"] = "int8"
+
+    def row_size(self, depth: int) -> int:
+        """Floats in whose memory a rounded row fits."""
+        if self.precision == "bfloat16":
+            return bfloat16_gemm.row_bytes(depth) // FLOAT_BYTES
+        return quantized_gemm.instructions().row_bytes(depth) // FLOAT_BYTES
+
+    @property
+    def defers(self) -> bool:
+        """Whether deferred products are rounded, too."""
+        return self.precision == "bfloat16" and bool(self.products)
+
+
+NO_ROUNDING = Rounding()
+
+
 class ScratchLayout:
     """Scratch memory of one part, in elements.
 
     First come blocks with one row for each row of the part, then blocks with one row for each row and step of a chunk,
-    then the packed right side of a deferred product. ``quantized`` products (by their index, or "input") have a block
-    for the integers of their left side. The sums of gradients are a separate allocation: those of
-    vectors, then those of matrices.
+    then the packed sides of a deferred product: the right one, or in bfloat16 both. Products that are rounded have a
+    block for their rounded left side. The sums of gradients are a separate allocation: those of vectors, then those of
+    matrices.
     """
 
-    def __init__(self, plan: Plan, kind: str, real: str, quantized: frozenset[str] = frozenset()) -> None:
+    def __init__(self, plan: Plan, kind: str, real: str, rounding: Rounding = NO_ROUNDING) -> None:
         traced = plan.traced
         schedule: Schedule = getattr(plan, kind)
         self.lanes = gemm.lanes(real)
@@ -79,13 +101,18 @@ class ScratchLayout:
         self.starts: dict[Block, int] = {}
         self.sum_starts: list[int] = []  # where the sum of each matrix gradient begins
         self.sums_size = self.row_size = self.step_size = self.packed_size = 0
+        self.words_per_pair = 0, 0  # of the packed sides of a deferred product in bfloat16
         if kind == "backward":
             self.sums_size = self._round(plan.vector_gradient_width)
             for deferred in plan.deferred:
                 stride = gemm.panel_width(real) * gemm.panel_count(real, deferred.right.size)
                 self.sum_starts.append(self.sums_size)
                 self.sums_size += stride * deferred.left.size
-                self.packed_size = max(self.packed_size, stride)
+                self.packed_size = max(self.packed_size, 0 if rounding.defers else stride)
+            if rounding.defers and plan.deferred:
+                sides = [[term.left.size for term in plan.deferred], [term.right.size for term in plan.deferred]]
+                left, right = (gemm.panel_width(real) * gemm.panel_count(real, max(sizes)) for sizes in sides)
+                self.words_per_pair = left, right
         for parity in (0, 1):
             for index, size in enumerate(traced.state_widths):
                 self._add_row((f"state{parity}", index), size)
@@ -95,12 +122,13 @@ class ScratchLayout:
             self._add_row(
                 ("product", index), gemm.panel_width(real) * gemm.panel_count(real, traced.products[index].size)
             )
-            if str(index) in quantized:
+            if str(index) in rounding.products:
                 depth = sum(segment.width for segment in traced.products[index].operand)
-                self._add_row(("operand_integers", index), instructions().row_bytes(depth) // FLOAT_BYTES)
+                self._add_row(("operand_rounded", index), rounding.row_size(depth))
         self._add_row(("temporary", ""), schedule.temporary_width)
-        if "input" in quantized:
-            self._add_step(("input_integers", ""), instructions().row_bytes(plan.input_size) // FLOAT_BYTES)
+        if "input" in rounding.products:
+            depth = traced.projected_width if kind == "backward" else plan.input_size
+            self._add_step(("input_rounded", ""), rounding.row_size(depth))
         if plan.linear:
             self._add_step(("input", ""), plan.input_size)
             padded = traced.projected_width if kind != "backward" else plan.input_size
@@ -126,4 +154,10 @@ class ScratchLayout:
 
     def size(self, rows: int, chunk: int) -> int:
         """Elements of one part with a number of rows and of steps in a chunk."""
-        return rows * (self.row_size + chunk * (self.step_size + self.packed_size)) + self.lanes
+        words = sum(self.words_per_pair) * self.packed_pairs(rows * chunk)
+        return rows * (self.row_size + chunk * (self.step_size + self.packed_size)) + words + self.lanes
+
+    @staticmethod
+    def packed_pairs(rows: int) -> int:
+        """Pairs of rows in the memory of packed sides in bfloat16."""
+        return bfloat16_gemm.packed_words(rows, 1) // bfloat16_gemm.WIDTH

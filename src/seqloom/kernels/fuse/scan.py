@@ -14,12 +14,13 @@ from torch.nn import functional
 
 from seqloom.kernels.fuse import codegen
 from seqloom.kernels.fuse.inference import InferenceCall, Kernel, Matrix
-from seqloom.kernels.fuse.layout import ScratchLayout, arguments, matrix_products
+from seqloom.kernels.fuse.layout import NO_ROUNDING, Rounding, ScratchLayout, arguments, matrix_products
 from seqloom.kernels.fuse.plan import Plan, plan
 from seqloom.kernels.fuse.symbols import Impure, Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
-from seqloom.kernels.linalg import gemm, quantized_gemm
-from seqloom.kernels.linalg.packed import LLVM_TYPES, pack, packed_size
+from seqloom.kernels.linalg import bfloat16_gemm, gemm, quantized_gemm
+from seqloom.kernels.linalg.bfloat16 import Bfloat16Matrix
+from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache, pack, packed_size
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import Loan, allocate
@@ -39,11 +40,13 @@ def fuse(
     state: tuple[int, ...],  # widths of the state's fields
     linear: str | None = None,
     quantized: Collection[str] = (),
+    bfloat16: bool = False,
 ) -> "FusedScan":
     """Compile a step function into a kernel; raises ``Unfusable`` with the reason where that is not possible.
 
     ``linear`` names the matrix parameter (projected, input) with which the kernel projects its input itself.
     ``quantized`` names matrix parameters with which the kernel multiplies in int8 where no gradient is needed.
+    With ``bfloat16`` it multiplies with all of them in bfloat16 where one is needed.
     """
     dtypes = {parameter.dtype for parameter in parameters.values()}
     if len(dtypes) != 1 or not dtypes <= LLVM_TYPES.keys():
@@ -56,7 +59,10 @@ def fuse(
     size = parameters[linear].shape[1] if linear else 0
     shapes = [parameter.shape for parameter in parameters.values()]
     planned = plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real))
-    return FusedScan(planned, real, step, shapes, quantized=quantized if real == "float" else ())
+    is_single = real == "float"
+    return FusedScan(
+        planned, real, step, shapes, quantized=quantized if is_single else (), bfloat16=bfloat16 and is_single
+    )
 
 
 class FusedScan:
@@ -70,6 +76,7 @@ class FusedScan:
         shapes: list[torch.Size],
         *,
         quantized: Collection[str],  # matrix parameters
+        bfloat16: bool,
     ) -> None:
         self.plan = plan
         self.quantized = _quantized_products(plan, quantized)
@@ -80,6 +87,8 @@ class FusedScan:
         self.names = tuple(plan.traced.parameter_gradient)
         sizes = sum(plan.traced.products[index].size for index in plan.forward_products)
         self._multiplications = sizes * max(plan.traced.state_widths)  # of one row at one step
+        self.bfloat16 = bfloat16
+        self._bfloat16_matrices: dict[tuple[str, bool], PackedCache[Bfloat16Matrix]] = {}
         self._kernels: dict[str, Kernel] = {}
         self._matrices: list[Matrix] = []
         self._calls: list[InferenceCall] = []  # that no thread uses
@@ -91,13 +100,15 @@ class FusedScan:
     def kernel(self, kind: str) -> Kernel:
         """The forward, training or backward kernel, compiled on first use."""
         if kind not in self._kernels:
-            quantized = self.quantized if kind == "forward" else frozenset[str]()
+            rounding = self._rounding(kind)
             products = gemm.functions(self.real)._asdict()
-            if quantized:
+            if rounding.products and rounding.precision == "bfloat16":
+                products |= bfloat16_gemm.functions()._asdict()
+            elif rounding.products:
                 products |= quantized_gemm.functions(quantized_gemm.instructions())._asdict()
             (address,) = jit_cache.load(
-                f"{kind} {sorted(quantized)} {self._key}",
-                lambda: codegen.emit(self.plan, kind, self.real, quantized),
+                f"{kind} {rounding.precision} {sorted(rounding.products)} {self._key}",
+                lambda: codegen.emit(self.plan, kind, self.real, rounding),
                 ("scan",),
                 **products,
                 barrier=threads.functions().barrier,
@@ -106,10 +117,19 @@ class FusedScan:
                 kind=kind,
                 address=address,
                 positions={name: index for index, name in enumerate(arguments(self.plan, kind))},
-                layout=ScratchLayout(self.plan, kind, self.real, quantized),
+                layout=ScratchLayout(self.plan, kind, self.real, rounding),
                 products=matrix_products(self.plan, kind),
             )
         return self._kernels[kind]
+
+    def _rounding(self, kind: str) -> Rounding:
+        """The products of a kernel that multiply rounded numbers."""
+        if kind == "forward":
+            return Rounding(self.quantized, "int8")
+        if not self.bfloat16:
+            return NO_ROUNDING
+        indexed = [str(index) for index, _ in matrix_products(self.plan, kind)]
+        return Rounding(frozenset([*indexed, *(["input"] if self.plan.linear else [])]), "bfloat16")
 
     def __call__(
         self,
@@ -311,6 +331,10 @@ class FusedScan:
         """Pack the matrices into panels."""
         for name, (parameter, transposed) in self._matrix_parameters(kernel).items():
             matrix = weights[parameter].t() if transposed else weights[parameter]
+            if self.bfloat16:
+                cache = self._bfloat16_matrices.setdefault((parameter, transposed), PackedCache(Bfloat16Matrix))
+                table.set_addresses({f"packed {name}": cache(matrix).values})
+                continue
             if kernel.kind == "backward" and matrix.shape[1] < gemm.lanes(self.real):
                 table.set_addresses({f"packed {name}": matrix.t().contiguous()})
                 continue
@@ -320,7 +344,7 @@ class FusedScan:
 
     def clear_packed(self) -> None:
         """Free the packed matrices and the memory that are kept between calls."""
-        self._matrices, self._calls = [], []
+        self._matrices, self._calls, self._bfloat16_matrices = [], [], {}
 
 
 def _quantized_products(plan: Plan, parameters: Collection[str]) -> frozenset[str]:

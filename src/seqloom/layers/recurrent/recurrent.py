@@ -4,7 +4,7 @@ import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,15 @@ from seqloom.kernels.runtime.staleness import (
     active_transform,
     hook_tables,
 )
+from seqloom.layers.bfloat16_products import active_products, paused_products
 from seqloom.layers.int8_products import Int8Products, linear_weights
 from seqloom.layers.layer import Layer, check_input, first_parameter, untraced
 from seqloom.layers.layer_error import LayerError, describe_error, layer_name, user_place
 
 MAX_KERNELS = 8
 """Compiled kernels kept per layer: one per dtype and mode, and a few more while its cell is being modified."""
+
+Precision = Literal["float32", "int8", "bfloat16"]
 
 HOOKS = "a module of the cell has hooks, which must run at every step"
 
@@ -87,7 +90,7 @@ class Recurrent(Layer):
         dtype, shape = x.dtype, x.shape
         if len(shape) != 3 or shape[2] != self.input_size or 0 in shape or not _is_plain(x, shape, dtype):
             return None
-        if not made_from.matches(cell, dtype, int8=self.int8):
+        if not made_from.matches(cell, dtype, self._precision()):
             return None
         return compiled.infer(x, shape, cell.start(shape[0]) if state is None else state, reverse=self.reverse)
 
@@ -143,19 +146,19 @@ class Recurrent(Layer):
 
     def _current(self, x: Tensor) -> "_CompiledCell | str":
         """Return what was compiled from the cell as it is now; compile it if there is nothing."""
-        cell = self.cell
+        cell, precision = self.cell, self._precision()
         for index, (made_from, compiled) in enumerate(self._kernels):
-            if made_from.matches(cell, x.dtype, int8=self.int8):
+            if made_from.matches(cell, x.dtype, precision):
                 if index:
                     self._kernels = (self._kernels[index], *self._kernels[:index], *self._kernels[index + 1 :])
                 return compiled
         if any(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS)):
             return HOOKS
-        made_from = _Origin(cell, x.dtype, Guards(cell, type(cell).__name__), self.int8)
+        made_from = _Origin(cell, x.dtype, Guards(cell, type(cell).__name__), precision)
         try:
             # Tracing the cell must not change the random state.
-            with torch.random.fork_rng(devices=[]):
-                compiled = _CompiledCell(self._fuse(x), cell)
+            with torch.random.fork_rng(devices=[]), paused_products():
+                compiled = _CompiledCell(self._fuse(x, precision), cell)
         except Unfusable as error:
             if isinstance(error, Impure):  # what it reads changes with every call
                 made_from = made_from._replace(guards=None)
@@ -166,7 +169,11 @@ class Recurrent(Layer):
         self._kernels = ((made_from, compiled), *self._kernels[: MAX_KERNELS - 1])
         return compiled
 
-    def _fuse(self, x: Tensor) -> FusedScan:
+    def _precision(self) -> Precision:
+        """The precision of products: int8 where no gradient is needed, bfloat16 where one is."""
+        return "int8" if self.int8 else "float32" if active_products() is None else "bfloat16"
+
+    def _fuse(self, x: Tensor, precision: Precision) -> FusedScan:
         cell = self.cell
         parameters = dict(cell.named_parameters())
         linear, rest = _first_linear(cell)
@@ -200,7 +207,8 @@ class Recurrent(Layer):
                 projected=projected,
                 state=tuple(shape.numel() for shape in self._shapes),
                 linear=f"{linear}.weight" if linear else None,
-                quantized=linear_weights(cell) if self.int8 else (),
+                quantized=linear_weights(cell) if precision == "int8" else (),
+                bfloat16=precision == "bfloat16",
             )
         finally:
             if (changed := guards.changed()) is not None:
@@ -248,11 +256,11 @@ class _Origin(NamedTuple):
     cell: Cell
     dtype: torch.dtype
     guards: Guards | None  # None: whatever the step reads
-    int8: bool
+    precision: Precision
 
-    def matches(self, cell: Cell, dtype: torch.dtype, *, int8: bool) -> bool:
+    def matches(self, cell: Cell, dtype: torch.dtype, precision: Precision) -> bool:
         """Whether the cell is this one and unchanged."""
-        if cell is not self.cell or dtype != self.dtype or int8 != self.int8:
+        if cell is not self.cell or dtype != self.dtype or precision != self.precision:
             return False
         return self.guards is None or self.guards.matches()
 
