@@ -66,11 +66,15 @@ class Bfloat16Products(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         options = kwargs or {}
-        if func is functional.linear and len(args) == 3 and not options and _active.get() is self:
-            x, weight, bias = args
-            if multiplies_rounded(x, weight):
-                return _Linear.apply(x, weight, bias, self.rounded(weight))
+        if func is functional.linear and _active.get() is self:
+            return self._multiply(*args, **options)
         return func(*args, **options)
+
+    def _multiply(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002  as torch's
+        if not multiplies_rounded(input, weight):
+            return functional.linear(input, weight, bias)
+        out: Tensor = _Linear.apply(input, weight, bias, self.rounded(weight))
+        return out
 
 
 _active: ContextVar[Bfloat16Products | None] = ContextVar("bfloat16_products", default=None)
