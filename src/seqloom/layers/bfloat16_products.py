@@ -111,7 +111,7 @@ class _Linear(torch.autograd.Function):
         out = rounded.transposed(weight).multiply(rows)
         if bias is not None:
             out += bias
-        return out.unflatten(0, x.shape[:-1]) if x.dim() != 2 else out
+        return out.squeeze(0) if x.dim() == 1 else out if x.dim() == 2 else out.unflatten(0, x.shape[:-1])
 
     @staticmethod
     @differentiable_once
