@@ -75,6 +75,7 @@ class _Check:
 
     def report(self) -> Report:
         self._try(self._detect)
+        self._try(self.config.check_precision)
         config, settings = self.config, self.config.train
         readers = self._readers()
         summaries = {name: self._summarize(name, read) for name, read in readers.items()}
@@ -226,7 +227,7 @@ class _Check:
         with torch.random.fork_rng(devices=[]):
             module = config.task.build_model().to(settings.device)
             self.parameters = sum(parameter.numel() for parameter in module.parameters())
-            self.rule = update_rule(module, _batches(config, train.longest), config.task.loss, settings)
+            self.rule = update_rule(module, _batches(config, train.longest), config.loss_function(), settings)
             self.bytes["model"] = 4 * self.rule.copies * self.parameters
             self._check_memory(config, module, train, dev)
             self.bytes["batch"] = self.rule.dry_run()

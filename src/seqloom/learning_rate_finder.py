@@ -56,7 +56,7 @@ def find_learning_rate(config: Config, *, updates: int = UPDATES) -> LearningRat
             raise TypeError(f"this {config.name} model is not trained by gradient descent: it has no loss to watch")
         module = config.task.build_model().to(config.train.device)
         batches = batch_loader(config, readers.train, SINGLE)
-        rule = update_rule(module, batches, config.task.loss, config.train)
+        rule = update_rule(module, batches, config.loss_function(), config.train)
         points = list(_losses(rule, updates))
     rates, raw = [rate for rate, _ in points], [loss for _, loss in points]
     losses, start = smooth(raw), LossAtStart.of(raw)

@@ -13,12 +13,14 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.template import PLACEHOLDER
 from seqloom.data.readers.text_files import refuse_stream, resolve
+from seqloom.layers.bfloat16_products import Bfloat16Products, unsupported
 from seqloom.layers.layer_error import describe_error
 from seqloom.models.encoder import LayerFactory, layer_name
 from seqloom.run import Run
 from seqloom.run_document import check_task, find_data_files
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
+from seqloom.training.gradient_update import LossFunction
 
 SWEEP = "sweep"
 """The table with the search space of ``seqloom sweep``; all other commands ignore it."""
@@ -60,6 +62,32 @@ class Config(NamedTuple):
     def text(self) -> str:
         """The complete configuration as TOML."""
         return configuration.dump(task=self.task, train=self.train)
+
+    def check_precision(self) -> None:
+        """Raise ValueError if products of this training cannot be computed in the precision that is configured."""
+        settings, task = self.train, self.task
+        if settings.precision == "float32":
+            return
+        reason = unsupported()
+        if task.is_self_trained:
+            reason = f"this {task.name} model is not trained by gradient descent"
+        elif settings.device != "cpu":
+            reason = f'train.device is "{settings.device}", and bfloat16 products run on the CPU'
+        if reason:
+            raise ValueError(f'train.precision: expected "float32", got "{settings.precision}": {reason}')
+
+    def loss_function(self) -> LossFunction:
+        """The loss of the task, whose products are of the precision that is configured."""
+        self.check_precision()
+        if self.train.precision == "float32":
+            return self.task.loss
+        products = Bfloat16Products()
+
+        def loss(model: Any, batch: Any) -> Any:
+            with products:
+                return self.task.loss(model, batch)
+
+        return loss
 
     def with_layer(self, layer: LayerFactory | None) -> "Config":
         """The same configuration with a custom layer or cell, if one is given."""

@@ -331,7 +331,7 @@ def _run_training(
             run.write_summary(_facts(config, module, targets, dev) | {"dev_in_train": repeated})
         read = _stoppable(readers.train, run, interrupted) if group.size == 1 else readers.train
         batches = batch_loader(config, read, group)
-        rule = engine.update_rule(module, batches, config.task.loss, config.train, group=group)
+        rule = engine.update_rule(module, batches, config.loss_function(), config.train, group=group)
         group = rule.group  # not every model is trained by all processes
         rows = start.facts["rows"] if start else 0
         if group.is_main:
@@ -514,7 +514,7 @@ def _create_once(group: ProcessGroup, create: Callable[[], Run]) -> Run:
 
 @contextmanager
 def _torch_settings(config: Config) -> Iterator[None]:
-    """Check the device, and set the number of threads while training."""
+    """Check the device and the precision, and set the number of threads while training."""
     device = config.train.device
     try:
         torch.empty(0, device=device)
@@ -523,6 +523,7 @@ def _torch_settings(config: Config) -> Iterator[None]:
         raise ValueError(
             f'train.device is "{device}", which this machine does not have; expected {available}'
         ) from None
+    config.check_precision()
     before = torch.get_num_threads()
     torch.set_num_threads(config.train.threads or default_threads(before))
     try:

@@ -17,6 +17,7 @@ from seqloom import config, tasks, workflow
 from seqloom.checkpoint import Snapshot
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.evaluation import predict_all
+from seqloom.layers.bfloat16_products import unsupported
 from seqloom.model import Model, load
 from seqloom.run import Run
 from seqloom.run_config import Config, config_template
@@ -199,8 +200,18 @@ TRAINED = [
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_run_interrupted_after_every_event_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
+    check_resuming(name, tmp_path)
+
+
+@pytest.mark.skipif(unsupported() is not None, reason="no bfloat16 instructions")
+@pytest.mark.parametrize("name", [name for name in TRAINED if name != "embed"])
+def test_a_training_in_bfloat16_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
+    check_resuming(name, tmp_path, precision="bfloat16")
+
+
+def check_resuming(name: str, tmp_path: Path, **more: Any) -> None:
     case = CASES[name]
-    options: dict[str, Any] = {
+    options: dict[str, Any] = more | {
         "updates": 6,
         "evaluate_every": 4,
         "average_checkpoints": 2,

@@ -33,6 +33,7 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "log_every": "log_interval logging_steps log_steps report_every print_every",
     "seed": "random_seed manual_seed random_state rng_seed",
     "workers": "num_workers n_workers dataloader_workers",
+    "precision": "dtype amp bf16 fp16 use_amp mixed_precision autocast float32_matmul_precision",
     "threads": "num_threads n_threads n_jobs cpu_threads",
     "shuffle_buffer": "pool shuffle_buffer_size buffer_size",
     "device": "cuda gpu gpus use_cuda use_gpu accelerator",
