@@ -16,8 +16,8 @@ def by_hand(samples: np.ndarray, top_db: float) -> np.ndarray:
         for start in range(0, len(samples), BLOCK)
     ]
     loud = [number for number, level in enumerate(levels) if level >= max(levels) - top_db]
-    kept: np.ndarray = samples[loud[0] * BLOCK : (loud[-1] + 1) * BLOCK]
-    return kept
+    kept = samples[loud[0] * BLOCK : (loud[-1] + 1) * BLOCK]
+    return np.asarray(kept)
 
 
 def word(before: int, length: int, after: int, *, silence: float = 0.001, seed: int = 1) -> np.ndarray:
