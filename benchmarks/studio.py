@@ -6,7 +6,9 @@ training loses while it is watched. Nothing else should run.
 
 import argparse
 import json
+import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -14,9 +16,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqloom import terminal
 from seqloom.service.server import listen, make_server
@@ -66,6 +68,12 @@ def studio(folder: Path) -> Iterator[str]:
         thread.join(30)
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def measure_pages(page: Any, address: str) -> dict[str, float]:
     """Milliseconds, medians where something is repeated."""
     paints = []
@@ -95,24 +103,102 @@ def measure_pages(page: Any, address: str) -> dict[str, float]:
     }
 
 
-def measure_watching(page: Any, address: str, folder: Path, *, rounds: int, updates: int) -> tuple[float, float]:
-    """Seconds of a training that nobody watches, and of one that the browser watches; medians, in turns."""
+class Training(NamedTuple):
+    """What a training needed, and what its watchers needed meanwhile."""
+
+    seconds: float  # between the first and the last row of its metrics
+    cpu: float  # seconds of CPU time of the training, from start to end
+    studio: float  # share of a core that the studio used, once the page was loaded
+    browser: float  # the same of all processes of the browser
+
+
+def measure_watching(page: Any, folder: Path, *, rounds: int, updates: int) -> tuple[list[Training], list[Training]]:
+    """Trainings that nobody watches, and the same ones watched in a browser, in turns; the studio runs all the time."""
     config = folder / "demo-tag" / "run" / "config.toml"
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for number in range(2 * rounds):
-        output = folder / f"watched-{number}"
-        options = [f"train.updates={updates}", "train.evaluate_every=1000000", "--output", str(output), "--quiet"]
-        command = [sys.executable, "-m", "seqloom", "train", str(config), *options]
-        page.goto("about:blank")
-        process = subprocess.Popen(command)  # noqa: S603  our own command
-        while process.poll() is None and not (output / "metrics.jsonl").exists():
-            time.sleep(0.05)
-        if number % 2:
-            page.goto(f"{address}/run?run={output.name}")
-        process.wait()
-        summary = json.loads((output / "summary.json").read_text())
-        seconds[number % 2].append(summary["seconds"])
-    return statistics.median(seconds[0]), statistics.median(seconds[1])
+    trainings: tuple[list[Training], list[Training]] = ([], [])
+    port = free_port()
+    command = [sys.executable, "-m", "seqloom", "studio", str(folder), "--no-browser", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:  # noqa: S603  our own command
+        try:
+            if server.stderr is not None:
+                server.stderr.readline()  # it says that it is ready
+            for number in range(2 * rounds):
+                output = folder / f"watched-{number}"
+                watched = f"http://127.0.0.1:{port}/run?run={output.name}" if number % 2 else ""
+                trainings[number % 2].append(_train(page, config, output, updates, server.pid, watched))
+                shutil.rmtree(output)
+        finally:
+            server.terminate()
+    return trainings
+
+
+def _train(page: Any, config: Path, output: Path, updates: int, studio_process: int, watched: str) -> Training:
+    sizes = [f"train.updates={updates}", f"train.evaluate_every={updates // 5}", "train.log_every=10"]
+    command = [sys.executable, "-m", "seqloom", "train", str(config), *sizes, "--output", str(output), "--quiet"]
+    page.goto("about:blank")
+    process = subprocess.Popen(command)  # noqa: S603  our own command
+    while process.poll() is None and not (output / "metrics.jsonl").exists():
+        time.sleep(0.02)
+    if watched:
+        page.goto(watched)
+        page.get_by_role("img").first.wait_for()
+    page.wait_for_timeout(1000)
+    started, studio_cpu, browser = time.perf_counter(), _cpu(studio_process), _cpu_of_browser()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit("the training failed")
+    elapsed = time.perf_counter() - started
+    rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return Training(
+        rows[-1]["seconds"] - rows[0]["seconds"],
+        usage.ru_utime + usage.ru_stime,
+        (_cpu(studio_process) - studio_cpu) / elapsed,
+        (_cpu_of_browser() - browser) / elapsed,
+    )
+
+
+def _cpu(process: int) -> float:
+    """Seconds of CPU time of a process (Linux)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _cpu_of_browser() -> float:
+    """The same of all processes of chromium below this one."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            text = path.read_text()
+            parents[int(path.parent.name)] = (int(text.rsplit(")", 1)[1].split()[1]), "chrom" in text.split(")")[0])
+
+    def is_ours(process: int) -> bool:
+        while process in parents and process != os.getpid():
+            process = parents[process][0]
+        return process == os.getpid()
+
+    total = 0.0
+    for process, (_, is_browser) in parents.items():
+        if is_browser and is_ours(process):
+            with suppress(OSError):
+                total += _cpu(process)
+    return total
+
+
+def report(alone: list[Training], watched: list[Training]) -> Iterator[str]:
+    """What the training lost: the best of both, and the medians of pairs, which ran one after the other."""
+    for name, unit in (("seconds", "seconds of training"), ("cpu", "seconds of CPU time")):
+        ratios = [getattr(b, name) / getattr(a, name) - 1 for a, b in zip(alone, watched, strict=True)]
+        best = [min(getattr(each, name) for each in side) for side in (alone, watched)]
+        yield (
+            f"watched training, {unit}: {best[0]:.2f} alone, {best[1]:.2f} watched ({best[1] / best[0] - 1:+.1%}); "
+            f"median of {len(ratios)} pairs {statistics.median(ratios):+.1%} ({min(ratios):+.1%} to {max(ratios):+.1%})"
+        )
+    for name in ("studio", "browser"):
+        sides = [statistics.median(getattr(each, name) for each in side) for side in (alone, watched)]
+        yield f"{name}: {sides[0]:.2%} of a core while nobody watches, {sides[1]:.2%} while watched"
+    used = statistics.median(each.studio + each.browser for each in watched)
+    yield f"of a training on all {os.cpu_count()} cores, that is at most {used / (os.cpu_count() or 1):.2%}"
 
 
 def main() -> None:
@@ -120,7 +206,10 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studio", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="watch a short training once")
-    quick = parser.parse_args().quick
+    parser.add_argument("--watching", action="store_true", help="only measure what a training loses while watched")
+    parser.add_argument("--rounds", type=int, default=5, help="pairs of trainings")
+    parser.add_argument("--updates", type=int, default=400, help="updates of each")
+    options = parser.parse_args()
     chromium = next(path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name)))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -130,12 +219,12 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.set_default_timeout(300_000)
-            for what, milliseconds in measure_pages(page, address).items():
-                terminal.print_lines(f"{what}: {milliseconds:.1f} ms")
-            alone, watched = measure_watching(
-                page, address, folder, rounds=1 if quick else 5, updates=40 if quick else 400
-            )
-            terminal.print_lines(f"training: {alone:.2f} s alone, {watched:.2f} s watched ({watched / alone - 1:+.1%})")
+            if not options.watching:
+                for what, milliseconds in measure_pages(page, address).items():
+                    terminal.print_lines(f"{what}: {milliseconds:.1f} ms")
+            rounds, updates = (1, 40) if options.quick else (options.rounds, options.updates)
+            alone, watched = measure_watching(page, folder, rounds=rounds, updates=updates)
+            terminal.print_lines(*report(alone, watched))
             browser.close()
 
 

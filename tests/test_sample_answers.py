@@ -33,6 +33,19 @@ def test_a_run_has_the_answers_of_its_model_at_each_evaluation(name: str, tmp_pa
     assert all(sample["target"] for sample in samples)
 
 
+def test_answers_have_the_form_of_targets(tmp_path: Path) -> None:
+    """So that a right answer equals its target."""
+    run = workflow.train(settings(tmp_path, "classify"), output=tmp_path / "run", plots=False)
+    model = load(run)
+    dev = list(model.config.task.read(Path(model.config.task.dev)))
+    predictions = predict_all(model.config, model.module, dev)
+    equal = [
+        model.config.task.answer_text(prediction) == model.config.task.example_texts(example)[1]
+        for prediction, example in zip(predictions, dev, strict=True)
+    ]
+    assert sum(equal) / len(dev) == pytest.approx(run.facts()["metrics"]["accuracy"])
+
+
 def test_chunks_have_no_answers_of_examples(tmp_path: Path) -> None:
     run = workflow.train(settings(tmp_path, "language_model"), output=tmp_path / "run", plots=False)
     assert not any("answers" in row for row in run.rows())

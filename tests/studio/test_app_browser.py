@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,144 @@ def test_the_table_shows_runs_and_leads_to_a_comparison(page: Any, folder: Path)
     expect(page.get_by_text(f"{result['disagreements']} of {result['examples']} dev examples differ")).to_be_visible()
     page.go_back()
     expect(rows).to_have_count(4)
+
+
+def headings(page: Any) -> list[str]:
+    return [text.split(" ·")[0].strip(" ↓↑") for text in page.locator("thead th").all_inner_texts()][1:]
+
+
+def test_columns_are_chosen_moved_and_kept_in_the_address(page: Any, folder: Path) -> None:
+    page.goto("/?task=tag")
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_label("Add a column").select_option("score:accuracy")
+    assert headings(page)[-1] == "accuracy"
+    stored = Run.open(folder / "first").facts()["metrics"]["accuracy"]
+    row = page.locator("tr", has=page.get_by_role("link", name="first", exact=True))
+    expect(row.locator("td").last).to_have_text(
+        page.evaluate("(value) => String(Number(value.toPrecision(4)))", stored)
+    )
+    for _ in range(2):
+        page.get_by_role("button", name="Move accuracy left").click()
+    page.keyboard.press("Enter")  # the same button has the focus
+    assert headings(page)[-4] == "accuracy"
+    page.get_by_role("button", name="Remove Curve").click()
+    assert "Curve" not in headings(page)
+    page.locator("thead").get_by_role("button", name="accuracy").press("Alt+ArrowRight")
+    assert headings(page)[-3] == "accuracy"
+    page.locator("thead").get_by_role("button", name="accuracy").press("Enter")  # sorts, with the keyboard only
+    order = headings(page)
+    page.reload()
+    assert headings(page) == order
+    values = [float(text) for text in page.locator("tbody td:nth-last-child(3)").all_inner_texts() if text.strip("–")]
+    assert values == sorted(values)
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_role("button", name="Default columns").click()
+    assert "column=" not in page.url
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Default columns")).to_be_hidden()
+
+
+def test_runs_are_grouped_with_mean_and_spread(page: Any, folder: Path) -> None:
+    page.goto("/?task=tag&group=seeds&sort=best")
+    group = page.locator("tr.group", has_text="2 runs")
+    values = [Run.open(folder / name).facts()["metrics"]["span_f1"] for name in ("first", "second")]
+    expected = [statistics.mean(values), statistics.stdev(values)]
+    shown = group.locator("td.number").first.inner_text().splitlines()[0].strip("★ ").split(" ± ")
+    assert [float(text) for text in shown] == pytest.approx(expected, rel=0.06)  # of two digits
+    disclosure = group.get_by_role("button")
+    disclosure.press("Enter")
+    expect(page.locator("tr.member")).to_have_count(2)
+    page.reload()
+    expect(page.locator("tr.member")).to_have_count(2)  # the address keeps what is open
+    group.get_by_role("checkbox").check()
+    expect(page.get_by_text("2 marked")).to_be_visible()
+    expect(page.get_by_label("Select first")).to_be_checked()
+    page.get_by_role("button", name="Compare").click()
+    # The curves are those of the group: the mean of both runs, and from the lowest to the highest.
+    expect(page.get_by_role("columnheader", name="standard deviation")).to_be_visible()
+    rows = [[row["loss"] for row in Run.open(folder / name).rows() if "loss" in row] for name in ("first", "second")]
+    first, last = (statistics.mean(row[place] for row in rows) for place in (0, -1))
+    label = page.get_by_role("img", name=re.compile("Loss on the training data")).get_attribute("aria-label")
+    assert [float(text) for text in re.findall(r"from ([\d.]+) to ([\d.]+)", label)[0]] == pytest.approx(
+        [first, last], rel=1e-3
+    )
+    expect(page.locator("svg path[opacity]").first).to_be_attached()
+
+
+def test_a_part_of_the_curves_is_zoomed_by_dragging_and_by_keys(page: Any) -> None:
+    page.goto("/run?run=first")
+    chart = page.get_by_role("img", name=re.compile("^Loss"))
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 60, steps=4)
+    page.mouse.up()
+    assert "zoom=" in page.url
+    low, high = map(float, re.search(r"zoom=([\d.]+)%7E([\d.]+)", page.url).groups())
+    resets = page.get_by_role("button", name="Reset zoom")
+    shown = resets.count()
+    assert shown >= 3  # all curves of the page show the same part
+    whole = page.evaluate(
+        "fetch('/api/run?run=first').then((answer) => answer.json()).then((run) => run.rows.map((row) => row.update))"
+    )
+    for share, end in ((0.4, low), (0.7, high)):
+        place = (share * box["width"] - 52) / (box["width"] - 64)  # margins of a chart
+        assert end == pytest.approx(whole[0] + place * (whole[-1] - whole[0]), rel=0.03)
+    page.reload()
+    expect(resets).to_have_count(shown)
+    resets.first.click()
+    expect(resets.first).to_be_hidden()
+    assert "zoom=" not in page.url
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".tip:visible")).to_contain_text("training data")
+    page.keyboard.press("+")
+    expect(resets.first).to_be_visible()
+    page.keyboard.press("0")
+    expect(resets.first).to_be_hidden()
+
+
+def test_all_dev_examples_are_sorted_filtered_and_opened(page: Any, folder: Path) -> None:
+    page.goto("/data?run=first")
+    table = page.request.get("/api/answers?run=first").json()
+    rows = page.locator("tbody tr:not([aria-hidden])")
+    expect(page.get_by_text(f"{len(table['rows'])} examples")).to_be_visible()
+    worst = min(row["score"] for row in table["rows"])
+    expect(rows.first.locator("td.number").nth(1)).to_have_text(re.compile(rf"^{worst:.3g}"))
+    pair = max((pair for pair in table["pairs"] if pair["label"] != pair["predicted"]), key=lambda pair: pair["count"])
+    index = table["pairs"].index(pair)
+    cell = page.get_by_role("button", name=f"{pair['label']} answered as {pair['predicted']}: {pair['count']}")
+    cell.click()
+    with_pair = [row for row in table["rows"] if index in row["pairs"]]
+    expect(page.get_by_text(f"{len(with_pair)} of {len(table['rows'])} examples")).to_be_visible()
+    page.reload()
+    expect(cell).to_have_attribute("aria-pressed", "true")  # the address keeps the cell
+    # With the keyboard only: the cell is chosen, another one is reached, and the first one is left again.
+    cell.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(cell).not_to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(cell).to_have_attribute("aria-pressed", "false")
+    page.get_by_label("Which examples").select_option("right")
+    right = [row for row in table["rows"] if not row["wrong"]]
+    expect(page.get_by_text(f"{len(right)} of {len(table['rows'])} examples")).to_be_visible()
+    page.get_by_label("Which examples").select_option("")
+    page.get_by_label("Filter").fill("nothing like this")
+    expect(page.get_by_text("No example fits.")).to_be_visible()
+    page.get_by_label("Filter").fill("")
+    page.get_by_role("button", name=re.compile("^Words")).click()
+    longest = max(row["length"] for row in table["rows"])
+    expect(rows.first.locator("td").last).to_have_text(str(longest))
+    assert "<svg" in download(page, page.get_by_role("button", name="Save the confusion matrix as SVG"))
+    number = int(rows.first.locator("td").first.inner_text()) - 1
+    rows.first.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Inside")).to_be_visible()
+    assert f"example={number}" in page.url
+    page.go_back()
+    expect(rows.first.locator("td").last).to_have_text(str(longest))
+    page.goto("/data?run=tag")  # its data are not here
+    expect(page.get_by_role("heading", name="No answers to show")).to_be_visible()
 
 
 def test_a_run_of_every_task_has_its_page(page: Any) -> None:
@@ -338,6 +477,7 @@ def test_every_page_can_be_used_with_the_keyboard_and_read_aloud(page: Any) -> N
         "/",
         "/run?run=first",
         "/compare?runs=first&runs=second",
+        "/data?run=first",
         "/try?run=first",
         "/inside?run=first&example=0",
         "/lab",

@@ -56,7 +56,7 @@ def compare_predictions(
         raise ValueError(f"models of {names[0]} and {names[1]} cannot be compared")
     first, second = (each.metric_sums(answers, examples) for each, answers in zip(tasks, predictions, strict=True))
     fits = first is not None and second is not None and len(first.rows) == len(second.rows) == len(examples)
-    scores = [_by_example(each) if fits and each is not None else None for each in (first, second)]
+    scores = [scores_by_example(each) if fits and each is not None else None for each in (first, second)]
     texts = [
         [each.answer_text(answer) for answer in answers] if len(answers) == len(examples) else []  # not of chunks
         for each, answers in zip(tasks, predictions, strict=True)
@@ -91,7 +91,8 @@ def _difference(task: Task, first: MetricSums | None, second: MetricSums | None)
     return known | {"interval": (low, high), "better": better}
 
 
-def _by_example(sums: MetricSums) -> NDArray[np.float64]:  # (N,)
+def scores_by_example(sums: MetricSums) -> NDArray[np.float64]:  # (N,)
+    """The metric on each example alone; NaN where it is not defined."""
     with np.errstate(all="ignore"):
         return np.array([sums.value(row) for row in sums.rows], dtype=np.float64)
 
@@ -112,11 +113,12 @@ def _disagreement(
     task: Task, examples: Sequence[Any], row: int, texts: list[list[str]], scores: list[NDArray[np.float64] | None]
 ) -> Disagreement:
     text, target = task.example_texts(examples[row])
-    answers = tuple(_cut(each[row]) if each else "" for each in texts)
+    answers = tuple(shortened(each[row]) if each else "" for each in texts)
     values = tuple(None if each is None or not math.isfinite(each[row]) else float(each[row]) for each in scores)
     place = str(examples[row].location)
-    return Disagreement(row, place, _cut(text), _cut(target), answers, values)  # type: ignore[arg-type]
+    return Disagreement(row, place, shortened(text), shortened(target), answers, values)  # type: ignore[arg-type]
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
+    """A text for a table."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

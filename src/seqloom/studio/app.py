@@ -19,12 +19,20 @@ from seqloom.service.requests import answer_error
 from seqloom.service.settings import ServiceSettings
 from seqloom.service.telemetry import Telemetry
 from seqloom.service.worker import Overloaded
-from seqloom.studio import compare_pages, generation_pages, insight_pages, model_pages, run_pages, state_pages
+from seqloom.studio import (
+    answer_pages,
+    compare_pages,
+    generation_pages,
+    insight_pages,
+    model_pages,
+    run_pages,
+    state_pages,
+)
 from seqloom.studio.catalog import Catalog
 from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache
 
-PAGES = ("/", "/run", "/compare", "/try", "/inside", "/doctor", "/lab")
+PAGES = ("/", "/run", "/compare", "/data", "/try", "/inside", "/doctor", "/lab")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -65,6 +73,7 @@ def build_app(folder: Path, settings: ServiceSettings, layers: Sequence[str] = (
             Route("/api/stop", run_pages.stop, methods=["POST"]),
             Route("/api/resume", run_pages.resume, methods=["POST"]),
             Route("/api/model", model_pages.describe_model),
+            Route("/api/answers", answer_pages.list_answers),
             Route("/api/predict", model_pages.predict, methods=["POST"]),
             Route("/api/generate", generation_pages.generate, methods=["POST"]),
             Route("/api/media", model_pages.show_media, methods=["POST"]),

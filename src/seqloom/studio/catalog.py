@@ -51,6 +51,7 @@ class RunEntry:
     higher_is_better: bool = True
     best: Score | None = None
     last: Score | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)  # all metrics of the best model
     baseline: float | None = None
     started: str = ""
     seconds: float = 0.0
@@ -205,6 +206,7 @@ def _describe(identity: str, metrics: MetricsFollower, *, is_training: bool) -> 
         higher_is_better=higher,
         best=best,
         last=evaluations[-1][1] if evaluations else None,
+        scores={name: float(value) for name, value in facts.get("metrics", {}).items() if _is_number(value)},
         baseline=float(baseline) if isinstance(baseline, int | float) else None,
         started=str(summary.get("started", "")),
         seconds=float(summary.get("seconds", 0.0)),
@@ -238,6 +240,10 @@ def thin(values: list[float], most: int) -> list[float]:
     if len(values) <= most:
         return values
     return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _finite(value: float) -> float | None:

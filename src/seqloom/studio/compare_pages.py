@@ -10,11 +10,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from seqloom.comparison.disagreement import compare_predictions
-from seqloom.evaluation import predict_all
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.service.served_runs import ServedRun
-from seqloom.studio.dev_data import Cache
-from seqloom.studio.model_pages import dev_data, open_model
+from seqloom.studio.model_pages import dev_data, open_model, predict_dev
 from seqloom.terminal import json_value
 
 
@@ -29,14 +27,7 @@ async def disagreements(request: Request) -> JSONResponse:
     body = await read_json(request, PairRequest)
     first, second = [await open_model(request, run) for run in body.runs]
     examples, note = await run_in_threadpool(_shared_examples, request, first, second)
-    cache: Cache = request.app.state.predictions
-
-    def predict(model: ServedRun) -> list[Any]:
-        loaded = model.model
-        key = model.name, model.current.version
-        return cache.get(key, lambda: predict_all(loaded.config, loaded.module, examples))
-
-    answers = await first.worker.call(predict, first), await second.worker.call(predict, second)
+    answers = await predict_dev(request, first, examples), await predict_dev(request, second, examples)
     tasks = first.model.config.task, second.model.config.task
     result = await run_in_threadpool(compare_predictions, tasks, answers, examples)
     return JSONResponse(json_value({**asdict(result), "note": note}))

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seqloom.config.errors import argument_error
+from seqloom.evaluation import predict_all
 from seqloom.insight.beam_tree import KEPT, PRUNED, BeamNode
 from seqloom.insight.gates import LabelledTrace
 from seqloom.model import Model, load
@@ -135,6 +136,19 @@ def dev_data(request: Request, model: ServedRun) -> DevData:
     """The dev data of a run, read once."""
     cache: Cache = request.app.state.dev_data
     return cache.get((model.name, model.current.version), lambda: read_dev_data(model.model))
+
+
+async def predict_dev(request: Request, model: ServedRun, examples: Sequence[Any]) -> list[Any]:
+    """The predictions of a model for the dev examples of its run, computed once."""
+    cache: Cache = request.app.state.predictions
+    key = model.name, model.current.version
+
+    def predict() -> list[Any]:
+        loaded = model.model
+        return cache.get(key, lambda: predict_all(loaded.config, loaded.module, examples))
+
+    predictions: list[Any] = await model.worker.call(predict)
+    return predictions
 
 
 def describe_example(task: Task, examples: Sequence[Any], row: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from seqloom.studio.catalog import Catalog, write_note
 from seqloom.studio.metrics_follower import MetricsFollower
 from seqloom.terminal import json_value
 
-WATCH_SECONDS = 0.5  # between two looks at the metrics of a run
+WATCH_SECONDS = 1.0  # between two looks at the metrics of a run
 LOG_END = 65_536  # bytes of train.log that are read
 MAX_WARNINGS = 3
 WARNING = re.compile(r"^\S+ \S+ (warning: |(?=training diverged))")

@@ -225,6 +225,13 @@ class Embed(Task):
     def input_text(self, example: Question) -> str:
         return example.text
 
+    def example_texts(self, example: Question) -> tuple[str, str]:
+        return example.text, example.truth or ("" if example.human is None else str(example.human))
+
+    def answer_text(self, prediction: Answer) -> str:
+        is_word = prediction.kind == "analogy" and not prediction.unknown
+        return prediction.words[0] if is_word and prediction.words else super().answer_text(prediction)
+
     def fit(self, examples: Iterable[Any]) -> Self:
         phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
         counted = count_words(

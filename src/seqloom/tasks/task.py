@@ -412,6 +412,10 @@ class Task(Capabilities, ABC):
         """Sums per example from which the main metric is computed, to compare models; None if there are none."""
         return None
 
+    def label_pairs(self, prediction: Any, example: Any) -> Sequence[tuple[str, str]]:  # noqa: ARG002
+        """The true and the predicted label of each element of an example; empty if the answers are not labels."""
+        return ()
+
     def baseline_targets(self, example: Any) -> Iterable[Hashable]:  # noqa: ARG002
         """What the baseline counts in a training example, such as its label."""
         return ()

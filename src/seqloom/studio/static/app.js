@@ -6,6 +6,7 @@ import { savePage } from "./save.js";
 import { showRuns } from "./pages/runs.js";
 import { showRun } from "./pages/run.js";
 import { showCompare } from "./pages/compare.js";
+import { showData } from "./pages/data.js";
 import { showTry } from "./pages/try.js";
 import { showInside } from "./pages/inside.js";
 import { showDoctor } from "./pages/doctor.js";
@@ -15,6 +16,7 @@ const PAGES = {
   "/": { title: "Runs", show: showRuns },
   "/run": { title: "Run", show: showRun, hidden: true },
   "/compare": { title: "Compare", show: showCompare },
+  "/data": { title: "Data", show: showData },
   "/try": { title: "Try", show: showTry },
   "/inside": { title: "Inside", show: showInside },
   "/doctor": { title: "Doctor", show: showDoctor },
@@ -45,7 +47,7 @@ async function show() {
 function drawNavigation(query) {
   const run = query.get("run");
   const links = Object.entries(PAGES).filter(([, page]) => !page.hidden).map(([path, page]) => {
-    const keep = run && ["/try", "/inside", "/doctor"].includes(path) ? { run } : {};
+    const keep = run && ["/data", "/try", "/inside", "/doctor"].includes(path) ? { run } : {};
     const current = path === location.pathname || (path === "/" && location.pathname === "/run");
     return h("a", { href: address(path, keep), "aria-current": current ? "page" : null }, page.title);
   });

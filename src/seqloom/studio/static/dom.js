@@ -37,6 +37,26 @@ export function debounce(call, milliseconds) {
   };
 }
 
+// A function that may be called often: it acts so rarely that it takes at most half a per cent of the time, with what the
+// browser does to show it; and not while the page is hidden.
+export function paced(call, least = 1000) {
+  let busy = false, again = false;
+  const act = () => {
+    if (document.hidden) { document.addEventListener("visibilitychange", act, { once: true }); return; }
+    const start = performance.now();
+    again = false;
+    call();
+    requestAnimationFrame(() => setTimeout(() => setTimeout(() => {
+      busy = again;
+      if (again) act();
+    }, Math.max(least, 200 * (performance.now() - start)))));
+  };
+  return () => {
+    again = busy;
+    if (!busy) { busy = true; act(); }
+  };
+}
+
 export function colour(index) {
   return `var(--c${index % 10})`;
 }

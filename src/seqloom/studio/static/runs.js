@@ -52,6 +52,11 @@ export function differences(runs) {
   return result;
 }
 
+// Settings of how a training reports, which do not change what it learns.
+export function isReporting(key) {
+  return /\.(log_every|evaluate_every|save_every_minutes|threads)$/.test(key);
+}
+
 export function shortKey(key) {
   return key.replace(/^(task|train)\./, "");
 }

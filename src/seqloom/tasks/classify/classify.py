@@ -384,6 +384,14 @@ class Classify(ClassifySettings):
     def metric_sums(self, predictions: Sequence[Any], examples: Sequence[LabelledSequence]) -> MetricSums:
         return self._targets.metric_sums(predictions, self._with_targets(examples))
 
+    def answer_text(self, prediction: Classification | Regression) -> str:
+        return prediction.label if isinstance(prediction, Classification) else super().answer_text(prediction)
+
+    def label_pairs(self, prediction: Any, example: LabelledSequence) -> Sequence[tuple[str, str]]:
+        if not isinstance(prediction, Classification) or example.label is None:
+            return ()
+        return [(str(example.label), prediction.label)]
+
     @property
     def inputs_are_files(self) -> bool:
         return self.fitted.text is None

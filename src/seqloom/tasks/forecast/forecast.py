@@ -200,6 +200,15 @@ class Forecast(ForecastScoring):
         """The columns of the series; windows overlap, so that duplicates are not counted."""
         return ExampleSummary(values=example.series.observed, columns=example.series.names, is_view=True)
 
+    def example_texts(self, example: Window) -> tuple[str, str]:
+        if not example.known:
+            return self.input_text(example), ""
+        future = example.future(self.horizon)[-1][:, self._targets(self.fitted.columns)]
+        return self.input_text(example), _rows_text(future)
+
+    def answer_text(self, prediction: ForecastPrediction) -> str:
+        return _rows_text(prediction.values)
+
     def collate(self, examples: Sequence[Window]) -> Batch:
         learned = self.fitted
         every_step = self.output == "every_step"
@@ -554,3 +563,8 @@ class Forecast(ForecastScoring):
         if picture is not None:
             self._draw(examples, picture, "of the backtest", predict)
         return result
+
+
+def _rows_text(rows: Any) -> str:  # (horizon, targets)
+    """Numbers for people: the columns of a step with commas, the steps with semicolons."""
+    return "; ".join(", ".join(format_number(float(value), SINGLE_DIGITS) for value in row) for row in rows)

@@ -130,6 +130,9 @@ class Handwriting(HandwritingSettings):
         )
         return self.model_copy(update={"learned": learned})
 
+    def answer_text(self, prediction: HandwritingScore) -> str:
+        return f"{prediction.nll:.4f}"  # without the text, which is given
+
     def summarize_example(self, example: Recording) -> ExampleSummary:
         return ExampleSummary(
             content=example.values.tobytes(),

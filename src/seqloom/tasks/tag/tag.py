@@ -428,6 +428,11 @@ class Tag(TagSettings):
             return super().answer_text(prediction)
         return "\t".join(prediction.labels)
 
+    def label_pairs(self, prediction: Any, example: TaggedSequence) -> Sequence[tuple[str, str]]:
+        if not isinstance(prediction, TagPrediction) or example.labels is None:
+            return ()
+        return list(zip(example.labels, prediction.labels, strict=True))
+
     def with_predicted_target(self, example: TaggedSequence, prediction: Any) -> TaggedSequence:
         if not isinstance(prediction, TagPrediction):
             raise TypeError("a tagger of numbers cannot take a prediction as the target")

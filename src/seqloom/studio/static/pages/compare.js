@@ -2,20 +2,21 @@
 
 import { get } from "../api.js";
 import { axisLabel, axisSelect, chosenAxis, points } from "../axes.js";
-import { lineChart } from "../chart.js";
+import { lineChart, makeView, parseRange, rangeText } from "../chart.js";
 import { disagreementCard } from "../disagreements.js";
 import { clear, colour, h, message } from "../dom.js";
 import { count, duration, interval, number, setting } from "../format.js";
+import { groupRuns, meanPoints, SEEDS } from "../groups.js";
 import { address, remember } from "../router.js";
-import { badge, bestRuns, loadRuns } from "../runs.js";
+import { badge, bestRuns, differences, loadRuns, shortKey } from "../runs.js";
 
-const MOST = 10;
+const MOST = 30;
 const MOST_LISTED = 100; // more are chosen in the table of runs
 
 export async function showCompare(main, query) {
   const { runs: all } = await loadRuns();
   const usable = all.filter((run) => run.state !== "damaged");
-  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") || "update", pair: query.getAll("pair") };
+  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") || "update", pair: query.getAll("pair"), group: query.get("group") || "", zoom: parseRange(query.get("zoom")) };
   const content = h("div");
   const list = h("details", { class: "choose", open: !state.ids.length }, h("summary", {}, "Choose runs"), h("div", { class: "strip", style: { "margin-top": "8px" } }, usable.slice(0, MOST_LISTED).map((run) => {
     const box = h("input", { type: "checkbox", checked: state.ids.includes(run.id), onchange: () => {
@@ -26,7 +27,7 @@ export async function showCompare(main, query) {
   })), usable.length > MOST_LISTED ? h("p", { class: "small soft" }, `The ${MOST_LISTED} newest of ${usable.length} runs; choose others in the table of runs.`) : null);
   clear(main, h("div", { class: "bar" }, h("h1", {}, "Compare"), h("span", { class: "soft" }, "Two or more runs side by side: scores, settings, curves, and where they disagree")), list, content);
 
-  const keep = () => remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair });
+  const keep = () => remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair, group: state.group, zoom: rangeText(state.zoom) });
 
   async function draw() {
     state.pair = state.pair.filter((id) => state.ids.includes(id));
@@ -41,19 +42,35 @@ export async function showCompare(main, query) {
     const recorded = details.map((detail) => detail.rows);
     state.axis = chosenAxis(state.axis, recorded);
     const metrics = [...new Set(runs.map((run) => run.metric))];
-    const curves = (value) => details.map((detail, index) => ({ name: detail.run.id, colour: colour(index), points: points(detail.rows, state.axis, value) }));
+    const view = makeView(state.zoom, (range) => { state.zoom = range; keep(); });
     const shown = [...metrics.map((metric) => [`${metric} on the dev data`, (row) => row.dev?.[metric]]), ["Loss on the training data", (row) => row.loss]];
-    const charts = shown.map(([title, value]) => lineChart({ title, xLabel: axisLabel(state.axis), series: curves(value) }));
+    const charts = shown.map(([title, value]) => lineChart({ title, xLabel: axisLabel(state.axis), series: curves(value), view }));
+    const scores = h("div", { class: "two" });
+    const groupSelect = h("select", { "aria-label": "Group by", onchange: () => { state.group = groupSelect.value; keep(); showCurves(); } }, groupChoices(runs, state.group).map(([value, text]) => h("option", { value, selected: value === state.group }, text)));
+
+    function groups() {
+      return state.group ? groupRuns(runs, state.group, differences(runs)) : [];
+    }
+    function curves(value) {
+      const own = (id) => points(details.find((detail) => detail.run.id === id).rows, state.axis, value);
+      if (!state.group) return details.map((detail, index) => ({ name: detail.run.id, colour: colour(index), points: own(detail.run.id) }));
+      return groups().map((each, index) => ({ name: `${each.title} (${each.members.length})`, colour: colour(index), ...meanPoints(each.members.map((run) => own(run.id))) }));
+    }
+    function showCurves() {
+      shown.forEach(([, value], index) => charts[index].update(curves(value), axisLabel(state.axis)));
+      clear(scores, state.group ? groupTable(groups()) : scoreTable(runs, best), differenceTable(state.group ? groups() : runs));
+    }
     const changeAxis = (axis) => {
       state.axis = axis;
-      keep();
-      shown.forEach(([, value], index) => charts[index].update(curves(value), axisLabel(axis)));
+      view.zoom(null); // another unit
+      showCurves();
     };
+    showCurves();
     clear(content,
       metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : null,
-      h("div", { class: "two" }, scoreTable(runs, best), differenceTable(runs)),
-      h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "grow" }), axisSelect(state.axis, recorded, changeAxis)),
-      h("div", { class: "grid" }, charts), pairs);
+      scores,
+      h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), runs.length > 2 ? groupSelect : null, axisSelect(state.axis, recorded, changeAxis)),
+      h("div", { class: "grid" }, charts), state.group ? h("p", { class: "small soft" }, "Lines: means of the runs of a group, where all of them have values. Shaded: from the lowest to the highest of them.") : null, pairs);
     showPair(runs);
   }
 
@@ -75,6 +92,25 @@ export async function showCompare(main, query) {
   await draw();
 }
 
+// Settings that differ among the runs, by which they can be grouped.
+function groupChoices(runs, chosen) {
+  const keys = [...new Set([...differences(runs).values()].flat())];
+  return [["", "no groups"], [SEEDS, "group seeds"], ...keys.map((key) => [key, `group by ${shortKey(key)}`])].filter(([value]) => value !== SEEDS || value === chosen || keys.some((key) => /(^|\.)seed$/.test(key)));
+}
+
+function groupTable(groups) {
+  const best = bestRuns(groups);
+  const rows = groups.map((each, index) => h("tr", {},
+    h("td", { class: "swatch nowrap", style: { "--colour": colour(index) }, title: each.members.map((run) => run.id).join(", ") }, each.title),
+    h("td", { class: "number soft" }, String(each.members.length)),
+    h("td", { class: "number" }, each.best ? h("span", { class: best.has(each.id) ? "best" : "" }, number(each.best.value) + (best.has(each.id) ? " ★" : "")) : "–"),
+    h("td", { class: "number soft" }, typeof each.best?.deviation === "number" ? number(each.best.deviation, 2) : "–"),
+    h("td", { class: "number soft" }, each.best ? number(each.best.low) : "–"),
+    h("td", { class: "number soft" }, each.best ? number(each.best.high) : "–")));
+  return h("section", { class: "card" }, h("h2", {}, "Scores"), h("div", { class: "table" }, h("table", {},
+    h("thead", {}, h("tr", {}, ["group", "runs", "mean of the best", "standard deviation", "lowest", "highest"].map((name) => h("th", { class: name === "group" ? "" : "number" }, name)))), h("tbody", {}, rows))));
+}
+
 function scoreTable(runs, best) {
   const finished = runs.every((run) => run.state === "finished");
   const rows = runs.map((run, index) => h("tr", {},
@@ -89,13 +125,14 @@ function scoreTable(runs, best) {
 }
 
 function differenceTable(runs) {
+  // Runs, or groups of them, whose settings are those that all their runs share.
   const oneTask = new Set(runs.map((run) => run.task)).size === 1;
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))].sort().filter((key) => oneTask || runs.every((run) => key in run.settings));
   const different = keys.filter((key) => new Set(runs.map((run) => setting(run.settings[key] ?? null))).size > 1);
   const rows = different.map((key) => h("tr", {}, h("td", { class: "mono" }, key),
     runs.map((run) => h("td", { class: "mono" }, key in run.settings ? setting(run.settings[key]) : h("span", { class: "faint" }, "–")))));
   return h("section", { class: "card" }, h("h2", {}, "Settings that differ"), rows.length ? h("div", { class: "table short", tabindex: 0, role: "region", "aria-label": "Settings that differ, can be scrolled" }, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "setting"), runs.map((run) => h("th", {}, run.id)))), h("tbody", {}, rows)))
+    h("thead", {}, h("tr", {}, h("th", {}, "setting"), runs.map((run) => h("th", {}, run.title || run.id)))), h("tbody", {}, rows)))
     : h("p", { class: "soft" }, "None: the runs have the same configuration."),
     oneTask ? null : h("p", { class: "small soft" }, "These runs have different tasks: only the settings that all of them have are shown."));
 }

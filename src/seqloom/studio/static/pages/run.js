@@ -2,8 +2,8 @@
 
 import { get, post } from "../api.js";
 import { axisLabel, axisSelect, chosenAxis, points } from "../axes.js";
-import { lineChart } from "../chart.js";
-import { clear, errorBox, h } from "../dom.js";
+import { lineChart, makeView, parseRange, rangeText } from "../chart.js";
+import { clear, errorBox, h, paced } from "../dom.js";
 import { count, date, duration, interval, number, percent } from "../format.js";
 import { address, remember } from "../router.js";
 import { badge } from "../runs.js";
@@ -14,6 +14,8 @@ export async function showRun(main, query) {
   const data = await get("/api/run", { run: id });
   const { run, rows } = data;
   const state = { axis: chosenAxis(query.get("axis"), [rows]) };
+  const view = makeView(parseRange(query.get("zoom")), () => keep());
+  const keep = () => remember("/run", { run: id, axis: state.axis === "update" ? "" : state.axis, zoom: rangeText(view.range) });
   const stateBadge = h("span", {}, badge(run));
   const problem = h("div");
   const stop = h("button", { type: "button", onclick: () => act("/api/stop") }, "Stop");
@@ -24,19 +26,19 @@ export async function showRun(main, query) {
   const drawSamples = sampleAnswers(samples, data.samples || []);
   clear(main,
     h("div", { class: "bar" }, h("h1", {}, id), stateBadge, h("span", { class: "soft" }, run.task), h("span", { class: "grow" }), stop, resume,
-      h("a", { class: "button", href: address("/try", { run: id }) }, "Try it"), h("a", { class: "button", href: address("/inside", { run: id }) }, "See inside"), h("a", { class: "button", href: address("/doctor", { run: id }) }, "Ask the doctor")),
-    problem, troubles(data), facts, h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "grow" }), axisSelect(state.axis, [rows], (axis) => {
+      h("a", { class: "button", href: address("/data", { run: id }) }, "All answers"), h("a", { class: "button", href: address("/try", { run: id }) }, "Try it"), h("a", { class: "button", href: address("/inside", { run: id }) }, "See inside"), h("a", { class: "button", href: address("/doctor", { run: id }) }, "Ask the doctor")),
+    problem, troubles(data), facts, h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), axisSelect(state.axis, [rows], (axis) => {
       state.axis = axis;
-      remember("/run", { run: id, axis: axis === "update" ? "" : axis });
+      view.zoom(null); // another unit
       draw();
     })), charts, samples, scores(data), settings(data), pictures(id, data.pictures));
 
   const drawn = {
-    loss: lineChart({ title: "Loss", series: [] }),
-    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: "baseline" }], empty: "no evaluation yet" }),
-    rate: lineChart({ title: "Learning rate", series: [] }),
-    norm: lineChart({ title: "Gradient norm", series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
-    clipped: lineChart({ title: "Share of clipped updates", series: [], limits: [0, 1], empty: "no clipping" }),
+    loss: lineChart({ title: "Loss", view, series: [] }),
+    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, view, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: "baseline" }], empty: "no evaluation yet" }),
+    rate: lineChart({ title: "Learning rate", view, series: [] }),
+    norm: lineChart({ title: "Gradient norm", view, series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
+    clipped: lineChart({ title: "Share of clipped updates", view, series: [], limits: [0, 1], empty: "no clipping" }),
   };
   charts.append(h("div", { class: "two" }, drawn.loss, drawn.score), h("div", { class: "thirds" }, drawn.rate, drawn.norm, drawn.clipped));
 
@@ -79,6 +81,7 @@ export async function showRun(main, query) {
   }
 
   draw();
+  const drawSoon = paced(draw); // a training that is watched keeps its speed
   const events = new EventSource(address("/api/watch", { run: id, from: String(rows.length) }));
   events.addEventListener("rows", (event) => {
     const update = JSON.parse(event.data);
@@ -90,7 +93,7 @@ export async function showRun(main, query) {
       const sign = run.higher_is_better ? 1 : -1;
       if (!run.best || sign * run.last.value > sign * run.best.value) run.best = run.last;
     }
-    draw();
+    drawSoon();
   });
   events.addEventListener("state", async (event) => {
     const { training } = JSON.parse(event.data);
@@ -122,19 +125,19 @@ function scores(data) {
     h("td", {}, name), h("td", { class: "number" }, number(value)),
     h("td", { class: "number soft" }, data.metrics[`${name}_interval`] ? `[${data.metrics[`${name}_interval`].map((end) => number(end, 3)).join(", ")}]` : ""),
     h("td", { class: "number soft" }, name in data.baseline_scores ? number(data.baseline_scores[name]) : "")));
-  const labels = labelTable(data.details);
+  const labels = labelTable(data.run.id, data.details);
   return h("div", { class: "grid" },
     h("section", { class: "card" }, h("h2", {}, "Scores of the best model on the dev data"), h("div", { class: "table" }, h("table", {},
       h("thead", {}, h("tr", {}, ["metric", "value", "95 % interval", "baseline"].map((name, index) => h("th", { class: index ? "number" : "" }, name)))), h("tbody", {}, rows)))),
     labels);
 }
 
-function labelTable(details) {
+function labelTable(id, details) {
   const labels = details?.per_label;
   if (!labels || !Object.keys(labels).length) return null;
   const columns = Object.keys(Object.values(labels)[0]);
   const rows = Object.entries(labels).sort((a, b) => (a[1].f1 ?? 0) - (b[1].f1 ?? 0)).slice(0, 40).map(([label, values]) =>
-    h("tr", {}, h("td", {}, label), columns.map((name) => h("td", { class: "number" }, name !== "support" && values[name] <= 1 ? percent(values[name]) : number(values[name])))));
+    h("tr", {}, h("td", {}, h("a", { href: address("/data", { run: id, label }), title: `The dev examples with ${label}` }, label)), columns.map((name) => h("td", { class: "number" }, name !== "support" && values[name] <= 1 ? percent(values[name]) : number(values[name])))));
   return h("section", { class: "card" }, h("h2", {}, "Labels, the weakest first"), h("div", { class: "table short", tabindex: 0 }, h("table", {},
     h("thead", {}, h("tr", {}, ["label", ...columns].map((name, index) => h("th", { class: index ? "number" : "" }, name)))), h("tbody", {}, rows))));
 }

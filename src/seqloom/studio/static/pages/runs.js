@@ -1,75 +1,139 @@
 // The table of runs: which is best, and what differed.
 
 import { sparkline } from "../chart.js";
+import { columnMenu, offeredColumns, otherColumn } from "../columns.js";
 import { post } from "../api.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { count, date, duration, interval, number, setting } from "../format.js";
+import { groupRuns, SEEDS } from "../groups.js";
+import { compareValues, longTable } from "../longtable.js";
 import { go, address, remember } from "../router.js";
-import { badge, bestRuns, differences, group, loadRuns, shortKey } from "../runs.js";
+import { badge, bestRuns, differences, group, isReporting, loadRuns, shortKey } from "../runs.js";
 
-const ROW = 40; // pixels, as in style.css
-const CHUNK = 8; // rows that are added or removed together while the table is scrolled
 const POLL = 3000; // milliseconds between two looks at the runs
 const SHARE = 60; // … and at least this many times the duration of one look
+const MOST_SETTINGS = 4; // that have their own columns where all runs are of one task
+const MOST_MARKED = 40; // runs whose marks an address keeps
 const sign = (run) => (run.higher_is_better ? -1 : 1);
-// name: [title, keys by which it sorts]; style.css has the widths
+// name: title, width in pixels, keys by which it sorts, whether it holds numbers
 const COLUMNS = {
-  run: ["Run", { run: (run) => run.id, task: (run) => run.task }],
-  state: ["State", { state: (run) => run.state }],
-  best: ["Best score", { best: (run) => (run.best ? sign(run) * run.best.value : Infinity) }],
-  last: ["Last", { last: (run) => (run.last ? sign(run) * run.last.value : Infinity) }],
-  baseline: ["Baseline", {}],
-  differs: ["What differs", {}],
-  curve: ["Curve", {}],
-  parameters: ["Parameters", { parameters: (run) => -run.parameters }],
-  started: ["Started", { started: (run) => run.started && -new Date(run.started), time: (run) => -run.seconds }],
-  note: ["Note", { note: (run) => run.note || "\uffff" }],
+  run: { title: "Run", width: 164, sort: { run: (run) => run.title || run.id, task: (run) => run.task } },
+  state: { title: "State", width: 96, sort: { state: (run) => run.state } },
+  best: { title: "Best score", width: 164, number: true, sort: { best: (run) => (run.best ? sign(run) * run.best.value : Infinity) } },
+  last: { title: "Last", width: 72, number: true, sort: { last: (run) => (run.last ? sign(run) * run.last.value : Infinity) } },
+  baseline: { title: "Baseline", width: 84, number: true, sort: {} },
+  differs: { title: "What differs", width: 168, grows: true, sort: {} },
+  curve: { title: "Curve", width: 108, sort: {} },
+  parameters: { title: "Parameters", width: 92, number: true, sort: { parameters: (run) => -run.parameters } },
+  started: { title: "Started", width: 124, sort: { started: (run) => run.started && -new Date(run.started), time: (run) => -run.seconds } },
+  note: { title: "Note", width: 92, grows: true, sort: { note: (run) => run.note || "\uffff" } },
 };
-const NUMBERS = ["best", "last", "baseline", "parameters"];
-const WIDTH = Object.keys(COLUMNS).length + 1;
-const KEYS = Object.assign({}, ...Object.values(COLUMNS).map(([, keys]) => keys));
+const DEFAULT = Object.keys(COLUMNS);
+const column = (name) => (Object.hasOwn(COLUMNS, name) ? COLUMNS[name] : otherColumn(name));
 
 export async function showRuns(main, query) {
-  const state = { sort: query.get("sort") || "started", down: query.get("down") === "1", filter: query.get("filter") || "", task: query.get("task") || "", selected: new Set() };
+  const state = { sort: query.get("sort") || "started", down: query.get("down") === "1", filter: query.get("filter") || "", task: query.get("task") || "", group: query.get("group") || "", open: new Set(query.getAll("open")), columns: query.getAll("column"), selected: new Set(query.getAll("marked")) };
   let { folder, runs, version } = await loadRuns();
   if (!runs.length) {
     clear(main, message("No runs yet", `There is no run below ${folder}.`, h("span", {}, "Train a first model with ", h("code", {}, "seqloom demo"), ", or one of your own data with ", h("code", {}, "seqloom train --task tag --data FILE"), "."), "Then reload this page. Runs in another folder: seqloom studio FOLDER."));
     return undefined;
   }
-  const body = h("tbody");
+  const body = h("tbody"), heading = h("tr"), sizes = h("colgroup");
   const frame = h("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Runs, can be scrolled" });
-  const heading = h("tr");
   const chosen = h("span", { class: "soft", role: "status" });
-  const compare = h("button", { class: "primary", type: "button", disabled: true, title: "Mark two or more runs", onclick: () => go("/compare", { runs: [...state.selected] }) }, "Compare");
+  const compare = h("button", { class: "primary", type: "button", disabled: true, title: "Mark two or more runs", onclick: () => go("/compare", { runs: [...state.selected], group: state.group }) }, "Compare");
   const tasks = [...new Set(runs.map((run) => run.task))].filter(Boolean).sort();
   const filter = h("input", { type: "search", placeholder: "Filter by name, setting or note", "aria-label": "Filter", value: state.filter, oninput: debounce(() => { state.filter = filter.value; draw(); }, 120) });
   const taskSelect = h("select", { "aria-label": "Task", onchange: () => { state.task = taskSelect.value; draw(); } },
     h("option", { value: "" }, "all tasks"), tasks.map((task) => h("option", { value: task, selected: task === state.task }, task)));
-  const table = h("table", {}, h("colgroup", {}, ["select", ...Object.keys(COLUMNS)].map((name) => h("col", { class: `col-${name}` }))),
-    h("thead", {}, heading), body);
+  const groupSelect = h("select", { "aria-label": "Group by", title: "Mean and spread of runs that belong together, such as the seeds of one setting", onchange: () => { state.group = groupSelect.value; state.open.clear(); frame.scrollTop = 0; draw(); } });
+  const menu = columnMenu({ chosen: () => names.filter((name) => name !== "run"), title: (name) => column(name).title, own: DEFAULT.filter((name) => name !== "run"), offered: () => offeredColumns(shown, different), change: (list) => { state.columns = list || []; draw(); } });
+  const table = h("table", {}, sizes, h("thead", {}, heading), body);
   frame.append(table);
   clear(main, h("div", { class: "runs" },
-    h("div", { class: "bar" }, h("h1", {}, "Runs"), h("span", { class: "soft", title: folder }, "in ", h("span", { class: "mono" }, folder.split(/[\\/]/).at(-1))), h("span", { class: "grow" }), chosen, compare, tasks.length > 1 ? taskSelect : null, filter),
+    h("div", { class: "bar" }, h("h1", {}, "Runs"), h("span", { class: "soft", title: folder }, "in ", h("span", { class: "mono" }, folder.split(/[\\/]/).at(-1))), h("span", { class: "grow" }), chosen, compare, tasks.length > 1 ? taskSelect : null, groupSelect, menu, filter),
     frame));
 
-  let shown = [], best = new Set(), different = new Map(), drawn = [0, 0];
-  const made = new Map(); // the rows in the document, by their place
+  let shown = [], items = [], names = DEFAULT, best = new Set(), different = new Map();
+  const rows = longTable({ frame, body, row: (item) => row(item), width: () => names.length + 1, empty: "No run fits the filter." });
 
   function draw() {
     const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
     shown = runs.filter((run) => (!state.task || run.task === state.task) && words.every((word) => searchable(run).includes(word)));
-    const key = KEYS[state.sort];
-    // Scores of different metrics cannot be compared: the runs of each stay together.
-    const grouped = ["best", "last"].includes(state.sort) ? (a, b) => compareValues(group(a), group(b)) : () => 0;
-    if (key) shown = [...shown].sort((a, b) => grouped(a, b) || compareValues(key(a), key(b)) * (state.down ? -1 : 1));
-    best = bestRuns(shown);
     different = differences(shown);
-    clear(heading, h("th", {}, h("span", { class: "skip" }, "Select")), Object.entries(COLUMNS).map(([name, [title, keys]]) =>
-      h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : "", "aria-sort": state.sort in keys ? (state.down ? "descending" : "ascending") : null },
-        Object.keys(keys).length ? Object.keys(keys).map((each, index) => [index ? h("span", { class: "faint" }, " · ") : null, h("button", { type: "button", onclick: () => sortBy(each) }, `${index ? each : title}${state.sort === each ? (state.down ? " ↑" : " ↓") : ""}`)]) : title)));
+    names = shownColumns();
+    const key = Object.assign({}, ...[...DEFAULT, ...names].map((name) => column(name).sort))[state.sort];
+    // Scores of different metrics cannot be compared: the runs of each stay together.
+    const together = ["best", "last"].includes(state.sort) ? (a, b) => compareValues(group(a), group(b)) : () => 0;
+    const sorted = (list) => (key ? [...list].sort((a, b) => together(a, b) || compareValues(key(a), key(b)) * (state.down ? -1 : 1)) : list);
+    if (state.group) {
+      const groups = sorted(groupRuns(shown, state.group, different));
+      best = bestRuns(groups);
+      items = groups.flatMap((each) => [each, ...(state.open.has(each.id) ? sorted(each.members).map((run) => ({ ...run, inside: true, original: run })) : [])]);
+    } else {
+      items = sorted(shown);
+      best = bestRuns(shown);
+    }
+    drawHeading();
+    drawGroups();
     showCount();
-    remember("/", { sort: state.sort === "started" ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, task: state.task });
-    fill(true);
+    keep();
+    rows.show(items);
+  }
+
+  function keep() {
+    remember("/", { sort: state.sort === "started" ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, task: state.task, group: state.group, open: [...state.open], column: state.columns, marked: state.selected.size <= MOST_MARKED ? [...state.selected] : [] });
+  }
+
+  // Where all runs are of one task, a few settings that differ are columns; otherwise one column holds them.
+  function shownColumns() {
+    if (state.columns.length) return ["run", ...state.columns.filter((name) => name !== "run")];
+    const keys = [...different.values()].flat().filter((key) => !isReporting(key));
+    const single = different.size === 1 && keys.length && keys.length <= MOST_SETTINGS;
+    return DEFAULT.flatMap((name) => (name === "differs" && single ? keys : [name]));
+  }
+
+  function drawHeading() {
+    const all = names.map((name) => [name, column(name)]);
+    clear(sizes, h("col", { class: "col-select" }), all.map(([name, { width }]) => h("col", { class: `col-${name}`, style: { width: `${width}px` } })));
+    const fixed = 36 + all.reduce((sum, [, { width }]) => sum + width, 0);
+    table.style.minWidth = `${fixed}px`;
+    // What is left belongs to a column that can use it.
+    const growing = all.findIndex(([, { grows }]) => grows);
+    if (growing >= 0) sizes.children[growing + 1].style.width = "auto";
+    clear(heading, h("th", {}, h("span", { class: "skip" }, "Select")), all.map(([name, { title, sort, number: isNumber }]) => {
+      const label = (key, text) => h("button", { type: "button", title: sort === COLUMNS.run.sort ? "" : `${name in COLUMNS ? "" : `${name}. `}Alt and an arrow key move this column`, onclick: () => sortBy(key), onkeydown: (event) => moveByKey(event, name) }, `${text}${state.sort === key ? (state.down ? " ↑" : " ↓") : ""}`);
+      const cell = h("th", { scope: "col", class: `${isNumber ? "number" : ""} ${name === "state" ? "col-state" : ""}`, "aria-sort": state.sort in sort ? (state.down ? "descending" : "ascending") : null, draggable: name !== "run" },
+        Object.keys(sort).length ? Object.keys(sort).map((key, index) => [index ? h("span", { class: "faint" }, " · ") : null, label(key, index ? key : title)]) : title);
+      cell.addEventListener("dragstart", (event) => event.dataTransfer.setData("text/plain", name));
+      cell.addEventListener("dragover", (event) => event.preventDefault());
+      cell.addEventListener("drop", (event) => { event.preventDefault(); moveTo(event.dataTransfer.getData("text/plain"), name); });
+      return cell;
+    }));
+  }
+
+  function moveTo(moved, target) {
+    const order = names.filter((name) => name !== "run"), from = order.indexOf(moved), to = order.indexOf(target);
+    if (from < 0 || to < 0 || from === to) return;
+    order.splice(to, 0, ...order.splice(from, 1));
+    state.columns = order;
+    draw();
+  }
+
+  function moveByKey(event, name) {
+    const step = event.altKey && { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    moveTo(name, names[names.indexOf(name) + step]);
+    heading.children[names.indexOf(name) + 1]?.querySelector("button")?.focus();
+  }
+
+  function drawGroups() {
+    const keys = [...new Set([...different.values()].flat())].sort();
+    const seeds = keys.some((key) => /(^|\.)seed$/.test(key));
+    const offered = [["", "no groups"], ...(seeds || state.group === SEEDS ? [[SEEDS, "group seeds"]] : []), ...[...new Set([...keys, ...(state.group && state.group !== SEEDS ? [state.group] : [])])].map((key) => [key, `group by ${shortKey(key)}`])];
+    clear(groupSelect, offered.map(([value, text]) => h("option", { value, selected: value === state.group }, text)));
+    groupSelect.hidden = offered.length < 2;
   }
 
   function showCount() {
@@ -85,51 +149,61 @@ export async function showRuns(main, query) {
     draw();
   }
 
-  // Only the rows that can be seen, and some around them, are in the document. Scrolling moves no row that stays.
-  const above = space(), below = space();
-  function fill(changed = false) {
-    const seen = Math.ceil((frame.clientHeight || 800) / ROW);
-    const first = Math.max(0, Math.floor(frame.scrollTop / ROW / CHUNK - 0.5) * CHUNK);
-    const last = Math.min(shown.length, first + (Math.ceil(seen / CHUNK) + 2) * CHUNK);
-    if (!changed && first === drawn[0] && last === drawn[1]) return;
-    if (changed) {
-      made.clear();
-      clear(body, above.row, below.row, shown.length ? null : h("tr", {}, h("td", { colSpan: WIDTH, class: "soft" }, "No run fits the filter.")));
-    }
-    for (const [index, element] of made) if (index < first || index >= last) { element.remove(); made.delete(index); }
-    above.set(first);
-    below.set(shown.length - last);
-    for (let index = last - 1, next = below.row; index >= first; index--) {
-      if (!made.has(index)) { made.set(index, row(shown[index])); next.before(made.get(index)); }
-      next = made.get(index);
-    }
-    drawn = [first, last];
-    table.setAttribute("aria-rowcount", String(shown.length + 1));
+  function row(run) {
+    const members = run.members || [run], marked = () => members.filter((each) => state.selected.has(each.id)).length;
+    const select = h("input", { type: "checkbox", "aria-label": `Select ${run.title || run.id}`, checked: marked() === members.length, disabled: run.state === "damaged", onchange: () => {
+      for (const each of members) if (each.state !== "damaged") state.selected[select.checked ? "add" : "delete"](each.id);
+      showCount();
+      keep();
+      if (!state.group) { element.setAttribute("aria-selected", String(select.checked)); return; }
+      rows.show(items); // a group and its runs are marked together
+      [...body.querySelectorAll("input[type=checkbox]")].find((each) => each.ariaLabel === select.ariaLabel)?.focus({ preventScroll: true });
+    } });
+    select.indeterminate = marked() > 0 && marked() < members.length;
+    const element = h("tr", { class: run.members ? "group" : run.inside ? "member" : "", "aria-selected": String(marked() > 0) }, h("td", {}, select), names.map((name) => cell(name, run)));
+    return element;
   }
 
-  function row(run) {
-    const select = h("input", { type: "checkbox", "aria-label": `Select ${run.id}`, checked: state.selected.has(run.id), disabled: run.state === "damaged", onchange: () => {
-      if (select.checked) state.selected.add(run.id);
-      else state.selected.delete(run.id);
-      showCount();
-      element.setAttribute("aria-selected", String(select.checked));
-    } });
-    const chips = (different.get(run.task) || []).filter((key) => key in run.settings)
-      .sort((a, b) => weight(run, b) - weight(run, a)).slice(0, 6)
+  function cell(name, run) {
+    if (Object.hasOwn(CELLS, name)) return CELLS[name](run);
+    const { cell: content, setting: isSetting } = column(name);
+    const text = content(run);
+    return h("td", { class: isSetting ? "mono" : "number soft", title: isSetting && typeof text === "string" ? `${name} = ${text}` : "" }, text);
+  }
+
+  const CELLS = {
+    run: (run) => h("td", {}, run.members ? disclosure(run) : [run.state === "damaged" ? h("span", { title: run.problem }, run.id) : h("a", { href: address("/run", { run: run.id }), title: run.id }, run.id), h("small", { class: "unit" }, run.task)]),
+    state: (run) => h("td", { class: "col-state" }, run.state === "mixed" ? h("span", { class: "soft" }, "several") : badge(run)),
+    best: (run) => h("td", { class: "number" }, score(run, best.has(run.id)), metric(run)),
+    last: (run) => h("td", { class: "number soft" }, run.last ? number(run.last.value) : "–"),
+    baseline: (run) => h("td", { class: "number" }, baseline(run)),
+    differs: (run) => h("td", { class: "chips" }, h("div", {}, run.state === "damaged" ? h("span", { class: "faint", title: run.problem }, run.problem) : chips(run))),
+    curve: (run) => h("td", {}, sparkline(run.curve, run.band)),
+    parameters: (run) => h("td", { class: "number soft" }, count(Math.round(run.parameters))),
+    started: (run) => h("td", { class: "soft" }, date(run.started), h("small", { class: "unit" }, duration(run.seconds))),
+    note: (run) => h("td", {}, run.members ? null : noteField(run.original || run)),
+  };
+
+  function disclosure(run) {
+    const open = state.open.has(run.id);
+    return [h("button", { type: "button", class: "disclosure", "aria-expanded": String(open), title: run.parts.map((part) => part.join(" = ")).join(", "), onclick: () => {
+      if (open) state.open.delete(run.id);
+      else state.open.add(run.id);
+      draw();
+      [...body.querySelectorAll(".disclosure")].find((each) => each.title && each.textContent === `${open ? "▸" : "▾"} ${run.title}`)?.focus({ preventScroll: true });
+    } }, `${open ? "▾" : "▸"} ${run.title}`), h("small", { class: "unit" }, `${run.members.length} ${run.members.length === 1 ? "run" : "runs"} · ${run.task}`)];
+  }
+
+  // Settings in one order for all runs of a task: those that were chosen by somebody first.
+  const order = new Map();
+  function chips(run) {
+    const keys = different.get(run.task) || [];
+    if (order.get(run.task)?.keys !== keys) {
+      const members = runs.filter((each) => each.task === run.task);
+      order.set(run.task, { keys, sorted: [...keys].sort((a, b) => weight(members, b) - weight(members, a)) });
+    }
+    return order.get(run.task).sorted.filter((key) => key in run.settings).slice(0, 6)
       .map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}` }, h("i", {}, shortKey(key)), h("span", {}, setting(run.settings[key]))));
-    const element = h("tr", { "aria-selected": String(state.selected.has(run.id)) },
-      h("td", {}, select),
-      h("td", {}, run.state === "damaged" ? h("span", { title: run.problem }, run.id) : h("a", { href: address("/run", { run: run.id }), title: run.id }, run.id), h("small", { class: "unit" }, run.task)),
-      h("td", {}, badge(run)),
-      h("td", { class: "number" }, score(run.best, best.has(run.id)), metric(run)),
-      h("td", { class: "number soft" }, run.last ? number(run.last.value) : "–"),
-      h("td", { class: "number" }, baseline(run)),
-      h("td", { class: "chips" }, h("div", {}, run.state === "damaged" ? h("span", { class: "faint", title: run.problem }, run.problem) : chips)),
-      h("td", {}, sparkline(run.curve)),
-      h("td", { class: "number soft" }, count(run.parameters)),
-      h("td", { class: "soft" }, date(run.started), h("small", { class: "unit" }, duration(run.seconds))),
-      h("td", {}, noteField(run)));
-    return element;
   }
 
   function noteField(run) {
@@ -144,12 +218,6 @@ export async function showRuns(main, query) {
     return field;
   }
 
-  let waiting = false;
-  frame.addEventListener("scroll", () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => { waiting = false; fill(); });
-  }, { passive: true });
   draw();
   let timer = setTimeout(poll, POLL), left = false;
   async function poll() {
@@ -173,15 +241,9 @@ export async function showRuns(main, query) {
   return () => { left = true; clearTimeout(timer); };
 }
 
-// A row as high as the rows that are not in the document.
-function space() {
-  const cell = h("td", { colSpan: WIDTH, class: "space" }), row = h("tr", { "aria-hidden": "true", hidden: true }, cell);
-  return { row, set: (rows) => { row.hidden = !rows; cell.style.height = `${rows * ROW}px`; } };
-}
-
-// What was chosen by the user says most, and how often a training reports says least.
-function weight(run, key) {
-  return run.changed.includes(key) - /\.(log_every|evaluate_every|save_every_minutes|custom_layer)$/.test(key);
+// What somebody chose says most, and how often a training reports says least.
+function weight(runs, key) {
+  return runs.filter((run) => run.changed.includes(key)).length / runs.length - isReporting(key);
 }
 
 function searchable(run) {
@@ -190,7 +252,10 @@ function searchable(run) {
 }
 
 function metric(run) {
-  return run.metric ? h("small", { class: "unit", title: `${run.metric}: ${run.higher_is_better ? "higher" : "lower"} is better. 95 % confidence interval ${interval(run.best) || "not known"}` }, `${run.metric} ${run.higher_is_better ? "↑" : "↓"} ${interval(run.best)}`) : null;
+  if (!run.metric) return null;
+  const better = `${run.metric}: ${run.higher_is_better ? "higher" : "lower"} is better.`;
+  const range = run.members && run.best?.deviation !== null && run.best ? `${number(run.best.low, 3)} … ${number(run.best.high, 3)}` : run.members ? "" : interval(run.best);
+  return h("small", { class: "unit", title: run.members ? `${better} Mean ± standard deviation of the runs, and from the lowest to the highest` : `${better} 95 % confidence interval ${interval(run.best) || "not known"}` }, `${run.metric} ${run.higher_is_better ? "↑" : "↓"} ${range}`);
 }
 
 // Whether the best model is better than the trivial one.
@@ -200,11 +265,8 @@ function baseline(run) {
   return h("span", { class: better ? "soft" : "warn", title: better ? "The model is better than this baseline." : "The model is no better than this baseline." }, `${better ? "" : "⚠ "}${number(run.baseline)}`);
 }
 
-function compareValues(a, b) {
-  return a < b ? -1 : a > b ? 1 : 0;
-}
-
-function score(value, isBest) {
-  if (!value) return h("span", { class: "faint" }, "–");
-  return h("span", { class: isBest ? "best" : "", title: isBest ? "The best of its task" : "" }, `${isBest ? "★ " : ""}${number(value.value)}`);
+function score(run, isBest) {
+  if (!run.best) return h("span", { class: "faint" }, "–");
+  const spread = typeof run.best.deviation === "number" ? ` ± ${number(run.best.deviation, 2)}` : "";
+  return h("span", { class: isBest ? "best" : "", title: isBest ? "The best of its task" : "" }, `${isBest ? "★ " : ""}${number(run.best.value)}${spread}`);
 }

@@ -1,0 +1,109 @@
+// Every dev example with the answer of a model: where it is right, and where it is not.
+
+import { get } from "../api.js";
+import { confusionCard, errorsCard } from "../confusion.js";
+import { clear, debounce, h, message } from "../dom.js";
+import { number } from "../format.js";
+import { mean } from "../groups.js";
+import { lengthCard } from "../lengths.js";
+import { compareValues, longTable } from "../longtable.js";
+import { address, go, remember } from "../router.js";
+import { loadRuns, runSelect } from "../runs.js";
+import { inputText, isRight } from "../texts.js";
+
+const SHOWN = { "": "all examples", wrong: "only wrong answers", right: "only right answers" };
+
+export async function showData(main, query) {
+  const { runs } = await loadRuns();
+  const usable = runs.filter((run) => run.state !== "damaged" && (run.best || run.state !== "training"));
+  const id = query.get("run") || usable[0]?.id;
+  if (!id) {
+    clear(main, message("No model yet", "Train one first; then its answers to all dev examples can be seen here."));
+    return;
+  }
+  const bar = h("div", { class: "bar" }, h("h1", {}, "Data"), runSelect(usable, id, (run) => go("/data", { run })), h("span", { class: "soft" }, "Every dev example with the answer of the model"));
+  const content = h("div", {}, h("p", { class: "message" }, "The model answers the dev data …"));
+  clear(main, bar, content);
+  let table;
+  try {
+    table = await get("/api/answers", { run: id });
+  } catch (error) {
+    clear(content, message("No answers to show", error.message, h("a", { href: address("/try", { run: id }) }, "Try the model with an input of your own")));
+    return;
+  }
+  draw(content, id, table, query);
+}
+
+function draw(content, id, table, query) {
+  const { rows, metric, labels, higher_is_better: higher } = table;
+  const length = (query.get("length") || "").split("~").map(Number);
+  const state = { sort: query.get("sort") || "score", down: query.get("down") === "1", filter: query.get("filter") || "", show: query.get("show") || "", label: query.get("label") || "", predicted: query.get("predicted") || "", length: length.length === 2 && length.every(Number.isFinite) ? length : null };
+  const aligned = labels.length > 0 && rows.some((row) => row.errors.length || row.input.includes("\t"));
+  // An answer may be the score itself, as of music.
+  const has = { target: !aligned && rows.some((row) => row.target), answer: !aligned && rows.some((row) => row.answer && !(Math.abs(Number(row.answer) - row.score) < 1e-3)), score: rows.some((row) => row.score !== null) };
+  const measured = rows.some((row) => /\d\.\d/.test(row.answer)) && rows.every((row) => /^[-+\d.,;e ]*$/.test(row.answer)); // numbers are never quite right
+  const judged = labels.length > 0 || (has.target && has.answer && !measured);
+  const right = (row) => (labels.length ? row.wrong === 0 : isRight(row.answer, row.target));
+  const columns = [
+    ["example", "#", 64, true, (row) => row.example],
+    ["input", "Input", 0, false, (row) => inputText(row).toLowerCase()],
+    ...(has.target ? [["target", "Target", 0, false, (row) => row.target]] : []),
+    ...(has.answer ? [["answer", "Answer", 0, false, (row) => row.answer]] : []),
+    ...(aligned ? [["wrong", "Wrong labels", 0, false, (row) => -row.wrong]] : []),
+    ...(has.score ? [["score", metric, 136, true, (row) => (row.score === null ? Infinity : higher ? row.score : -row.score)]] : []),
+    ["length", table.length_unit[0].toUpperCase() + table.length_unit.slice(1), 112, true, (row) => -row.length],
+  ];
+  const pairIds = () => new Set(table.pairs.flatMap((pair, index) => ((!state.label || pair.label === state.label) && (!state.predicted || pair.predicted === state.predicted) ? [index] : [])));
+
+  const heading = h("tr"), body = h("tbody"), count = h("span", { role: "status" }), chosen = h("span", { class: "chosen-parts" }), matrix = h("div", { class: "two pictures" });
+  const frame = h("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Dev examples, can be scrolled" });
+  frame.append(h("table", {}, h("colgroup", {}, columns.map(([, , width]) => h("col", width ? { style: { width: `${width}px` } } : {}))), h("thead", {}, heading), body));
+  const search = h("input", { type: "search", "aria-label": "Filter", placeholder: "Filter by text", value: state.filter, oninput: debounce(() => { state.filter = search.value; show(); }, 120) });
+  const which = h("select", { "aria-label": "Which examples", onchange: () => { state.show = which.value; show(); } }, Object.entries(SHOWN).map(([value, text]) => h("option", { value, selected: value === state.show }, text)));
+  const long = longTable({ frame, body, row, width: () => columns.length, empty: "No example fits." });
+  clear(content, matrix, h("div", { class: "answers" }, h("div", { class: "bar" }, count, chosen, h("span", { class: "grow" }), judged ? which : null, search), frame, table.note ? h("p", { class: "small soft" }, table.note) : null));
+  drawPictures();
+  show();
+
+  function drawPictures() {
+    const name = (element) => element.getAttribute("aria-label") || element.textContent;
+    const focused = matrix.contains(document.activeElement) ? name(document.activeElement) : null;
+    const choose = (choice) => { Object.assign(state, choice); drawPictures(); show(); };
+    clear(matrix, labels.length ? confusionCard({ ...table, chosen: state, choose }) : null, h("div", { class: "stack" },
+      labels.length ? errorsCard({ ...table, chosen: state, choose }) : null,
+      has.score ? lengthCard({ rows, metric, unit: table.length_unit, chosen: state.length, choose: (bin) => { state.length = bin; drawPictures(); show(); } }) : null));
+    if (focused) [...matrix.querySelectorAll("[role=button], button")].find((each) => name(each) === focused)?.focus({ preventScroll: true });
+  }
+
+  function show() {
+    const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean), ids = state.label || state.predicted ? pairIds() : null;
+    const fits = (row) => {
+      row.text ??= `${row.input} ${row.target} ${row.answer} ${row.place}`.toLowerCase();
+      return (!ids || row.pairs.some((pair) => ids.has(pair))) && (!state.length || (row.length >= state.length[0] && row.length <= state.length[1])) && (!state.show || !judged || right(row) === (state.show === "right")) && words.every((word) => row.text.includes(word));
+    };
+    const key = (columns.find(([name]) => name === state.sort) || columns[0])[4];
+    const kept = rows.filter(fits).sort((a, b) => compareValues(key(a), key(b)) * (state.down ? -1 : 1) || a.example - b.example);
+    const scores = kept.map((each) => each.score).filter((value) => value !== null);
+    count.textContent = `${kept.length === rows.length ? number(rows.length) : `${number(kept.length)} of ${number(rows.length)}`} examples${scores.length && kept.length < rows.length ? `, mean ${metric} ${number(mean(scores), 3)}` : ""}${table.score !== null ? ` · ${metric} of all ${number(table.score)}` : ""}`;
+    const drop = (text, change) => h("button", { type: "button", class: "chip-button", "aria-label": `Remove the filter ${text}`, onclick: () => { Object.assign(state, change); drawPictures(); show(); } }, `${text} ×`);
+    clear(chosen, state.label || state.predicted ? drop(state.label && state.predicted ? (state.label === state.predicted ? `${state.label}, right` : `${state.label} answered as ${state.predicted}`) : state.label ? `label ${state.label}` : `answer ${state.predicted}`, { label: "", predicted: "" }) : null,
+      state.length ? drop(`${state.length.map((end) => number(end, 3)).join("–")} ${table.length_unit}`, { length: null }) : null);
+    clear(heading, columns.map(([name, title, , isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : "", "aria-sort": state.sort === name ? (state.down ? "descending" : "ascending") : null },
+      h("button", { type: "button", onclick: () => { state.down = state.sort === name ? !state.down : false; state.sort = name; frame.scrollTop = 0; show(); heading.querySelector(`[data-name="${name}"]`)?.focus(); }, "data-name": name }, `${title}${state.sort === name ? (state.down ? " ↑" : " ↓") : ""}`))));
+    remember("/data", { run: id, sort: state.sort === "score" ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, show: state.show, label: state.label, predicted: state.predicted, length: state.length ? state.length.join("~") : "" });
+    long.show(kept);
+  }
+
+  function row(each) {
+    const cells = {
+      example: () => h("td", { class: "number faint" }, number(each.example + 1)),
+      input: () => h("td", {}, h("a", { href: address("/inside", { run: id, example: String(each.example) }), title: `${each.place}: see inside` }, inputText(each))),
+      target: () => h("td", { title: each.target }, each.target.replaceAll("\n", " / ")),
+      answer: () => h("td", { title: each.answer, class: judged ? (right(each) ? "right" : "wrong") : "" }, each.answer.replaceAll("\n", " / ") || h("span", { class: "faint" }, "(empty)")),
+      wrong: () => h("td", { class: "chips" }, h("div", {}, each.errors.map((error) => h("span", { class: "chip", title: `${error.element}: ${error.label} answered as ${error.predicted}` }, h("i", {}, error.element), h("span", { class: "right" }, error.label), "→", h("span", { class: "wrong" }, error.predicted))), each.wrong > each.errors.length ? h("span", { class: "faint small" }, `and ${each.wrong - each.errors.length} more`) : null, each.wrong ? null : h("span", { class: "right small" }, "all right"))),
+      score: () => h("td", { class: "number" }, number(each.score)),
+      length: () => h("td", { class: "number soft" }, number(each.length, 3)),
+    };
+    return h("tr", {}, columns.map(([name]) => cells[name]()));
+  }
+}
