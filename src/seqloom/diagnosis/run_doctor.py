@@ -48,6 +48,7 @@ def doctor_run(
     path: str | Path,
     file: str = "",  # labelled data; empty: the dev data of the run, if they can be read safely
     *,
+    examples: Sequence[Any] = (),  # of its dev data, if they were read already
     layer: LayerFactory | None = None,
     reach: int = 0,
     targets: int = TARGETS,
@@ -67,7 +68,10 @@ def doctor_run(
     task = config.task.with_options(**cast(PredictionOptions, given))
     task = with_unopened_data(task, given, run)
     model = Model(config._replace(task=task), task.load_model(run.load_best().model, run.path), name=run.name)
-    data = _labelled(model, file) if file else _own_data(run, config, model)
+    if examples:
+        data = _Data(list(examples), _source(config), [])
+    else:
+        data = _labelled(model, file) if file else _own_data(run, config, model)
     if task.is_self_trained:
         notes = [f"the model of {run.path} is not trained by gradients, which the doctor follows"]
         return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=notes)
@@ -206,8 +210,12 @@ def _own_data(run: Run, config: Config, model: Model) -> _Data:
     if not examples:
         return _Data([], "", [f"the run has no dev data: {again} measures gradients, gates and units"])
     model.task.check_targets(examples)
-    held_out = "" if config.task.dev else " (its held-out part)"
-    return _Data(examples, f"{name}{held_out}", [])
+    return _Data(examples, _source(config), [])
+
+
+def _source(config: Config) -> str:
+    """The dev data of a run, for people."""
+    return config.task.dev or f"{config.task.train} (its held-out part)"
 
 
 def _is_plain_file(name: str) -> bool:

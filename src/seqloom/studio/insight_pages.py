@@ -16,7 +16,9 @@ from starlette.responses import JSONResponse, Response
 from seqloom import lab
 from seqloom.diagnosis.run_doctor import doctor_run
 from seqloom.lab.runner import RESULTS, describe_all
+from seqloom.run import Run
 from seqloom.service.requests import RequestBody, read_json
+from seqloom.studio.model_pages import dev_data, open_model
 from seqloom.studio.run_pages import find_run
 
 
@@ -42,8 +44,17 @@ async def examine(request: Request) -> JSONResponse:
     path = find_run(request, body.run)
     async with request.app.state.examining:
         layer = request.app.state.layers.find(path).factory
-        diagnosis = await run_in_threadpool(doctor_run, path, layer=layer, reach=body.reach)
+        examples = await _dev_examples(request, body.run, path)
+        diagnosis = await run_in_threadpool(doctor_run, path, layer=layer, reach=body.reach, examples=examples)
     return JSONResponse(diagnosis.to_dict())
+
+
+async def _dev_examples(request: Request, identity: str, path: Path) -> list[Any]:
+    """The dev examples of a run, as the other pages read them; none before its first checkpoint."""
+    run = Run.open(path)
+    if not (run.saved("best") or run.saved("last")):
+        return []
+    return (await run_in_threadpool(dev_data, request, await open_model(request, identity))).examples
 
 
 async def list_experiments(request: Request) -> JSONResponse:

@@ -5,9 +5,10 @@ import { number, percent } from "./format.js";
 
 const SHOWN = 8;
 
-export function showAnswer(prediction) {
+// target: of a dev example, its elements separated by tabs where there are several.
+export function showAnswer(prediction, target = "") {
   const parts = [];
-  if (prediction.labels && prediction.words) parts.push(tagged(prediction));
+  if (prediction.labels && prediction.words) parts.push(tagged(prediction, target));
   else if (prediction.label !== undefined) parts.push(h("p", { class: "answer" }, String(prediction.label)));
   if (prediction.probabilities && !Array.isArray(prediction.probabilities)) parts.push(meter(prediction.probabilities));
   if (typeof prediction.text === "string") parts.push(h("p", { class: "answer" }, prediction.text || h("span", { class: "faint" }, "(empty)")));
@@ -44,8 +45,11 @@ export function meter(values) {
   return h("div", {}, h("div", { class: "meter" }, rows), entries.length > SHOWN ? h("p", { class: "faint small" }, `and ${entries.length - SHOWN} more`) : null);
 }
 
-function tagged({ words, labels, probabilities }) {
-  return h("div", { class: "strip" }, words.map((word, index) => h("span", { class: "token", title: Array.isArray(probabilities) ? percent(probabilities[index]) : "" }, word, h("small", {}, labels[index]))));
+function tagged({ words, labels, probabilities }, target) {
+  const wanted = target.split("\t"), known = wanted.length === labels.length && target !== "", isRight = (index) => !known || labels[index] === wanted[index];
+  const right = labels.filter((_, index) => isRight(index)).length;
+  return h("div", {}, h("div", { class: "strip" }, words.map((word, index) => h("span", { class: "token", title: `${Array.isArray(probabilities) ? percent(probabilities[index]) : ""}${isRight(index) ? "" : `; target: ${wanted[index]}`}` }, word || String(index + 1), h("small", { class: isRight(index) ? "" : "wrong" }, labels[index]), isRight(index) ? null : h("small", { class: "right" }, wanted[index])))),
+    known ? h("p", { class: "small soft" }, right === labels.length ? "All labels are those of the data." : `${right} of ${labels.length} labels are those of the data; where not, the right one stands below in green.`) : null);
 }
 
 function nbest(candidates) {

@@ -52,6 +52,7 @@ function drawNavigation(query) {
     return h("a", { href: address(path, keep), "aria-current": current ? "page" : null }, page.title);
   });
   clear(document.querySelector("nav"), links);
+  links.find((link) => link.hasAttribute("aria-current"))?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 document.addEventListener("click", (event) => {

@@ -1,13 +1,13 @@
 // Dense pictures on a canvas: units × time, attention, gradients. A cursor marks one time step in all of them.
 
-import { h } from "./dom.js";
+import { clear, h } from "./dom.js";
 import { number } from "./format.js";
 import { saveHeatmap } from "./save.js";
 
 const POSITIVE = { light: [31, 111, 180], dark: [109, 179, 242] };
 const NEGATIVE = { light: [214, 113, 20], dark: [242, 153, 74] };
 const GROUND = { light: [255, 255, 255], dark: [20, 24, 29] };
-const MOST_NAMES = 48;
+const LETTER = 6.5, MOST_LETTERS = 16; // the width of a letter in pixels, about; letters of a name
 const LINE = 12; // pixels between the names of rows, at least
 
 function theme() {
@@ -83,10 +83,15 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   const cursor = h("div", { class: "cursor", hidden: true });
   const brush = h("div", { class: "brush", hidden: true });
   const reading = h("span", { class: "reading", "aria-live": "polite" }, remark);
-  const shown = columns <= MOST_NAMES;
-  const names = h("div", { class: "names", "aria-hidden": "true" }, shown
-    ? [...Array(columns).keys()].map((column) => h("span", { title: columnName(column) }, tickName(column)))
-    : [h("span", {}, tickName(0)), h("span", { class: "end" }, tickName(columns - 1))]);
+  const names = h("div", { class: "names", "aria-hidden": "true" });
+  new ResizeObserver(() => {
+    const width = names.clientWidth, texts = [...Array(columns).keys()].map(tickName);
+    const shown = width ? fitting(texts, width) : [];
+    if (names.dataset.shown === shown.join()) return;
+    names.dataset.shown = shown.join();
+    const all = shown.length === columns;
+    clear(names, shown.map((column) => h("span", { title: columnName(column), class: all ? "centred" : "", style: { left: `${(column / columns) * 100}%`, ...(all ? { width: `${100 / columns}%` } : {}) } }, texts[column])));
+  }).observe(names);
   const frame = h("div", { class: "heat" }, canvas, cursor, brush);
   const span = (element, start, stop) => { element.style.left = `${(start / columns) * 100}%`; element.style.width = `${((stop - start) / columns) * 100}%`; };
   const place = (event) => {
@@ -134,6 +139,23 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   const save = h("button", { class: "save", type: "button", "aria-label": `Save ${title} as SVG`, onclick: () => saveHeatmap({ title, canvas, columnNames: [...Array(columns).keys()].map(columnName), low, high, signed: low < 0, colours: [shadeCss(-1), shadeCss(0), shadeCss(1)] }) }, "SVG");
   const scale = h("span", { class: "scale", "aria-hidden": "true" }, number(low, 2), h("i", { style: { background: `linear-gradient(90deg, ${shadeCss(low / extreme)}, ${low < 0 && high > 0 ? `${shadeCss(0)} ${(-low / (high - low)) * 100}%, ` : ""}${shadeCss(high / extreme)})` } }), number(high, 2));
   return h("section", { class: "view" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", {}, save, scale)), rowTicks ? h("div", { class: "ticked" }, h("div", { class: "ticks", "aria-hidden": "true" }, sparse(places.map(rowTicks), pixelsHigh).map((name) => h("span", {}, name))), h("div", {}, frame, names)) : [frame, names], h("p", { class: "small soft line" }, reading));
+}
+
+// The columns whose names have room below a picture: all, or the first words; of single letters the first and the last.
+function fitting(names, width) {
+  const each = width / names.length, size = (name) => Math.min(MOST_LETTERS, name.length) * LETTER + 4;
+  const lengths = names.map((name) => name.length).sort((a, b) => a - b), usual = lengths[Math.floor(0.8 * lengths.length)];
+  if (usual * LETTER + 4 <= each) return [...names.keys()];
+  if (usual <= 2) return [0, names.length - 1];
+  const shown = [];
+  let end = 0;
+  names.forEach((name, column) => {
+    const start = column * each;
+    if (start < end || start + size(name) > width || (column && !/[\p{L}\p{N}]/u.test(name))) return;
+    shown.push(column);
+    end = start + size(name) + 4;
+  });
+  return shown;
 }
 
 // The names that have room in a height; the others are empty.

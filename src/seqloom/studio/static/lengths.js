@@ -12,9 +12,9 @@ let lastWidth = 480; // pixels
 const HEIGHT = 200, LEFT = 48, BOTTOM = 44, TOP = 20;
 
 // Bins with about the same number of examples: [[shortest, longest]].
-export function lengthBins(rows) {
+export function lengthBins(rows, most = BINS) {
   const lengths = rows.map((row) => row.length).sort((a, b) => a - b);
-  const count = Math.max(1, Math.min(BINS, Math.floor(lengths.length / FEWEST))), bins = [];
+  const count = Math.max(1, Math.min(most, Math.floor(lengths.length / FEWEST))), bins = [];
   for (let index = 0; index < count; index++) {
     const end = lengths[Math.ceil(((index + 1) / count) * lengths.length) - 1];
     if (bins.length && end <= bins.at(-1)[1]) continue;
@@ -25,14 +25,15 @@ export function lengthBins(rows) {
 
 // chosen: [shortest, longest] or null; choose(bin): null for all lengths.
 export function lengthCard({ rows, metric, unit, chosen, choose }) {
-  const bins = lengthBins(rows).map(([low, high]) => {
+  const scored = (most) => lengthBins(rows, most).map(([low, high]) => {
     const inside = rows.filter((row) => row.length >= low && row.length <= high);
     return { low, high, count: inside.length, score: mean(inside.map((row) => row.score).filter((value) => value !== null)) };
   }).filter((bin) => bin.score !== null);
-  if (bins.length < 2) return null;
+  if (scored(2).length < 2) return null;
   let svg = null, WIDTH = lastWidth;
   const place = h("div");
   function draw() {
+    const bins = scored(Math.max(2, Math.min(BINS, Math.floor(WIDTH / 64))));
     const highest = Math.max(...bins.map((bin) => bin.score)), top = highest <= 1 && Math.min(...bins.map((bin) => bin.score)) >= 0 ? 1 : highest * 1.08, lowest = Math.min(0, ...bins.map((bin) => bin.score));
     const y = (value) => HEIGHT - BOTTOM - ((value - lowest) / (top - lowest || 1)) * (HEIGHT - BOTTOM - TOP), step = (WIDTH - LEFT) / bins.length;
     svg = h("svg:svg", { class: "lengths", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": `Mean ${metric} by length; arrow keys move, Enter chooses` });
@@ -58,5 +59,5 @@ export function lengthCard({ rows, metric, unit, chosen, choose }) {
   }).observe(place);
   draw();
   const save = h("button", { type: "button", class: "save", "aria-label": "Save the scores by length as SVG", onclick: () => saveSvg(svg, `${metric} by length`) }, "SVG");
-  return h("section", { class: "card chart" }, h("div", { class: "tools" }, h("h2", {}, `Mean ${metric} by length of the input`), save), place, h("p", { class: "small soft" }, "Bins of about the same number of examples. Choose one to see them."));
+  return h("section", { class: "card chart" }, h("div", { class: "tools" }, h("h2", {}, `Mean ${metric} by length`), save), place, h("p", { class: "small soft" }, "Bins of about the same number of examples. Choose one to see them."));
 }

@@ -50,14 +50,14 @@ function draw(content, id, table, query) {
     ...(has.target ? [["target", "Target", 0, false, (row) => row.target]] : []),
     ...(has.answer ? [["answer", "Answer", 0, false, (row) => row.answer]] : []),
     ...(aligned ? [["wrong", "Wrong labels", 0, false, (row) => -row.wrong]] : []),
-    ...(has.score ? [["score", metric, 136, true, (row) => (row.score === null ? Infinity : higher ? row.score : -row.score)]] : []),
-    ["length", table.length_unit[0].toUpperCase() + table.length_unit.slice(1), 112, true, (row) => -row.length],
+    ...(has.score ? [["score", metric, Math.max(96, 8 * metric.length + 32), true, (row) => (row.score === null ? Infinity : higher ? row.score : -row.score)]] : []),
+    ["length", table.length_unit.length <= 10 ? table.length_unit[0].toUpperCase() + table.length_unit.slice(1) : "Length", 112, true, (row) => -row.length],
   ];
   const pairIds = () => new Set(table.pairs.flatMap((pair, index) => ((!state.label || pair.label === state.label) && (!state.predicted || pair.predicted === state.predicted) ? [index] : [])));
 
   const heading = h("tr"), body = h("tbody"), count = h("span", { role: "status" }), chosen = h("span", { class: "chosen-parts" }), matrix = h("div", { class: "two pictures" });
   const frame = h("div", { class: "table", tabindex: 0, role: "region", "aria-label": "Dev examples, can be scrolled" });
-  frame.append(h("table", {}, h("colgroup", {}, columns.map(([, , width]) => h("col", width ? { style: { width: `${width}px` } } : {}))), h("thead", {}, heading), body));
+  frame.append(h("table", {}, h("colgroup", {}, columns.map(([name, , width]) => h("col", width ? { class: `col-${name}`, style: { width: `${width}px` } } : {}))), h("thead", {}, heading), body));
   const search = h("input", { type: "search", "aria-label": "Filter", placeholder: "Filter by text", value: state.filter, oninput: debounce(() => { state.filter = search.value; show(); }, 120) });
   const which = h("select", { "aria-label": "Which examples", onchange: () => { state.show = which.value; show(); } }, Object.entries(SHOWN).map(([value, text]) => h("option", { value, selected: value === state.show }, text)));
   const long = longTable({ frame, body, row, width: () => columns.length, empty: "No example fits." });
@@ -88,7 +88,7 @@ function draw(content, id, table, query) {
     const drop = (text, change) => h("button", { type: "button", class: "chip-button", "aria-label": `Remove the filter ${text}`, onclick: () => { Object.assign(state, change); drawPictures(); show(); } }, `${text} ×`);
     clear(chosen, state.label || state.predicted ? drop(state.label && state.predicted ? (state.label === state.predicted ? `${state.label}, right` : `${state.label} answered as ${state.predicted}`) : state.label ? `label ${state.label}` : `answer ${state.predicted}`, { label: "", predicted: "" }) : null,
       state.length ? drop(`${state.length.map((end) => number(end, 3)).join("–")} ${table.length_unit}`, { length: null }) : null);
-    clear(heading, columns.map(([name, title, , isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : "", "aria-sort": state.sort === name ? (state.down ? "descending" : "ascending") : null },
+    clear(heading, columns.map(([name, title, , isNumber]) => h("th", { scope: "col", class: `${isNumber ? "number" : ""} col-${name}`, "aria-sort": state.sort === name ? (state.down ? "descending" : "ascending") : null },
       h("button", { type: "button", onclick: () => { state.down = state.sort === name ? !state.down : false; state.sort = name; frame.scrollTop = 0; show(); heading.querySelector(`[data-name="${name}"]`)?.focus(); }, "data-name": name }, `${title}${state.sort === name ? (state.down ? " ↑" : " ↓") : ""}`))));
     remember("/data", { run: id, sort: state.sort === "score" ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, show: state.show, label: state.label, predicted: state.predicted, length: state.length ? state.length.join("~") : "" });
     long.show(kept);
@@ -96,13 +96,13 @@ function draw(content, id, table, query) {
 
   function row(each) {
     const cells = {
-      example: () => h("td", { class: "number faint" }, number(each.example + 1)),
+      example: () => h("td", { class: "number faint col-example" }, number(each.example + 1)),
       input: () => h("td", {}, h("a", { href: address("/inside", { run: id, example: String(each.example) }), title: `${each.place}: see inside` }, inputText(each))),
       target: () => h("td", { title: each.target }, each.target.replaceAll("\n", " / ")),
       answer: () => h("td", { title: each.answer, class: judged ? (right(each) ? "right" : "wrong") : "" }, each.answer.replaceAll("\n", " / ") || h("span", { class: "faint" }, "(empty)")),
       wrong: () => h("td", { class: "chips" }, h("div", {}, each.errors.map((error) => h("span", { class: "chip", title: `${error.element}: ${error.label} answered as ${error.predicted}` }, h("i", {}, error.element), h("span", { class: "right" }, error.label), "→", h("span", { class: "wrong" }, error.predicted))), each.wrong > each.errors.length ? h("span", { class: "faint small" }, `and ${each.wrong - each.errors.length} more`) : null, each.wrong ? null : h("span", { class: "right small" }, "all right"))),
       score: () => h("td", { class: "number" }, number(each.score)),
-      length: () => h("td", { class: "number soft" }, number(each.length, 3)),
+      length: () => h("td", { class: "number soft col-length" }, number(each.length, 3)),
     };
     return h("tr", {}, columns.map(([name]) => cells[name]()));
   }

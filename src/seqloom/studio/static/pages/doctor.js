@@ -80,14 +80,21 @@ function evidence(values) {
     h("tr", {}, h("td", { class: "small soft" }, name.replaceAll("_", " ")), h("td", { class: "small number" }, typeof value === "number" ? number(value) : value)))))) : null;
 }
 
+// Tables of all layers.
 function units(diagnosis) {
-  const rows = diagnosis.parts.flatMap((part) => part.units.map((unit) => h("tr", {}, h("td", {}, `${part.name}: ${unit.layer}, ${unit.direction}`),
-    h("td", { class: "number" }, number(unit.units)), h("td", { class: "number" }, number(unit.dead)), h("td", { class: "number" }, number(unit.redundant)), h("td", { class: "number" }, number(unit.effective_rank, 3)))));
-  const gates = diagnosis.parts.flatMap((part) => part.gates.map((gate) => h("tr", {}, h("td", {}, `${part.name}: ${gate.layer}, ${gate.direction}: ${gate.gate}`), h("td", { class: "soft" }, gate.effect),
-    h("td", { class: "number" }, number(gate.mean, 3)), h("td", { class: "number" }, percent(gate.low)), h("td", { class: "number" }, percent(gate.high)))));
-  const table = (heading, columns, body) => body.length ? h("section", { class: "card" }, h("h2", {}, heading), h("div", { class: "table short", tabindex: 0 }, h("table", {},
-    h("thead", {}, h("tr", {}, columns.map((name, index) => h("th", { class: index > (columns.length === 5 && columns[1] === "open" ? 1 : 0) ? "number" : "" }, name)))), h("tbody", {}, body)))) : null;
-  return h("div", { class: "two", style: { "margin-top": "16px" } },
-    table("Units", ["layer", "units", "dead", "redundant", "effective rank"], rows),
-    table("Gates", ["gate", "open", "mean", "saturated low", "saturated high"], gates));
+  const layer = (part, each) => h("td", {}, [part.name, each.layer, each.direction].join(", "));
+  const share = (value) => h("td", { class: "number" }, percent(value));
+  const rows = diagnosis.parts.flatMap((part) => part.units.map((unit) => h("tr", {}, layer(part, unit),
+    [unit.units, unit.dead, unit.redundant].map((value) => h("td", { class: "number" }, number(value))), h("td", { class: "number" }, number(unit.effective_rank, 3)))));
+  // The gates of a layer stand below its name.
+  const gates = diagnosis.parts.flatMap((part) => part.gates.flatMap((gate, index) => {
+    const before = part.gates[index - 1], isNew = !before || before.layer !== gate.layer || before.direction !== gate.direction;
+    return [isNew ? h("tr", { class: "group-name" }, h("th", { colSpan: 4, scope: "rowgroup" }, [part.name, gate.layer, gate.direction].join(", "))) : null,
+      h("tr", {}, h("td", {}, gate.gate, gate.effect ? h("span", { class: "soft" }, ` (open: ${gate.effect})`) : null), h("td", { class: "number" }, number(gate.mean, 3)), share(gate.low), share(gate.high))];
+  }));
+  const table = (heading, names, body, note) => body.length ? h("section", { class: "card" }, h("h2", {}, heading), h("div", { class: "table short", tabindex: 0, role: "region", "aria-label": `${heading}, can be scrolled` }, h("table", {},
+    h("thead", {}, h("tr", {}, names.map((name, index) => h("th", { scope: "col", class: index ? "number" : "" }, name)))), h("tbody", {}, body))), h("p", { class: "small soft", style: { "margin-top": "8px" } }, note)) : null;
+  return h("div", { class: "measures" },
+    table("Units", ["layer", "units", "dead", "redundant", "rank"], rows, "Dead: does not change. Redundant: repeats another unit. Rank: how many dimensions the states fill (effective rank)."),
+    table("Gates", ["gate", "mean", "low", "high"], gates, "Low and high: the share of values at which the gate is saturated, so that it passes no gradient."));
 }

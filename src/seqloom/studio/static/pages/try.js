@@ -23,14 +23,14 @@ export async function showTry(main, query) {
   const state = { text: query.get("text") || "", search: query.get("search") || "", example: query.get("example") };
   const answers = [id, second].filter(Boolean).map((run) => ({ run, box: h("div", { "aria-live": "polite" }), controller: null }));
   let given = "";
-  const searchField = model.uses_search ? h("input", { type: "text", value: state.search, placeholder: "beam size=5 nbest=3", "aria-label": "Decoding method", list: "searches", oninput: debounce(() => { state.search = searchField.value; ask(given); }, 400) }) : null;
+  const searchField = model.uses_search ? h("input", { type: "text", value: state.search, placeholder: "as in the run", title: "Such as greedy, or beam size=5 nbest=3", "aria-label": "Decoding method", list: "searches", oninput: debounce(() => { state.search = searchField.value; ask(given); }, 400) }) : null;
   searchField?.setAttribute("list", "searches");
   const others = usable.filter((run) => run.task === model.task && run.id !== id);
   clear(main,
     h("div", { class: "bar" }, h("h1", {}, "Try"), runSelect(usable, id, (run) => go("/try", { run, text: model.reads_text ? state.text : "" })),
       others.length ? h("span", { class: "soft" }, "beside") : null,
       others.length ? runSelect(others, second, (run) => go("/try", { run: id, second: run, text: state.text, search: state.search }), { label: "Second run", empty: true }) : null,
-      h("span", { class: "grow" }), searchField ? h("label", { class: "soft" }, "search ", searchField) : null,
+      h("span", { class: "grow" }), searchField ? h("label", { class: "soft" }, "decoding ", searchField) : null,
       searchField ? h("datalist", { id: "searches" }, ["greedy", "beam size=5", "beam size=5 nbest=3", "sample temperature=0.8", "best_path", "prefix_beam size=64"].map((value) => h("option", { value }))) : null));
   const grid = h("div", { class: "two" });
   const preview = h("section", { class: "card" });  // beside the pad, which must not move while somebody draws
@@ -56,7 +56,7 @@ export async function showTry(main, query) {
         const result = await post("/api/predict", body(answer.run, value), answer.controller.signal);
         const inside = typeof value === "string" ? { text: value } : value.example !== undefined ? { example: String(value.example) } : null;
         if (result.prediction.columns && answer === answers[0]) { forecasts.set(value, result.prediction); showFile(value); }
-        clear(answer.box, showAnswer(result.prediction), expected(value), inside ? h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")) : null);
+        clear(answer.box, showAnswer(result.prediction, known(value)?.target), expected(value), inside ? h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")) : null);
         answer.box.classList.remove("loading");
       } catch (error) {
         if (error.name !== "AbortError") { clear(answer.box, errorBox(error)); answer.box.classList.remove("loading"); }
@@ -66,9 +66,10 @@ export async function showTry(main, query) {
 
   // What is shown beside the input: a forecast continues it.
   const forecasts = new Map();
+  const known = (value) => model.examples.find((each) => each.example === value?.example);
   function expected(value) {
-    const example = model.examples.find((each) => each.example === value?.example);
-    return example?.target ? h("p", { class: "soft" }, "target: ", example.target.replaceAll("\t", " ").replaceAll("\n", " / ")) : null;
+    const example = known(value);
+    return example?.target && !example.target.includes("\t") ? h("p", { class: "soft" }, "target: ", example.target.replaceAll("\t", " ").replaceAll("\n", " / ")) : null;
   }
 
   // What was given, where it is a file: the picture or the sound itself.
