@@ -66,7 +66,7 @@ def load(path: "str | Path", *, threads: int = 1) -> "Model":
         sessions = {name: _open(part, threads) for name, part in parts.items() if part.exists()}
         generator = Transcriber if description["output"]["kind"] == "transcript" else Translator
         return generator(session, description, metadata, sessions)
-    kinds = {"next_token": LanguageModel, "masked": MaskedLanguageModel}
+    kinds = {"next_token": LanguageModel, "masked": MaskedLanguageModel, "music": Music, "strokes": Handwriting}
     return kinds.get(description["output"]["kind"], Model)(session, description, metadata)
 
 
@@ -147,21 +147,33 @@ class GeneratedToken(NamedTuple):
     alternatives: tuple[tuple[str, float], ...] = ()  # the most probable tokens
 
 
-class LanguageModel(Model):
+class Stateful(Model):
+    """A model that is run step by step, with its state as an input and an output."""
+
+    def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
+        super().__init__(session, description, metadata)
+        self._states = description["output"]["states"]
+
+    def start(self, batch: int) -> dict[str, Array]:
+        """The state before the first element."""
+        return {
+            field["input"]: np.zeros((batch, *(size or 0 for size in field["shape"])), field["dtype"])
+            for field in self._states
+        }
+
+    def advance(self, feed: dict[str, Array], state: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The outputs for some elements, and the state after them."""
+        outputs = self.run({**feed, **state})
+        return outputs, {field["input"]: outputs.pop(field["output"]) for field in self._states}
+
+
+class LanguageModel(Stateful):
     """A language model: ``predict`` scores texts, ``generate`` continues one."""
 
     def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
         super().__init__(session, description, metadata)
         self.tokenizer = Tokenizer(description["input"]["tokenizer"])
         self._end: int = description["output"]["end"]
-        self._states = description["output"]["states"]
-
-    def start(self, batch: int) -> dict[str, Array]:
-        """The state before the first token."""
-        return {
-            field["input"]: np.zeros((batch, *(size or 0 for size in field["shape"])), field["dtype"])
-            for field in self._states
-        }
 
     def step(
         self,
@@ -171,8 +183,9 @@ class LanguageModel(Model):
     ) -> tuple[Array, dict[str, Array]]:  # log-probabilities (B, T, V), state
         """The log-probabilities of the token after each one, and the state after the last."""
         lengths = np.full(len(tokens), tokens.shape[1]) if lengths is None else lengths
-        outputs = self.run({"tokens": tokens.astype(np.int64), "lengths": lengths.astype(np.int64), **state})
-        return outputs["log_probabilities"], {field["input"]: outputs[field["output"]] for field in self._states}
+        feed = {"tokens": tokens.astype(np.int64), "lengths": lengths.astype(np.int64)}
+        outputs, state = self.advance(feed, state)
+        return outputs["log_probabilities"], state
 
     def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
         texts = [[self._end, *self.tokenizer.encode(_text(item)), self._end] for item in items]
@@ -302,6 +315,211 @@ class MaskedLanguageModel(Model):
             table = self.run({"tokens": copies, "lengths": lengths})["log_probabilities"]
             values += table[np.arange(len(places)), places, np.array(tokens)[places]].tolist()
         return _text_score(values)
+
+
+class Music(Stateful):
+    """A model of music: ``predict`` gives the likelihood of pieces, ``compose`` plays new ones.
+
+    A piece is an array (frames, 88) of 0 and 1, or for each frame a list of the MIDI numbers that sound.
+    """
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        feed, _ = self._read(items)
+        outputs, _ = self.advance(feed, self.start(len(items)))
+        rows = zip(outputs["log_probabilities"], feed["lengths"].tolist(), strict=True)
+        return [_likelihood(values[:length].tolist()) for values, length in rows]
+
+    def compose(
+        self,
+        *,
+        count: int = 1,
+        length: int = 0,  # frames; 0: as many as a piece of the training data has on average
+        temperature: float = 1.0,  # below 1: fewer surprises; 0: only notes that are more probable than not
+        seed: int = 1,
+        prime: Any = None,  # a piece to continue; its frames come first
+    ) -> list[Array]:
+        """Pieces (frames, 88): those of ``compose`` of Seqloom with the same seed."""
+        if count < 1 or length < 0 or not 0 <= temperature < math.inf:
+            raise ModelError(
+                f"expected count ≥ 1, length ≥ 0 and temperature ≥ 0, found {count}, {length} and {temperature}"
+            )
+        random, keys = TorchRandom(seed), self.description["input"]["keys"]
+        given = np.zeros((0, keys)) if prime is None else _keys(prime, self.description["input"])
+        pieces = np.repeat(given[None], count, axis=0).astype(np.float32)
+        frame, state = np.zeros((count, 1, keys), np.float32), self.start(count)
+        if len(given):
+            _, state = self._advance(np.concatenate([frame, pieces[:, :-1]], axis=1), state)
+            frame = pieces[:, -1:]
+        played = [pieces]
+        for _ in range(length or self.description["output"]["length"]):
+            outputs, state = self._advance(frame, state)
+            frame = self._draw(outputs, temperature, random)[:, None]
+            played.append(frame)
+        return list(np.concatenate(played, axis=1).astype(np.uint8))
+
+    def _advance(self, frames: Array, state: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        lengths = np.full(len(frames), frames.shape[1])
+        return self.advance({"frames": frames, "following": np.zeros_like(frames), "lengths": lengths}, state)
+
+    def _draw(self, outputs: dict[str, Array], temperature: float, random: "TorchRandom") -> Array:  # (B, K)
+        """The keys of the next frame; with a joint distribution, one after the other."""
+        bias, weights = outputs["bias"][:, -1], self.description["output"]["nade"]
+        if weights is None:
+            return random.bernoulli(bias, temperature)
+        units = outputs["unit_bias"][:, -1]
+        inputs, outs = (_array(weights[name], "<f4").reshape(-1, units.shape[1]) for name in ("inputs", "outputs"))
+        drawn = np.zeros_like(bias)
+        for key in range(bias.shape[1]):
+            drawn[:, key] = random.bernoulli(bias[:, key] + np.tanh(units) @ outs[key], temperature)
+            units = units + drawn[:, key, None] * inputs[key]
+        return drawn
+
+    def midi(self, piece: Array) -> bytes:
+        """A piece as a Standard MIDI File."""
+        output, division = self.description["output"], 480
+        ticks = division / output["frames_per_beat"]
+        changes = np.diff(np.pad(np.asarray(piece, np.int8), ((1, 1), (0, 0))), axis=0)  # 1: starts, -1: ends
+        track = bytearray(b"\x00\xff\x51\x03" + round(60e6 / output["tempo"]).to_bytes(3, "big"))
+        before = 0
+        for frame, key in zip(*np.nonzero(changes), strict=True):
+            tick, velocity = round(int(frame) * ticks), 80 if changes[frame, key] > 0 else 0
+            number = int(key) + self.description["input"]["lowest"]
+            track += _variable_length(tick - before) + bytes((0x90, number, velocity))
+            before = tick
+        track += _variable_length(round(len(piece) * ticks) - before) + b"\xff\x2f\x00"
+        return (
+            b"MThd" + struct.pack(">IHHH", 6, 0, 1, division) + b"MTrk" + struct.pack(">I", len(track)) + bytes(track)
+        )
+
+
+def _variable_length(value: int) -> bytes:
+    parts = [value & 0x7F]
+    while value := value >> 7:
+        parts.append(value & 0x7F | 0x80)
+    return bytes(reversed(parts))
+
+
+def _likelihood(values: list[float]) -> dict[str, Any]:
+    return {"nll": -math.fsum(values) / max(len(values), 1), "log_likelihoods": values}
+
+
+class Handwriting(Stateful):
+    """A model of pen strokes: ``predict`` gives the likelihood of drawings, ``draw`` makes new ones.
+
+    A drawing is an array (points, 3): dx, dy, and 1 where the pen is lifted. A model that writes texts reads pairs of a
+    drawing and its text.
+    """
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        feed, texts = self._read(items)
+        outputs, _ = self.advance(feed, self.start(len(items)))
+        answers = []
+        for row, length in enumerate(feed["lengths"].tolist()):
+            parts = {name: outputs[name][row, :length].astype(np.float64) for name in PEN_OUTPUTS}
+            movement = feed["points"][row, 1:length, :2] / self.description["output"]["scale"]
+            density = _log_density(parts, np.concatenate([movement, np.zeros((1, 2))]))[:-1]
+            pens = np.append(feed["points"][row, 1:length, 2] > 0, 2).astype(np.int64)
+            values = parts["log_pen"][np.arange(length), pens]
+            values[:-1] += density - 2 * math.log(self.description["output"]["scale"])
+            answers.append(_likelihood(values.tolist()) | {"text": "".join(texts[row])})
+        return answers
+
+    def draw(
+        self,
+        text: str = "",
+        *,
+        count: int = 1,
+        bias: float = 0.0,  # 0: as varied as the training data; larger: tidier
+        length: int = 0,  # maximum number of points; 0: by the training data
+        seed: int = 1,
+        prime: Any = None,  # a drawing, or a pair of one and its text, whose style the drawings continue
+    ) -> list[Array]:
+        """Drawings (points, 3), or the text in handwriting: those of ``draw`` of Seqloom with the same seed."""
+        output, known = self.description["output"], self.description["input"]["characters"]
+        if count < 1 or length < 0 or not 0 <= bias < math.inf:
+            raise ModelError(f"expected count ≥ 1, length ≥ 0 and bias ≥ 0, found {count}, {length} and {bias}")
+        if bool(text) != bool(known):
+            raise ModelError(
+                "this model writes texts: say which" if known else "this model draws freely, without a text"
+            )
+        given, before = (np.zeros((0, 3)), "") if prime is None else _drawing(prime)
+        shown = before + text
+        if unknown := sorted(set(shown) - set(known)) if known else []:
+            raise ModelError(f"the training data have no {', '.join(map(repr, unknown))}")
+        source = self._text([shown] * count)
+        point, state = np.zeros((count, 1, 3)), self.start(count)
+        if len(given):
+            earlier = np.repeat(given[None], count, axis=0)
+            _, state = self._advance(np.concatenate([point, earlier[:, :-1]], axis=1), source, state)
+            point = earlier[:, -1:]
+        random, active = TorchRandom(seed), np.ones(count, np.bool_)
+        drawings: list[list[Array]] = [[] for _ in range(count)]
+        for _ in range(length or math.ceil(output["longest"] * max(1.0, len(text) / 10))):
+            outputs, state = self._advance(point, source, state)
+            beyond = outputs["centre"] - (len(shown) - 1) if known else np.zeros(count)
+            movement, pen = _sample_pen(outputs, bias, beyond < -output["at_end"], random)
+            active = active & (pen != 2) & (beyond < output["past_end"])
+            if not active.any():
+                break
+            moved = movement * np.float32(output["scale"])
+            point = np.concatenate([moved, (pen == 1)[:, None]], axis=1).astype(np.float64)[:, None]
+            point[~active] = 0
+            for row in np.flatnonzero(active).tolist():
+                drawings[row].append(point[row, 0])
+        return [np.array(drawing, np.float32).reshape(-1, 3) for drawing in drawings]
+
+    def _text(self, texts: list[str]) -> dict[str, Array]:
+        return _letters(texts, self.description["input"]["characters"])
+
+    def _advance(
+        self, points: Array, source: dict[str, Array], state: dict[str, Array]
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        lengths = np.full(len(points), points.shape[1])
+        return self.advance({"points": points, "lengths": lengths, **source}, state)
+
+
+PEN_OUTPUTS = ("log_weights", "means", "deviations", "correlations", "log_pen")
+
+
+def _letters(texts: list[str], known: Sequence[str]) -> dict[str, Array]:
+    """The ids of characters; 0 is an unknown one. Nothing for a model without texts."""
+    if not known:
+        return {}
+    ids = {letter: number for number, letter in enumerate(known, start=1)}
+    values, lengths = _pad([[ids.get(letter, 0) for letter in text] for text in texts])
+    return {"characters": values, "text_lengths": lengths}
+
+
+def _log_density(parts: dict[str, Array], movement: Array) -> Array:  # (T, 2) → (T,)
+    """The logarithm of the density of movements under mixtures of Gaussians."""
+    x, y = np.moveaxis((movement[:, None] - parts["means"]) / parts["deviations"], -1, 0)
+    rest = 1 - parts["correlations"] ** 2
+    exponent = (x**2 + y**2 - 2 * parts["correlations"] * x * y) / (2 * rest)
+    norm = math.log(2 * math.pi) + np.log(parts["deviations"]).sum(axis=-1) + 0.5 * np.log(rest)
+    return _log_sum(parts["log_weights"] - exponent - norm)
+
+
+def _log_softmax(values: Array) -> Array:
+    shifted = values - values.max(axis=-1, keepdims=True)
+    result: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return result
+
+
+def _sample_pen(
+    outputs: dict[str, Array], bias: float, go_on: Array, random: "TorchRandom"
+) -> tuple[Array, Array]:  # (B, 2), (B,)
+    """A movement, in units of the usual one, and a state of the pen: 0 draws, 1 is lifted, 2 ends."""
+    weights, means, deviations, correlations, pens = (outputs[name][:, -1] for name in PEN_OUTPUTS)
+    if bias:
+        weights, deviations = _log_softmax(weights * np.float32(1 + bias)), deviations * np.float32(math.exp(-bias))
+    pens = pens.copy()
+    pens[go_on, 2] = -np.inf
+    pen, component = random.choose(np.exp(_log_softmax(pens))), random.choose(np.exp(weights))
+    rows = np.arange(len(pen))
+    mean, deviation, correlation = means[rows, component], deviations[rows, component], correlations[rows, component]
+    noise = random.normal(2 * len(pen)).reshape(-1, 2)
+    y = correlation * noise[:, 0] + np.sqrt(1 - correlation**2) * noise[:, 1]
+    return mean + deviation * np.stack([noise[:, 0], y], axis=-1), pen
 
 
 class Generator(Model):
@@ -1666,6 +1884,59 @@ class Sampler:
         return float(((high << 32 | low) & ((1 << 53) - 1)) * 2.0**-53)
 
 
+class TorchRandom:
+    """The random numbers of torch's generator on a CPU: those of the Mersenne Twister with the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.RandomState(seed)
+
+    def _integers(self, count: int) -> Array:
+        return np.frombuffer(self._random.bytes(4 * count), "<u4").astype(np.uint64)
+
+    def _floats(self, count: int) -> Array:
+        """From 0 to 1, in single precision."""
+        return ((self._integers(count) & np.uint64((1 << 24) - 1)) * 2.0**-24).astype(np.float32)
+
+    def _doubles(self, count: int) -> Array:
+        high, low = self._integers(2 * count).reshape(-1, 2).T
+        doubles: Array = ((high << np.uint64(32) | low) & np.uint64((1 << 53) - 1)) * 2.0**-53
+        return doubles
+
+    def bernoulli(self, log_odds: Array, temperature: float) -> Array:
+        """1 or 0 for each element; temperature 0: 1 where that is more probable than not."""
+        if temperature == 0:
+            return (log_odds > 0).astype(np.float32)
+        probabilities = 1 / (1 + np.exp(-(log_odds / np.float32(temperature)).astype(np.float64)))
+        drawn = self._floats(log_odds.size).reshape(log_odds.shape) < probabilities.astype(np.float32)
+        return drawn.astype(np.float32)
+
+    def choose(self, probabilities: Array) -> Array:  # (B, K) → (B,)
+        """A choice for each row: the largest probability relative to a number from an exponential distribution."""
+        waiting = -np.log1p(-self._doubles(probabilities.size)).reshape(probabilities.shape)
+        chosen: Array = (probabilities / np.maximum(waiting, 1e-30).astype(np.float32)).argmax(axis=1)
+        return chosen
+
+    def normal(self, count: int) -> Array:
+        """From a normal distribution (Box & Muller 1958); torch draws from 16 numbers on in single precision."""
+        if count < 16:
+            angles, radii = self._doubles(count + count % 2).reshape(-1, 2).T
+            radius = np.sqrt(-2 * np.log1p(-radii))
+            pairs = np.stack([radius * np.cos(2 * np.pi * angles), radius * np.sin(2 * np.pi * angles)], axis=1)
+            return pairs.ravel()[:count].astype(np.float32)
+        values = self._floats(count)
+        for first in range(0, count - 15, 16):
+            values[first : first + 16] = _box_muller(values[first : first + 16])
+        if count % 16:  # the last 16 are drawn once more
+            values[-16:] = _box_muller(self._floats(16))
+        return values
+
+
+def _box_muller(uniform: Array) -> Array:  # (16,)
+    radius = np.sqrt(-2 * np.log(1 - uniform[:8]))
+    angle = np.float32(2 * np.pi) * uniform[8:]
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+
+
 # Inputs: a function of the description that returns a reader, from inputs to the arrays of a batch and their words
 
 Feed = tuple[dict[str, Array], list[list[str]]]
@@ -1847,7 +2118,67 @@ def _read_series(description: dict[str, Any]) -> Read:
     return read
 
 
+def _keys(item: Any, description: dict[str, Any]) -> Array:  # (T, K)
+    """The frames of a piece: an array of 0 and 1, or a list of MIDI numbers for each frame."""
+    keys, lowest = description["keys"], description["lowest"]
+    if not len(item):
+        raise ModelError("a piece has no frames")
+    if not isinstance(item, np.ndarray) and not all(len(frame) == keys for frame in item):
+        frames = np.zeros((len(item), keys))
+        for frame, numbers in zip(frames, item, strict=True):
+            for number in numbers:
+                if not lowest <= number < lowest + keys:
+                    raise ModelError(f"{number} is not a key of a piano: expected {lowest} to {lowest + keys - 1}")
+                frame[number - lowest] = 1
+        return frames
+    frames = _vectors(item, keys)
+    if not np.isin(frames, (0, 1)).all():
+        raise ModelError("expected frames of 0 and 1")
+    return frames
+
+
+def _read_keys(description: dict[str, Any]) -> Read:
+    def read(items: list[Any]) -> Feed:
+        pieces = [_keys(item, description) for item in items]
+        lengths = np.array([len(piece) for piece in pieces])
+        following = np.zeros((len(pieces), lengths.max(), description["keys"]), np.float32)
+        for padded, piece in zip(following, pieces, strict=True):
+            padded[: len(piece)] = piece
+        frames = np.concatenate([np.zeros_like(following[:, :1]), following[:, :-1]], axis=1)
+        return {"frames": frames, "following": following, "lengths": lengths}, []
+
+    return read
+
+
+def _drawing(item: Any) -> tuple[Array, str]:
+    """The points (T, 3) of a drawing and its text: an array, a pair, or an object with strokes and text."""
+    text = ""
+    if isinstance(item, dict):
+        item, text = item.get("strokes"), item.get("text") or ""
+    elif isinstance(item, tuple):
+        item, text = item
+    points = _vectors(item, 3)
+    if not np.isin(points[:, 2], (0, 1)).all():
+        raise ModelError("expected dx, dy, and 0 or 1 as the third number of each point")
+    return points, text
+
+
+def _read_strokes(description: dict[str, Any]) -> Read:
+    def read(items: list[Any]) -> Feed:
+        drawings, texts = zip(*map(_drawing, items), strict=True)
+        lengths = np.array([len(points) + 1 for points in drawings])  # a point at rest precedes each drawing
+        padded = np.zeros((len(drawings), lengths.max(), 3))
+        for row, points in zip(padded, drawings, strict=True):
+            row[1 : len(points) + 1] = points
+        feed = {"points": padded, "lengths": lengths, **_letters(list(texts), description["characters"])}
+        return feed, [[text] for text in texts]
+
+    return read
+
+
 INPUTS: dict[str, Callable[[dict[str, Any]], Read]] = {
+    "keys": _read_keys,
+    "strokes": _read_strokes,
     "text": _read_texts,
     "text_pair": _read_text_pairs,
     "source": _read_sources,
@@ -2427,7 +2758,7 @@ def _shorten(value: Any) -> Any:
 
 
 def _reads_numbers(model: Model) -> bool:
-    return model.description["input"]["kind"] in ("vectors", "series")
+    return model.description["input"]["kind"] in ("vectors", "series", "keys", "strokes")
 
 
 def _parse(line: str) -> Any:

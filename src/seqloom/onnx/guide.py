@@ -32,7 +32,8 @@ def export_guide(guide: Guide) -> ExportedGuide:
     """The tables of a lexicon and of an n-gram model; a neural language model is a graph of its own."""
     if guide.lexicon is None and guide.lm is None and not guide.word_score:
         return NO_GUIDE
-    lm, parts = None, {}
+    lm: dict[str, Any] | None = None
+    parts: dict[str, Graph] = {}
     if guide.lm is not None:
         ids = {"ids": _packed(guide.lm.vocabulary_ids, "<i4"), "unknown": guide.lm.unknown}
         tables, parts = _language_model(guide.lm)

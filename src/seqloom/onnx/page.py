@@ -20,6 +20,7 @@ RUNTIME_FOLDER = "onnxruntime-web"
 RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 RUNTIME_VERSION = "1.30.0"  # that pages are tested with
 NPM_SECONDS = 20
+NO_PAGE = {"masked": "masked language models", "music": "models of music", "strokes": "models of pen strokes"}
 
 
 def write_page(
@@ -31,8 +32,9 @@ def write_page(
     onnxruntime_web: Path | None,  # the folder of onnxruntime-web; None: the page says how to get it
 ) -> ExportCheck:
     """Write the files of a page if its model gives the answers of the original; ExportError if not."""
-    if model.description["output"]["kind"] == "masked":
-        raise ExportError("there is no page for masked language models: export it as a file, such as model.onnx")
+    kind = model.description["output"]["kind"]
+    if kind in NO_PAGE:
+        raise ExportError(f"there is no page for {NO_PAGE[kind]}: export it as a file, such as model.onnx")
     if "lm" in model.parts:
         raise ExportError(
             "there is no page for a search with a neural language model: take an n-gram model, or export it as a file"

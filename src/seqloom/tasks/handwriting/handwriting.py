@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from seqloom.models.handwriting import POINT, HandwritingModel, PenInputs, PenTa
 from seqloom.models.stroke_distribution import DRAW, END, LIFT
 from seqloom.tasks.handwriting.settings import HandwritingSettings, Learned
 from seqloom.tasks.task import Loss, Predictions, require_fitted
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 PREVIEWED = 1000  # drawings, for the defaults
 UNKNOWN = 0  # id of a character that the training data do not have
@@ -216,6 +219,11 @@ class Handwriting(HandwritingSettings):
         log_pen = np.log(np.maximum(learned.pen, 1e-9))
         pens = log_pen[np.where(values[:, 2] > 0, LIFT, DRAW)]
         return np.append(density + pens, log_pen[END])
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        from seqloom.tasks.handwriting.onnx_model import onnx_model
+
+        return onnx_model(self, model, room=ROOM)
 
     @property
     def custom_layer_field(self) -> str:

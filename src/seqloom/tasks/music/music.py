@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from seqloom.models.baseline import Baseline
 from seqloom.models.music import MusicModel
 from seqloom.tasks.music.settings import Learned, MusicSettings
 from seqloom.tasks.task import Loss, Predictions, require_fitted
+
+if TYPE_CHECKING:
+    from seqloom.onnx.exported import OnnxModel
 
 PREVIEWED = 200  # pieces, for the defaults
 REST = "–"  # a frame in which no key sounds
@@ -171,6 +174,11 @@ class Music(MusicSettings):
             total -= float(np.log(np.where(piece.frames > 0, sounds, 1 - sounds)).sum())
             frames += len(piece)
         return {"nll": total / max(frames, 1)}
+
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        from seqloom.tasks.music.onnx_model import onnx_model
+
+        return onnx_model(self, model)
 
     @property
     def custom_layer_field(self) -> str:
