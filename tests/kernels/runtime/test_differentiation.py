@@ -24,7 +24,7 @@ def crf(x: Tensor) -> Any:
 
 def cross_entropy(x: Tensor) -> Any:
     apply: Any = _CrossEntropy.apply
-    return apply(x.flatten(0, 1), noise(5, 4), None, torch.zeros(6, dtype=torch.int64), 0.0)
+    return apply(x.flatten(0, 1), noise(5, 4), None, torch.zeros(6, dtype=torch.int64), 0.0, None)
 
 
 @pytest.mark.parametrize("loss", [ctc, crf, cross_entropy])

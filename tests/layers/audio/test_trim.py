@@ -23,7 +23,7 @@ def by_hand(samples: np.ndarray, top_db: float) -> np.ndarray:
 def word(before: int, length: int, after: int, *, silence: float = 0.001, seed: int = 1) -> np.ndarray:
     random = np.random.default_rng(seed)
     scale = np.concatenate([np.full(before, silence), np.full(length, 0.3), np.full(after, silence)])
-    return (random.normal(size=len(scale)) * scale).astype(np.float32)
+    return np.asarray(random.normal(size=len(scale)) * scale, dtype=np.float32)
 
 
 @pytest.mark.parametrize("top_db", [10.0, 30.0, 90.0])
