@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from seqloom.data.readers.midi import KEYS
 from seqloom.models.music import MusicModel
 from seqloom.models.note_distribution import Nade
 from seqloom.onnx.graph import FLOAT, Graph, Value
@@ -11,13 +10,13 @@ from seqloom.onnx.modules import Rows, array, emit_layer, emit_module
 from seqloom.onnx.states import StatePorts, state_fields
 
 
-def music(model: MusicModel) -> tuple[Graph, StatePorts]:
+def music(model: MusicModel, keys: int) -> tuple[Graph, StatePorts]:
     """One graph for whole pieces and for one frame after the other: the state is an input and an output.
 
     ``frames`` (B, T, 88) are those before each frame of ``following``, whose log-odds and log-probabilities it gives.
     """
     graph, ports = Graph(), StatePorts.of(state_fields(model.layer))
-    frames, following = (graph.input(name, FLOAT, ["batch", "time", KEYS]) for name in ("frames", "following"))
+    frames, following = (graph.input(name, FLOAT, ["batch", "time", keys]) for name in ("frames", "following"))
     rows = Rows.of(frames, lengths_input(graph))
     values, state = emit_layer(graph, model.layer, rows.clear_padding(frames), rows, ports.inputs(graph))
     following = rows.clear_padding(following)
@@ -27,9 +26,9 @@ def music(model: MusicModel) -> tuple[Graph, StatePorts]:
         log_odds = bias + _joint(model.notes, units, following)
         graph.output("unit_bias", rows.clear_padding(units), ["batch", "time", model.notes.unit_bias.out_features])
     log_probabilities = (following * log_odds - log_odds.apply("Softplus")).sum(2)
-    graph.output("log_odds", rows.clear_padding(log_odds), ["batch", "time", KEYS])
+    graph.output("log_odds", rows.clear_padding(log_odds), ["batch", "time", keys])
     graph.output("log_probabilities", graph.where(rows.mask, log_probabilities, 0.0), ["batch", "time"])
-    graph.output("bias", rows.clear_padding(bias), ["batch", "time", KEYS])
+    graph.output("bias", rows.clear_padding(bias), ["batch", "time", keys])
     ports.outputs(graph, state)
     return graph, ports
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def onnx_model(task: "Music", model: Any) -> OnnxModel:
     """The layers and the distribution of the keys; key by key, the runtime draws the next frame."""
-    graph, ports = music(model)
+    graph, ports = music(model, KEYS)
 
     def feed(examples: Sequence[Piece]) -> dict[str, Any]:
         batch = task.collate(examples)
