@@ -25,13 +25,18 @@ PAGE = Path("docs/results.md")
 
 
 def train_run(name: str, path: Path, *, overrides: list[str], retrain: bool) -> tuple[Run, float]:
-    """The run of a configuration and its training time in minutes; reuses an existing run unless ``retrain``."""
+    """The run of a configuration and its training time in minutes; reuses an existing run unless ``retrain``.
+
+    A run that is trained again is kept as NAME.previous, in place of an older one.
+    """
     output = Path("runs/results", name)
     if output.exists() and not retrain:
         run = Run.open(output)
         return run, run.load("last").facts["seconds"] / 60
     if output.exists():
-        shutil.rmtree(output)
+        previous = output.with_name(f"{name}.previous")
+        shutil.rmtree(previous, ignore_errors=True)
+        output.rename(previous)
     config = Config.build(read_document(str(path), overrides))
     started = time.monotonic()
     with terminal.TrainingProgress() as progress:
