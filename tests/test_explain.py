@@ -229,6 +229,9 @@ def test_attention_received_by_each_word(tmp_path: Path) -> None:
     assert explain(untrained_model(_classify(), tmp_path), "it goes up", method="none").attribution is None
 
 
+KEYS = ("tokens", "values", "expected")
+
+
 @pytest.mark.parametrize("name", ["language_model", "language_model, ngram"])
 def test_surprisal_is_measured_in_bits(name: str, tmp_path: Path) -> None:
     result = explain(untrained_model(CASES[name], tmp_path), "a cd é")
@@ -237,6 +240,13 @@ def test_surprisal_is_measured_in_bits(name: str, tmp_path: Path) -> None:
     assert math.prod(2**-value for value in result.token_values.values) == pytest.approx(
         math.exp(result.prediction.log_probability)
     )
+    seen = 0
+    for token, value, expected in zip(*(getattr(result.token_values, key) for key in KEYS), strict=True):
+        probabilities = [probability for _, probability in expected]
+        assert probabilities == sorted(probabilities, reverse=True)
+        seen += token in dict(expected)
+        assert dict(expected).get(token, 2**-value) == pytest.approx(2**-value)
+    assert seen
 
 
 def test_subwords_are_readable(tmp_path: Path) -> None:

@@ -300,6 +300,13 @@ def test_answers_follow_the_typing(page: Any, tmp_path: Path) -> None:
     page.get_by_label("Input").fill("a")
     page.get_by_role("button", name="Continue").click()
     expect(page.locator(".generated")).to_contain_text(re.compile(r"\S"))  # a sample
+    page.goto("/try?run=translate&text=a")
+    page.locator("summary", has_text="Decoding").click()
+    page.get_by_label("Decoding method").select_option("beam")
+    page.get_by_label("nbest", exact=True).fill("3")
+    page.keyboard.press("Enter")
+    expect(page.locator(".two table tbody tr")).to_have_count(3)
+    assert "search=beam+nbest%3D3" in page.url
     page.goto("/try?run=forecast")
     page.get_by_text("or type numbers").click()
     page.get_by_label("Rows of numbers").fill("1 2\n2 3\n3 4\n4 5\n5 6")
@@ -420,8 +427,11 @@ def test_a_phrase_and_a_unit_lead_to_places_in_the_dev_data(page: Any) -> None:
     states = page.get_by_role("img", name=re.compile("hidden state")).first
     states.press("ArrowDown")
     states.press("Enter")  # a unit is chosen with the keyboard only
-    expect(page.get_by_text("where it is highest and lowest")).to_be_visible()
     expect(page.get_by_role("columnheader", name="lowest")).to_be_visible()
+    expect(page.locator(".shaded-text .shaded")).to_have_count(tokens.count())  # its value at each token
+    unit = page.get_by_role("heading", name=re.compile("What does unit")).inner_text()
+    page.reload()
+    expect(page.get_by_role("heading", name=unit)).to_be_visible()  # the address keeps the unit
     expect(page.get_by_text("The norm of the gradient")).to_be_visible()
     page.locator(".places a").first.click()
     expect(page.get_by_role("heading", name="Inside")).to_be_visible()

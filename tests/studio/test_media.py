@@ -36,7 +36,7 @@ def test_the_explanation_shows_what_the_model_read() -> None:
     example = SimpleNamespace(values=np.zeros(50, np.float32), rate=10)
     spectrum = np.ones((5, 4))
     kinds = [(facts["kind"], facts["shape"]) for facts, _ in input_media(example, spectrum, None)]
-    assert kinds == [("sound", [50]), ("vectors", [5, 4])]
+    assert kinds == [("sound", [50]), ("spectrogram", [5, 4])]
 
 
 def test_kinds_of_inputs() -> None:

@@ -38,6 +38,8 @@ class TokenValues:
     tokens: list[str]
     values: list[float]  # not negative
     maximum: float  # possible value; 0: unbounded
+    expected: list[list[tuple[str, float]]] = field(default_factory=list)
+    """Of a language model, the most probable tokens at each place, with their probabilities."""
 
 
 @dataclass(frozen=True)

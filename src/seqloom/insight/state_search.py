@@ -74,6 +74,10 @@ class LayerStates:
                 matches.append(Match(example, place, place + length, float(inside[place])))
         return sorted(matches, key=lambda match: -match.value)[:most]
 
+    def of_example(self, example: int) -> Matrix:  # (T, units)
+        """The states of one example."""
+        return self.values[self.starts[example] : self.starts[example + 1]]
+
     def activity(self, unit: int, *, most: int = 8) -> Activity:
         """The places where a unit is most and least active, at most one of each example."""
         values = self.values[:, unit].astype(np.float64)

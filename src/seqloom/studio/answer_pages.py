@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from seqloom.studio.answer_table import tabulate
-from seqloom.studio.model_pages import dev_data, open_model, predict_dev
+from seqloom.studio.model_pages import dev_data, has_pictures, open_model, predict_dev
 from seqloom.terminal import json_value
 
 
@@ -19,5 +19,7 @@ async def list_answers(request: Request) -> JSONResponse:
     if not data.examples:
         raise HTTPException(409, data.note or f"{model.name} has no dev data")
     predictions = await predict_dev(request, model, data.examples)
-    table = await run_in_threadpool(tabulate, model.model.config.task, predictions, data.examples)
-    return JSONResponse(json_value({**asdict(table), "note": data.note}))
+    task = model.model.config.task
+    table = await run_in_threadpool(tabulate, task, predictions, data.examples)
+    content = {**asdict(table), "pictures": has_pictures(task, data.examples), "note": data.note}
+    return JSONResponse(json_value(content))

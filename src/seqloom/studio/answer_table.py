@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ class AnswerRow:
     answer: str  # empty: answers are not those of single examples
     score: float | None  # the main metric on this example alone
     length: float  # of the input
+    confidence: float | None = None  # the probability of the answer, of a classifier
     pairs: tuple[int, ...] = ()  # numbers of the label pairs that occur in it
     errors: tuple[LabelError, ...] = ()  # the first ones, of a sequence of labels
     wrong: int = 0  # how many labels are wrong
@@ -82,6 +83,7 @@ def tabulate(task: Task, predictions: Sequence[Any], examples: Sequence[Any]) ->
                 shortened(task.answer_text(predictions[row])) if single else "",
                 value if math.isfinite(value) else None,
                 task.input_length(example),
+                _confidence(task.to_json(predictions[row])) if single else None,
                 tuple(sorted({numbers.setdefault(pair, len(numbers)) for pair in labels})),
                 tuple(errors[:MAX_ERRORS]) if len(labels) > 1 or "\t" in text else (),
                 len(errors),
@@ -100,6 +102,13 @@ def tabulate(task: Task, predictions: Sequence[Any], examples: Sequence[Any]) ->
         [label for label, _ in sorted(frequency.items(), key=lambda item: (-item[1], item[0]))],
         [LabelPair(*pair, counts[pair]) for pair in numbers],
     )
+
+
+def _confidence(prediction: Mapping[str, Any]) -> float | None:
+    """The probability that a classifier gives to its answer."""
+    probabilities = prediction.get("probabilities")
+    value = probabilities.get(prediction.get("label")) if isinstance(probabilities, Mapping) else None
+    return None if value is None else float(value)
 
 
 def _errors(labels: Sequence[tuple[str, str]], text: str) -> list[LabelError]:

@@ -77,6 +77,7 @@ def build_app(folder: Path, settings: ServiceSettings, layers: Sequence[str] = (
             Route("/api/predict", model_pages.predict, methods=["POST"]),
             Route("/api/generate", generation_pages.generate, methods=["POST"]),
             Route("/api/media", model_pages.show_media, methods=["POST"]),
+            Route("/api/thumbnail", model_pages.show_thumbnail),
             Route("/api/inside", model_pages.inside, methods=["POST"]),
             Route("/api/similar", state_pages.find_similar, methods=["POST"]),
             Route("/api/unit", state_pages.show_unit, methods=["POST"]),

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from seqloom.comparison.disagreement import compare_predictions
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.service.served_runs import ServedRun
-from seqloom.studio.model_pages import dev_data, open_model, predict_dev
+from seqloom.studio.model_pages import dev_data, has_pictures, open_model, predict_dev
 from seqloom.terminal import json_value
 
 
@@ -30,7 +30,7 @@ async def disagreements(request: Request) -> JSONResponse:
     answers = await predict_dev(request, first, examples), await predict_dev(request, second, examples)
     tasks = first.model.config.task, second.model.config.task
     result = await run_in_threadpool(compare_predictions, tasks, answers, examples)
-    return JSONResponse(json_value({**asdict(result), "note": note}))
+    return JSONResponse(json_value({**asdict(result), "pictures": has_pictures(tasks[0], examples), "note": note}))
 
 
 def _shared_examples(request: Request, first: ServedRun, second: ServedRun) -> tuple[list[Any], str]:

@@ -13,12 +13,16 @@ MAX_FRAMES = 32  # of a video
 MAX_STEPS = 4000  # of vectors or music
 MAX_SECONDS = 60  # of sound
 MEASURED = 100  # examples, for the size of pen strokes
+MAX_CURVES = 4  # channels of a series that are drawn as curves, also by the pages
 
 Values = NDArray[Any]
 
 
 def input_media(example: Any, image: Values | None, signal: Values | None) -> list[tuple[dict[str, Any], Values]]:
-    """The input of an example: what it is, and its numbers. ``image`` and ``signal`` are those of an explanation."""
+    """The input of an example: what it is, and its numbers; of a sound, also its spectrogram.
+
+    ``image`` and ``signal`` are those of an explanation.
+    """
     media: list[tuple[dict[str, Any], Values]] = []
     if isinstance(example, Piece):
         frames = example.frames[:MAX_STEPS]
@@ -33,7 +37,10 @@ def input_media(example: Any, image: Values | None, signal: Values | None) -> li
         media.append(({"kind": "sound", "rate": rate, "shape": [len(samples)]}, samples / (peak or 1.0)))
     for values in (image, signal, content):
         if isinstance(values, np.ndarray) and values.ndim in (2, 3, 4) and values.size:
-            media.append(_visible(values, is_pen=_is_pen(values)))
+            facts, shown = _visible(values, is_pen=_is_pen(values), is_line=_is_line(example))
+            if media and facts["kind"] == "vectors":
+                facts["kind"] = "spectrogram"
+            media.append((facts, shown))
             break
     return media
 
@@ -41,9 +48,12 @@ def input_media(example: Any, image: Values | None, signal: Values | None) -> li
 def input_kind(example: Any) -> str:
     """What an example is: sound, music, image, line (an image of text), video, strokes or vectors; empty: unknown."""
     kinds = [facts["kind"] for facts, _ in input_media(example, None, None)]
-    kind = kinds[0] if kinds else ""
-    is_line = kind == "vectors" and str(getattr(example, "name", "")).lower().endswith(pixels.SUFFIXES)
-    return "line" if is_line else kind
+    return kinds[0] if kinds else ""
+
+
+def _is_line(example: Any) -> bool:
+    """Whether vectors are the columns of an image of text."""
+    return str(getattr(example, "name", "")).lower().endswith(pixels.SUFFIXES)
 
 
 def pen_size(examples: Sequence[Any]) -> dict[str, float] | None:
@@ -72,7 +82,7 @@ def _is_pen(values: Values) -> bool:
     return bool(np.isin(lifted, (0, 1)).all() and lifted[-1] == 1 and not np.isin(values[:, :2], (0, 1)).all())
 
 
-def _visible(values: Values, *, is_pen: bool) -> tuple[dict[str, Any], Values]:
+def _visible(values: Values, *, is_pen: bool, is_line: bool) -> tuple[dict[str, Any], Values]:
     """An image (H, W, 3), a video (T, H, W, 3), or vectors (T, D), which are drawn with time from left to right."""
     if values.ndim == 4:
         frames = values[:: max(1, -(-len(values) // MAX_FRAMES))]
@@ -81,7 +91,7 @@ def _visible(values: Values, *, is_pen: bool) -> tuple[dict[str, Any], Values]:
         return {"kind": "image", "shape": list(values.shape)}, _levels(values)
     steps = values[:MAX_STEPS]
     # Columns of pixels are bytes or numbers from 0 to 1; anything else is scaled by its own range.
-    kind = "strokes" if is_pen else "vectors"
+    kind = "strokes" if is_pen else "line" if is_line else "vectors"
     return {"kind": kind, "shape": list(steps.shape), "of": len(values)}, steps.astype(np.float32)
 
 

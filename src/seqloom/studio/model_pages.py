@@ -6,6 +6,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from seqloom.config.errors import argument_error
 from seqloom.evaluation import predict_all
 from seqloom.insight.beam_tree import KEPT, PRUNED, BeamNode
+from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.model import Model, load
 from seqloom.service.predictions import Input
@@ -30,6 +32,8 @@ from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache, DevData, read_dev_data
 from seqloom.studio.media import input_kind, input_media, pen_size
 from seqloom.studio.run_pages import find_run
+from seqloom.studio.searches import describe_searches
+from seqloom.studio.thumbnails import thumbnail
 from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
 
@@ -38,6 +42,7 @@ MAX_TRACED = 2_000  # time steps whose gates are sent
 QUICK_STEPS = 300
 """Inputs of more steps are explained by a single gradient, unless the user chooses a method."""
 SHOWN_EXAMPLES = 12
+GOLDEN_RATIO = (5**0.5 - 1) / 2
 MAX_TEXT = 400  # characters of an example in a list
 
 
@@ -104,12 +109,15 @@ async def describe_model(request: Request) -> JSONResponse:
     model = await open_model(request, request.query_params.get("run", ""))
     task = model.model.config.task
     data = await run_in_threadpool(dev_data, request, model)
-    step = max(1, len(data.examples) // SHOWN_EXAMPLES)
-    chosen = range(0, len(data.examples), step)[:SHOWN_EXAMPLES]
+    chosen = _spread(len(data.examples))
+    number = request.query_params.get("example", "")  # that is shown
+    if number.isdecimal() and int(number) < len(data.examples) and int(number) not in chosen:
+        chosen.append(int(number))
     content = {
         **model.describe(),
         "reads_text": task.reads_text,
         "uses_search": task.uses_search,
+        "searches": describe_searches(task),
         "can_attribute": task.can_attribute,
         "generates": generates(task),
         "writes_text": getattr(task, "condition", "") == "text",  # a model of handwriting
@@ -121,10 +129,16 @@ async def describe_model(request: Request) -> JSONResponse:
         "pen": None if task.reads_text else pen_size(data.examples),
         "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
         "examples": [describe_example(task, data.examples, row) for row in chosen],
+        "pictures": has_pictures(task, data.examples),
         "dev_examples": len(data.examples),
         "note": data.note,
     }
     return JSONResponse(json_value(content))
+
+
+def _spread(count: int) -> list[int]:
+    """Some of ``count`` numbers, spread without a period, so that sorted labels all occur; 0 is among them."""
+    return sorted({int(number * GOLDEN_RATIO % 1 * count) for number in range(SHOWN_EXAMPLES)}) if count else []
 
 
 def generates(task: Task) -> str:
@@ -197,6 +211,24 @@ async def show_media(request: Request) -> Response:
     return Response(_pack({"media": _places(media)}, values), media_type="application/octet-stream")
 
 
+async def show_thumbnail(request: Request) -> Response:
+    """A small picture of a dev example that is no text."""
+    model = await open_model(request, request.query_params.get("run", ""))
+    number = request.query_params.get("example", "")
+    examples = (await run_in_threadpool(dev_data, request, model)).examples
+    if not number.isdecimal() or int(number) >= len(examples):
+        raise HTTPException(404, f"{model.name} has no dev example {number}: it has {len(examples):,}")
+    content = await run_in_threadpool(thumbnail, examples[int(number)])
+    if content is None:
+        raise HTTPException(404, "this example has no picture")
+    return Response(content, media_type="image/png", headers={"cache-control": "private, max-age=600"})
+
+
+def has_pictures(task: Task, examples: Sequence[Any]) -> bool:
+    """Whether examples are no texts, so that a small picture says more than their names."""
+    return not task.reads_text and bool(examples) and bool(input_kind(examples[0]))
+
+
 def _places(media: Sequence[tuple[dict[str, Any], NDArray[Any]]]) -> list[dict[str, Any]]:
     """What the media are, with the place of their numbers."""
     ends = np.cumsum([numbers.size for _, numbers in media], dtype=np.int64).tolist()
@@ -219,6 +251,8 @@ async def inside(request: Request) -> Response:
             if body.method or not method:
                 raise
             explanation = loaded.model.explain(example, method="none", beam=body.beam, heads=True, gates=True)
+        if task.explained_together:
+            explanation = _with_word_map(loaded.model, explanation, example)
         signal = None if explanation.attribution is None else explanation.attribution.signal
         media = input_media(example, explanation.image, signal)
         header, values = _pack_traces(explanation.gates, [numbers for _, numbers in media])
@@ -240,6 +274,15 @@ async def inside(request: Request) -> Response:
     return Response(await model.worker.call(compute), media_type="application/octet-stream")
 
 
+def _with_word_map(model: Model, explanation: Explanation, example: Any) -> Explanation:
+    """The same with the neighbourhood of the words; without, if one of them has no vector, which the answer says."""
+    try:
+        together = model.task.explain_together(model.module, [example])
+    except ValueError:
+        return replace(explanation, notes=[])
+    return explanation if together is None else replace(together, prediction=explanation.prediction)
+
+
 def _branch(node: BeamNode) -> dict[str, Any]:
     """A hypothesis of a search with its end in words."""
     return {
@@ -249,6 +292,7 @@ def _branch(node: BeamNode) -> dict[str, Any]:
         "score": node.score,
         "end": (KEPT | PRUNED).get(node.status, node.status),
         "kept": node.status in KEPT,
+        "best": node.status == "in_nbest",
     }
 
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from seqloom.diagnosis.gradients import reach_of
 from seqloom.diagnosis.recording import record
-from seqloom.insight.state_search import Match, layer_outputs
+from seqloom.insight.state_search import Match, Matrix, layer_outputs
 from seqloom.model import Model
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.service.served_runs import ServedRun
@@ -19,6 +19,7 @@ from seqloom.studio.model_pages import InputRequest, dev_data, open_model, read_
 from seqloom.terminal import json_value
 
 CONTEXT = 6  # elements shown on each side of a place
+LETTERS = 28  # the same where elements are letters
 MAX_REACH = 64  # outputs whose gradients are followed
 REACH_STEPS = 4_000  # outputs × steps of the input: the time grows with them
 
@@ -75,11 +76,15 @@ async def show_unit(request: Request) -> JSONResponse:
         if layer is None or body.unit >= layer.values.shape[1]:
             raise HTTPException(404, f"there are no states of unit {body.unit + 1} of {body.layer} for the dev data")
         activity = layer.activity(body.unit)
+
+        def places(matches: list[Match]) -> list[dict[str, Any]]:
+            around = [_around(layer.of_example(match.example), match, body.unit) for match in matches]
+            found = [_place(model.model, data, states, match) for match in matches]
+            return [place | values for place, values in zip(found, around, strict=True)]
+
         return {
-            **{
-                name: [_place(model.model, data, states, match) for match in getattr(activity, name)]
-                for name in ("highest", "lowest")
-            },
+            "highest": places(activity.highest),
+            "lowest": places(activity.lowest),
             "mean": activity.mean,
             "deviation": activity.deviation,
             "examples": states.index.examples,
@@ -125,17 +130,25 @@ def _states(request: Request, model: ServedRun) -> tuple[DevData, DevStates]:
     return data, cache.get((model.name, model.current.version), lambda: index_dev_states(model.model, data))
 
 
+def _around(values: Matrix, match: Match, unit: int) -> dict[str, Any]:  # (T, units)
+    """The values of a unit at the elements that ``_place`` shows before and after a place."""
+    column = values[:, unit].tolist()
+    first = max(0, match.start - LETTERS)
+    return {"values_before": column[first : match.start], "values_after": column[match.stop : match.stop + LETTERS]}
+
+
 def _place(model: Model, data: DevData, states: DevStates, match: Match) -> dict[str, Any]:
     """A place in the dev data with what stands around it."""
     row = states.rows[match.example]
     tokens = model.config.task.input_tokens(data.examples[row])
-    first = max(0, match.start - CONTEXT)
+    around = LETTERS if all(len(token) <= 1 for token in tokens[1:]) else CONTEXT
+    first = max(0, match.start - around)
     return {
         "example": row,
         "place": str(data.examples[row].location),
         "before": tokens[first : match.start],
         "phrase": tokens[match.start : match.stop],
-        "after": tokens[match.stop : match.stop + CONTEXT],
+        "after": tokens[match.stop : match.stop + around],
         "start": match.start,
         "stop": match.stop,
         "value": match.value,

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { number, percent } from "./format.js";
+import { isRight } from "./texts.js";
 
 const SHOWN = 8;
 
@@ -11,7 +12,7 @@ export function showAnswer(prediction, target = "") {
   if (prediction.labels && prediction.words) parts.push(tagged(prediction, target));
   else if (prediction.label !== undefined) parts.push(h("p", { class: "answer" }, String(prediction.label)));
   if (prediction.probabilities && !Array.isArray(prediction.probabilities)) parts.push(meter(prediction.probabilities));
-  if (typeof prediction.text === "string") parts.push(h("p", { class: "answer" }, prediction.text || h("span", { class: "faint" }, "(empty)")));
+  if (typeof prediction.text === "string" && prediction.nll === undefined) parts.push(h("p", { class: "answer" }, prediction.text || h("span", { class: "faint" }, "(empty)")));
   if (prediction.masks?.length) parts.push(prediction.masks.map((tokens, index) => h("div", {}, h("h3", {}, prediction.masks.length > 1 ? `Most probable at gap ${index + 1}` : "Most probable in the gap"), meter(Object.fromEntries(tokens.map((each) => [each.token, each.probability]))))));
   if (prediction.nbest?.length > 1) parts.push(nbest(prediction.nbest));
   if (prediction.perplexity !== undefined) parts.push(h("p", { class: "answer" }, `perplexity ${number(prediction.perplexity)}`), h("p", { class: "soft" }, `On average, the model was as unsure about the next token as in a choice among ${number(prediction.perplexity, 2)} equally probable ones. Log-probability of the text: ${number(prediction.log_probability)}.`));
@@ -28,21 +29,29 @@ export function showAnswer(prediction, target = "") {
   return h("div", {}, parts);
 }
 
+// Whether an answer is that of the data; nothing if they have none, or one for each element.
+export function targetLine(target, prediction) {
+  if (!target || target.includes("\t") || prediction.nll !== undefined) return null;
+  const answer = prediction.label ?? prediction.text ?? (prediction.kind === "analogy" ? prediction.words?.[0] : undefined), text = target.replaceAll("\n", " / ");
+  if (typeof answer !== "string") return h("p", { class: "target soft" }, "In the data: ", text);
+  return isRight(answer, target) ? h("p", { class: "target right" }, "✓ as in the data") : h("p", { class: "target" }, h("span", { class: "bad" }, "✗ "), h("span", { class: "soft" }, "in the data: "), text);
+}
+
 // Of word vectors: the words that answer a question, or those near a word.
 function nearestWords({ kind, words, scores, unknown = [] }) {
   if (kind === "odd") return h("p", { class: "answer" }, `${words[0]} is the odd one out`);
-  return h("div", {}, words.length ? h("p", { class: "answer" }, words[0]) : null, meter(Object.fromEntries(words.map((word, index) => [word, scores[index]]))), h("p", { class: "small soft" }, "Cosine similarity of the word vectors."),
+  return h("div", {}, words.length ? h("p", { class: "answer" }, words[0]) : null, meter(Object.fromEntries(words.map((word, index) => [word, scores[index]])), (value) => number(value, 3)), h("p", { class: "small soft" }, "Cosine similarity of the word vectors."),
     unknown.length ? h("p", { class: "note" }, `Unknown: ${unknown.join(", ")}`) : null);
 }
 
-export function meter(values) {
+export function meter(values, format = percent) {
   const entries = Object.entries(values).sort((a, b) => b[1] - a[1]);
   const rows = entries.slice(0, SHOWN).flatMap(([name, value]) => [
     h("span", {}, name),
-    h("div", { role: "img", "aria-label": `${name} ${percent(value)}` }, h("i", { style: { width: `${Math.max(0, Math.min(1, value)) * 100}%` } })),
-    h("span", { class: "number small" }, percent(value)),
+    h("div", { role: "img", "aria-label": `${name} ${format(value)}` }, h("i", { style: { width: `${Math.max(0, Math.min(1, value)) * 100}%` } })),
+    h("span", { class: "number small" }, format(value)),
   ]);
-  return h("div", {}, h("div", { class: "meter" }, rows), entries.length > SHOWN ? h("p", { class: "faint small" }, `and ${entries.length - SHOWN} more`) : null);
+  return h("div", { class: "meters" }, h("div", { class: "meter" }, rows), entries.length > SHOWN ? h("p", { class: "faint small" }, `and ${entries.length - SHOWN} more`) : null);
 }
 
 function tagged({ words, labels, probabilities }, target) {
@@ -62,5 +71,5 @@ function forecast({ columns, values, times = [], quantiles = {} }) {
   const range = (row, column) => (low && high ? h("small", { class: "unit" }, `${number(low[row][column], 3)} … ${number(high[row][column], 3)}`) : null);
   return h("div", {}, h("div", { class: "table short" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, times.length ? "time" : "step"), columns.map((name) => h("th", { class: "number" }, name)))),
     h("tbody", {}, values.map((row, index) => h("tr", {}, h("td", { class: "soft" }, times[index] ?? String(index + 1)), row.map((value, column) => h("td", { class: "number" }, number(value), range(index, column)))))))),
-    low && high ? h("p", { class: "small soft" }, "Small: the range in which the model expects 80 % of the values.") : null);
+    low && high ? h("p", { class: "small soft" }, "Below each value: the range in which the model expects 80 % of the values.") : null);
 }

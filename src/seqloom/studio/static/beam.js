@@ -37,6 +37,8 @@ export function beamTree(nodes) {
   for (const node of nodes) {
     for (let at = node.kept ? node : null; at; at = byNumber.get(at.parent)) kept.add(at.number);
   }
+  const best = new Set(); // the path of what was returned
+  for (const node of nodes) for (let at = node.best ? node : null; at; at = byNumber.get(at.parent)) best.add(at.number);
   const box = h("div", { class: "tree", tabindex: 0, role: "group", "aria-label": "Search tree, can be scrolled" });
   const state = { all: false };
   const toggle = h("button", { type: "button", class: "save", "aria-pressed": "false", onclick: () => { state.all = !state.all; draw(); } }, "pruned branches");
@@ -50,11 +52,11 @@ export function beamTree(nodes) {
     const svg = h("svg:svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": describe(nodes, byNumber) });
     for (const node of shown) {
       const to = places.get(node.number), from = places.get(node.parent);
-      if (from) svg.append(h("svg:path", { d: `M${from.x + 20} ${from.y}C${from.x + 36} ${from.y} ${to.x - 16} ${to.y} ${to.x - 2} ${to.y}`, fill: "none", stroke: kept.has(node.number) ? "var(--accent)" : "var(--line)", "stroke-width": kept.has(node.number) ? 2 : 1 }));
+      if (from) svg.append(h("svg:path", { d: `M${from.x + 20} ${from.y}C${from.x + 36} ${from.y} ${to.x - 16} ${to.y} ${to.x - 2} ${to.y}`, fill: "none", stroke: kept.has(node.number) ? "var(--accent)" : "var(--faint)", opacity: best.has(node.number) ? 1 : kept.has(node.number) ? 0.4 : 0.5, "stroke-width": best.has(node.number) ? 2.5 : kept.has(node.number) ? 1.5 : 1 }));
     }
     for (const node of shown) {
       const { x, y } = places.get(node.number);
-      const text = h("svg:text", { x, y: y + 4, class: kept.has(node.number) ? "kept" : "pruned" }, node.token === " " ? "␣" : node.token || "·");
+      const text = h("svg:text", { x, y: y + 4, class: best.has(node.number) ? "best-path" : kept.has(node.number) ? "kept" : "pruned" }, node.token === " " ? "␣" : node.token || "·");
       text.append(h("svg:title", {}, `log-probability ${number(node.score)}; ${node.end}`));
       svg.append(text);
       if (!parents.has(node.number)) svg.append(h("svg:text", { x: x + 26 + 6 * Math.max(0, node.token.length - 2), y: y + 4, class: "end" }, `${number(node.score, 3)} · ${node.end}`));
@@ -64,7 +66,7 @@ export function beamTree(nodes) {
 
   draw();
   return h("section", { class: "card full" }, h("div", { class: "tools" }, h("h2", {}, "Search"), h("span", {}, toggle, " ", save)),
-    h("p", { class: "small soft" }, "Time from left to right. Blue: kept in the beam; grey: pruned. At the end of each branch: its log-probability and how it ended."), box);
+    h("p", { class: "small soft" }, "Time from left to right. Bold: what was returned; blue: kept in the beam; grey: pruned. At the end of each branch: its log-probability and how it ended."), box);
 }
 
 function describe(nodes, byNumber) {

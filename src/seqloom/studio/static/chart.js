@@ -1,10 +1,10 @@
 // Line charts as SVG: several curves over one axis, with a crosshair that reads all of them. Dragging zooms.
 
 import { colour, h, clear } from "./dom.js";
-import { number } from "./format.js";
+import { axisNumber, number } from "./format.js";
 import { saveSvg } from "./save.js";
 
-const HEIGHT = 240, LEFT = 52, RIGHT = 12, TOP = 8, BOTTOM = 40;
+const HEIGHT = 240, LEFT = 52, RIGHT = 12, TOP = 8, BOTTOM = 40; // LEFT and RIGHT also in style.css, of what stands below a chart
 const MOST_POINTS = 800;
 
 export function ticks(low, high, most = 5) {
@@ -84,8 +84,9 @@ export function parseRange(text) {
   return ends.length === 2 && ends.every(Number.isFinite) && ends[0] < ends[1] ? ends : null;
 }
 
-// series: [{name, points: [[x, y]], band?: [[x, low, high]], colour?, dashed?}]; marks: [{y, name}]; view: shared with other charts
-export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, plain = false, empty = "no values yet", view = makeView() }) {
+// domain: [low, high] of the axis, which then cannot be zoomed, as of pictures that stand one below the other
+// series: [{name, points: [[x, y]], band?: [[x, low, high]], bandName?, colour?, dashed?, dots?}]; marks: [{y, name}]; view: shared with other charts
+export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, plain = false, empty = "no values yet", view = makeView(), domain = null }) {
   let WIDTH = 0;  // of the place where it stands, so that texts have one size everywhere
   const box = h("section", { class: plain ? "chart" : wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
@@ -110,7 +111,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
     if (!curves.length) { clear(body, h("p", { class: "faint" }, empty)); return; }
     const lines = marks.filter((mark) => usable(mark.y));
     const transform = state.logarithmic ? Math.log10 : (value) => value;
-    const whole = extent(curves.flatMap((curve) => curve.points), ([x]) => x);
+    const whole = domain || extent(curves.flatMap((curve) => curve.points), ([x]) => x);
     const [xLow, xHigh] = view.range || (whole[0] < whole[1] ? whole : [Math.min(0, whole[0]), whole[1] > 0 ? whole[1] : 1]);
     const inside = (x) => x >= xLow && x <= xHigh;
     const heights = curves.flatMap((curve) => [...curve.points.filter(([x]) => inside(x)).map(([, y]) => transform(y)), ...curve.band.filter(([x]) => inside(x)).flatMap(([, low, high]) => [transform(low), transform(high)])]);
@@ -126,11 +127,11 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
     svg.append(h("svg:clipPath", { id: clip }, h("svg:rect", { x: LEFT - 4, y: TOP - 4, width: WIDTH - LEFT - RIGHT + 8, height: HEIGHT - TOP - BOTTOM + 8 })));
     for (const tick of state.logarithmic ? logTicks(yLow, yHigh) : ticks(yLow, yHigh, 4)) {
       svg.append(h("svg:line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: height(tick), y2: height(tick) }));
-      svg.append(h("svg:text", { x: LEFT - 6, y: height(tick) + 4, "text-anchor": "end" }, number(state.logarithmic ? 10 ** tick : tick, 3)));
+      svg.append(h("svg:text", { x: LEFT - 6, y: height(tick) + 4, "text-anchor": "end" }, axisNumber(state.logarithmic ? Number((10 ** tick).toPrecision(3)) : tick)));
     }
     for (const tick of ticks(xLow, xHigh, Math.max(2, Math.min(8, Math.round(WIDTH / 72))))) {
       const end = px(tick) > WIDTH - RIGHT - 16;
-      svg.append(h("svg:text", { x: end ? WIDTH - RIGHT : px(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": end ? "end" : "middle" }, number(tick, 4)));
+      svg.append(h("svg:text", { x: end ? WIDTH - RIGHT : px(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": end ? "end" : "middle" }, axisNumber(tick, 4)));
     }
     svg.append(h("svg:text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, state.xLabel));
     const drawing = h("svg:g", { "clip-path": `url(#${clip})` });
@@ -146,8 +147,8 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
     }
     for (const curve of curves) {
       const points = thinned(visible(curve.points, xLow, xHigh));
-      drawing.append(h("svg:path", { d: points.length ? `M${points.map(([x, y]) => place(x, y)).join("L")}` : "", fill: "none", stroke: curve.colour, "stroke-width": 1.75, "stroke-linejoin": "round", "stroke-dasharray": curve.dashed ? "5 4" : null }));
-      if (points.length < 40) for (const [x, y] of points) drawing.append(h("svg:circle", { cx: px(x), cy: py(y), r: 2.5, fill: curve.colour, stroke: "none" }));
+      if (!curve.dots) drawing.append(h("svg:path", { d: points.length ? `M${points.map(([x, y]) => place(x, y)).join("L")}` : "", fill: "none", stroke: curve.colour, "stroke-width": 1.75, "stroke-linejoin": "round", "stroke-dasharray": curve.dashed ? "5 4" : null }));
+      if (points.length < 40 || curve.dots) for (const [x, y] of points) drawing.append(h("svg:circle", { cx: px(x), cy: py(y), r: curve.dots ? 4 : 2.5, fill: curve.dots ? "var(--ground)" : curve.colour, stroke: curve.dots ? curve.colour : "none", "stroke-width": 1.75 }));
     }
     const cross = h("svg:line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, stroke: "var(--faint)", visibility: "hidden" });
     const chosen = h("svg:rect", { class: "chosen", y: TOP, height: HEIGHT - TOP - BOTTOM, fill: "var(--accent)", opacity: 0.15, visibility: "hidden" });
@@ -177,7 +178,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       chosen.setAttribute("x", px(start)); chosen.setAttribute("width", px(end) - px(start));
       chosen.setAttribute("visibility", from === null ? "hidden" : "visible");
     };
-    svg.addEventListener("pointerdown", (event) => { if (event.button === 0) { from = limit(value(event)); svg.setPointerCapture(event.pointerId); } });
+    svg.addEventListener("pointerdown", (event) => { if (event.button === 0 && !domain) { from = limit(value(event)); svg.setPointerCapture(event.pointerId); } });
     svg.addEventListener("pointermove", (event) => {
       const x = value(event);
       if (from !== null) select(limit(x));
@@ -199,7 +200,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       if (step) {
         const all = curves[0].points, at = view.at === null ? -1 : all.findIndex(([x]) => x === nearby(view.at));
         view.point(all[at < 0 ? (step > 0 ? 0 : all.length - 1) : Math.max(0, Math.min(all.length - 1, at + step))][0]);
-      } else if (factor) {
+      } else if (factor && !domain) {
         const middle = view.at ?? (xLow + xHigh) / 2;
         zoom(middle - (middle - xLow) * factor, middle + (xHigh - middle) * factor);
       } else if (event.key === "0" || event.key === "Escape") view.zoom(null);
@@ -211,8 +212,8 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       if (last - first < NARROWEST * (whole[1] - whole[0])) return;
       view.zoom(first <= whole[0] && last >= whole[1] ? null : [first, last]);
     }
-    const legend = curves.length > 1
-      ? h("div", { class: "legend" }, curves.map((curve) => h("span", { style: { "--colour": curve.colour } }, curve.name))) : null;
+    const entries = [...curves.map((curve) => h("span", { class: curve.dots ? "dots" : curve.dashed ? "dashed" : "", style: { "--colour": curve.colour } }, curve.name)), ...curves.filter((curve) => curve.bandName).map((curve) => h("span", { class: "banded", style: { "--colour": curve.colour } }, curve.bandName))];
+    const legend = entries.length > 1 ? h("div", { class: "legend" }, entries) : null;
     const focused = body.contains(document.activeElement);
     clear(body, svg, tip, legend);
     if (focused) svg.focus({ preventScroll: true });
@@ -260,6 +261,7 @@ function describe(title, curves, range, label) {
 export function sparkline(values, band = []) {
   const points = values.map((value, index) => [index, value]).filter(([, value]) => value !== null);
   const svg = h("svg:svg", { viewBox: "0 0 96 24", width: 96, height: 24, "aria-hidden": "true" });
+  if (points.length === 1) svg.append(h("svg:circle", { cx: 94, cy: 12, r: 2, fill: "var(--accent)" }));
   if (points.length < 2) return svg;
   const [low, high] = extent([...points.map(([, y]) => y), ...band.flat()], (y) => y);
   const place = (x, y) => `${(2 + (x / (values.length - 1)) * 92).toFixed(1)} ${(21 - ((y - low) / (high - low || 1)) * 18).toFixed(1)}`;

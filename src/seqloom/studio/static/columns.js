@@ -2,6 +2,7 @@
 
 import { clear, h } from "./dom.js";
 import { number, setting } from "./format.js";
+import { popover } from "./popover.js";
 import { shortKey } from "./runs.js";
 
 const SCORE = "score:"; // before the name of a metric
@@ -31,16 +32,12 @@ export function offeredColumns(runs, different) {
 export function columnMenu({ chosen, title, own, offered, change }) {
   const list = h("ol", { class: "column-list" });
   const add = h("select", { "aria-label": "Add a column", onchange: () => { if (add.value) apply([...chosen(), add.value]); } });
-  const panel = h("div", { class: "panel" }, h("h2", {}, "Columns"), list, add, h("p", { class: "panel-end" }, h("button", { type: "button", onclick: () => apply(null) }, "Default columns")));
-  const menu = h("details", { class: "menu", ontoggle: () => menu.open && draw() }, h("summary", {}, "Columns"), panel);
-  menu.addEventListener("keydown", (event) => { if (event.key === "Escape") { menu.open = false; menu.querySelector("summary").focus(); } });
-  const close = (event) => { if (!menu.isConnected) document.removeEventListener("pointerdown", close); else if (!menu.contains(event.target)) menu.open = false; };
-  document.addEventListener("pointerdown", close);
+  const menu = popover("Columns", [h("h2", {}, "Columns"), list, add, h("p", { class: "panel-end" }, h("button", { type: "button", onclick: () => apply(null) }, "Default columns"))], () => draw());
 
   function apply(names, focus) {
     change(names);
     draw();
-    [...panel.querySelectorAll("button")].find((each) => each.ariaLabel === focus && !each.disabled)?.focus();
+    [...menu.querySelectorAll("button")].find((each) => each.ariaLabel === focus && !each.disabled)?.focus();
   }
 
   function draw() {

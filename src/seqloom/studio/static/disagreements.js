@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { clear, colour, errorBox, h } from "./dom.js";
 import { number } from "./format.js";
 import { address } from "./router.js";
-import { answerText, inputText } from "./texts.js";
+import { answerText, inputText, thumbnail } from "./texts.js";
 
 const SHOWN = 20;
 
@@ -35,7 +35,7 @@ export function disagreementCard(runs, pair, choose) {
       const gap = ({ scores }) => sign * ((scores[1] ?? 0) - (scores[0] ?? 0));
       const kept = result.shown.filter((each) => select.value === "all" || (select.value === "1" ? gap(each) > 0 : gap(each) < 0)).slice(0, SHOWN);
       clear(list, kept.map((each) => h("tr", {},
-        h("td", { class: "wrap" }, h("a", { href: address("/inside", { run: pair[0], example: String(each.example) }), title: each.place }, inputText(each))),
+        h("td", { class: "wrap" }, h("a", { href: address("/inside", { run: pair[0], example: String(each.example) }), title: each.place }, result.pictures ? thumbnail(pair[0], each.example) : null, inputText(each))),
         aligned ? null : h("td", { class: "wrap" }, each.input.includes("\t") ? null : each.target.split("\n").map((line) => h("div", {}, line))),
         [0, 1].map((side) => h("td", { class: "wrap" }, answerText(each.answers[side], each.target, each.input))),
         [0, 1].map((side) => h("td", { class: "number soft" }, number(each.scores[side], 3))))));
@@ -45,7 +45,7 @@ export function disagreementCard(runs, pair, choose) {
     const swatch = (side) => h("span", { class: "swatch", style: { "--colour": colour(runs.findIndex((run) => run.id === pair[side])) } }, pair[side]);
     clear(body, verdict(result),
       h("div", { class: "bar" }, h("span", { class: "soft" }, `${number(result.disagreements)} of ${number(result.examples)} dev examples differ`), h("span", { class: "grow" }), select),
-      h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), aligned ? null : h("th", {}, "target"), [0, 1].map((side) => h("th", {}, swatch(side))), h("th", { class: "number" }, result.metric), h("th", { class: "number" }, result.metric))), list)),
+      h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), aligned ? null : h("th", {}, "target"), [0, 1].map((side) => h("th", {}, swatch(side))), [0, 1].map((side) => h("th", { class: "number" }, h("span", { class: "swatch", style: { "--colour": colour(runs.findIndex((run) => run.id === pair[side])) }, title: `${result.metric} of ${pair[side]}` }, result.metric))))), list)),
       result.note ? h("p", { class: "small soft" }, result.note) : null);
     fill();
   }

@@ -8,6 +8,14 @@ export function number(value, digits = 4) {
   return String(Number(value.toPrecision(digits)));
 }
 
+// On an axis: short, also where it is large.
+export function axisNumber(value, digits = 3) {
+  const size = Math.abs(value);
+  if (size >= 1e9) return value.toExponential(1).replace(/\.0e/, "e").replace("e+", "e");
+  if (size >= 1e6) return `${number(value / 1e6, digits)} M`;
+  return size >= 1e5 ? `${number(value / 1e3, digits)} k` : number(value, Math.max(digits, 4));
+}
+
 export function interval(score) {
   return score && score.low !== null && score.high !== null ? `[${number(score.low, 3)}, ${number(score.high, 3)}]` : "";
 }

@@ -85,12 +85,13 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   const reading = h("span", { class: "reading", "aria-live": "polite" }, remark);
   const names = h("div", { class: "names", "aria-hidden": "true" });
   new ResizeObserver(() => {
-    const width = names.clientWidth, texts = [...Array(columns).keys()].map(tickName);
+    const width = names.clientWidth, texts = [...Array(columns).keys()].map((column) => shortened(tickName(column)));
     const shown = width ? fitting(texts, width) : [];
     if (names.dataset.shown === shown.join()) return;
     names.dataset.shown = shown.join();
     const all = shown.length === columns;
-    clear(names, shown.map((column) => h("span", { title: columnName(column), class: all ? "centred" : "", style: { left: `${(column / columns) * 100}%`, ...(all ? { width: `${100 / columns}%` } : {}) } }, texts[column])));
+    const place = (column) => (all ? { left: `${(column / columns) * 100}%`, width: `${100 / columns}%` } : column === columns - 1 && column ? { right: "0" } : { left: `${(column / columns) * 100}%` });
+    clear(names, shown.map((column) => h("span", { title: columnName(column), class: all ? "centred" : "", style: place(column) }, texts[column])));
   }).observe(names);
   const frame = h("div", { class: "heat" }, canvas, cursor, brush);
   const span = (element, start, stop) => { element.style.left = `${(start / columns) * 100}%`; element.style.width = `${((stop - start) / columns) * 100}%`; };
@@ -141,9 +142,13 @@ export function heatmap({ title, values, rows, columns, rowName = (row) => `unit
   return h("section", { class: "view" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", {}, save, scale)), rowTicks ? h("div", { class: "ticked" }, h("div", { class: "ticks", "aria-hidden": "true" }, sparse(places.map(rowTicks), pixelsHigh).map((name) => h("span", {}, name))), h("div", {}, frame, names)) : [frame, names], h("p", { class: "small soft line" }, reading));
 }
 
+function shortened(name) {
+  return name.length > MOST_LETTERS ? `${name.slice(0, MOST_LETTERS - 1)}…` : name;
+}
+
 // The columns whose names have room below a picture: all, or the first words; of single letters the first and the last.
 function fitting(names, width) {
-  const each = width / names.length, size = (name) => Math.min(MOST_LETTERS, name.length) * LETTER + 4;
+  const each = width / names.length, size = (name) => name.length * LETTER + 4;
   const lengths = names.map((name) => name.length).sort((a, b) => a - b), usual = lengths[Math.floor(0.8 * lengths.length)];
   if (usual * LETTER + 4 <= each) return [...names.keys()];
   if (usual <= 2) return [0, names.length - 1];
@@ -163,6 +168,12 @@ function sparse(names, height) {
   const every = Math.max(1, Math.ceil((LINE * names.filter(Boolean).length) / height));
   let count = 0;
   return names.map((name) => (name && count++ % every === 0 ? name : ""));
+}
+
+// How a view with another number of columns follows a cursor over `base` steps.
+export function scaled(columns, base) {
+  if (columns === base) return {};
+  return { toLink: (column) => Math.min(base - 1, Math.floor(((column + 0.5) / columns) * base)), fromLink: (place) => (place === null ? null : Math.min(columns - 1, Math.floor(((place + 0.5) / base) * columns))) };
 }
 
 // A cursor that several views share.

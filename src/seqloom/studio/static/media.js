@@ -2,24 +2,33 @@
 
 import { lineChart } from "./chart.js";
 import { h } from "./dom.js";
-import { heatmap, range } from "./heatmap.js";
+import { heatmap, range, scaled } from "./heatmap.js";
 import { encodeWav } from "./inputs.js";
+import { savePicture, saveSvg } from "./save.js";
 
 const MOST_CURVES = 4; // channels that are drawn as curves
 
 // media: as /api/inside describes it; values: all its numbers.
-export function showMedia(media, values, link, { large = false, forecast = null } = {}) {
+export function showMedia(media, values, link, { large = false, forecast = null, target = "", base = 0 } = {}) {
   return media.map((item) => {
     const size = item.shape.reduce((product, length) => product * length, 1);
     const numbers = values.subarray(item.start, item.start + size);
-    if (item.kind === "sound") return sound(item, numbers);
-    if (item.kind === "image") return picture(numbers, item.shape, large ? 224 : 160);
+    if (item.kind === "sound") return sound(item, numbers, link, base);
+    if (item.kind === "spectrogram") return vectors(numbers, item, link, base, `What the model reads of the sound: ${item.shape[1]} features in each of ${item.shape[0]} frames`, { upwards: true });
+    if (item.kind === "image") return savable(picture(numbers, item.shape, large ? 224 : 160), "picture");
     if (item.kind === "video") return video(numbers, item);
-    if (item.kind === "strokes") return strokes(numbers, item.shape[0], "The pen strokes that the model reads");
+    if (item.kind === "strokes") return savable(strokes(numbers, item.shape[0], "The pen strokes that the model reads"), "pen strokes");
+    if (item.kind === "line") return vectors(numbers, item, link, base, `The image that the model reads, ${item.shape[0]} × ${item.shape[1]} pixels`);
     if (item.kind === "music") return pianoRoll(numbers, item.shape[0], { title: item.shape[0] < item.of ? `The first ${item.shape[0]} of ${item.of} frames` : `Piano roll, ${item.of} frames`, link });
-    if (item.shape[1] <= MOST_CURVES) return curves(numbers, item, forecast);
-    return vectors(numbers, item, link);
+    if (item.shape[1] <= MOST_CURVES) return curves(numbers, item, forecast, target);
+    return vectors(numbers, item, link, base);
   });
+}
+
+// A picture with a button that saves it.
+export function savable(element, title) {
+  const save = h("button", { type: "button", class: "save", "aria-label": `Save the ${title} as SVG`, onclick: () => (element instanceof SVGElement ? saveSvg(element, title) : savePicture(element, title)) }, "SVG");
+  return h("div", { class: "savable" }, element, save);
 }
 
 function picture(numbers, [height, width, channels], size) {
@@ -40,9 +49,17 @@ function video(numbers, item) {
     frames < item.of ? h("p", { class: "small soft" }, `${frames} of ${item.of} frames`) : null);
 }
 
-function sound(item, samples) {
+// While it plays, the cursor moves with it.
+function sound(item, samples, link, base) {
   const address = URL.createObjectURL(new Blob([encodeWav(samples, item.rate)], { type: "audio/wav" }));
-  return h("div", {}, waveform(samples, samples.length / item.rate), h("audio", { controls: true, src: address }));
+  const player = h("audio", { controls: true, src: address });
+  const follow = () => {
+    if (player.paused || !player.isConnected) return;
+    link.set(Math.min(base - 1, Math.floor((player.currentTime / (samples.length / item.rate)) * base)));
+    requestAnimationFrame(follow);
+  };
+  if (link && base) player.addEventListener("play", follow);
+  return h("div", {}, savable(waveform(samples, samples.length / item.rate), "waveform"), player);
 }
 
 export function waveform(samples, seconds) {
@@ -85,22 +102,26 @@ export function pianoRoll(numbers, frames, { title, link, frameName = (frame) =>
     describe: (row, frame) => `${note(row)} ${values[row * frames + frame] ? "sounds" : "is silent"} in ${frameName(frame)}` });
 }
 
-// A few channels as curves, with what is forecast after them.
-function curves(numbers, item, forecast) {
+// A few channels as curves, with what is forecast after them, and what the data have there.
+function curves(numbers, item, forecast, target) {
   const [steps, size] = item.shape, names = forecast?.columns.length === size ? forecast.columns : [...Array(size).keys()].map((channel) => (size > 1 ? `value ${channel + 1}` : "value"));
   const series = names.map((name, channel) => ({ name, points: [...Array(steps).keys()].map((step) => [step + 1, numbers[step * size + channel]]) }));
-  if (forecast?.columns.length === size) names.forEach((name, channel) => {
-    const values = (rows) => [series[channel].points.at(-1), ...rows.map((row, ahead) => [steps + 1 + ahead, row[channel]])];
-    series.push({ name: `${name}, forecast`, colour: `var(--c${channel})`, dashed: true, points: values(forecast.values) });
-    const [low, high] = [forecast.quantiles?.["0.1"], forecast.quantiles?.["0.9"]];
-    if (low && high) for (const [rows, end] of [[low, "10 %"], [high, "90 %"]]) series.push({ name: `${name}, ${end} quantile`, colour: "var(--faint)", dashed: true, points: values(rows) });
-  });
+  if (forecast?.columns.length === size) {
+    const [low, high] = [forecast.quantiles?.["0.1"], forecast.quantiles?.["0.9"]], wanted = target.split(/[\t\n]/).map((line) => line.trim().split(/[ ,;]+/).map(Number));
+    names.forEach((name, channel) => {
+      const last = series[channel].points.at(-1), ahead = (rows) => rows.map((row, index) => [steps + 1 + index, row[channel]]);
+      const own = size > 1 ? `${name}, ` : "", band = low && high ? [[last[0], last[1], last[1]], ...ahead(low).map(([x, y], index) => [x, y, high[index][channel]])] : [];
+      series.push({ name: `${own}forecast`, colour: `var(--c${channel})`, dashed: true, points: [last, ...ahead(forecast.values)], band, bandName: band.length ? `${own}80 % of the values are expected here` : "" });
+      const actual = wanted.length >= forecast.values.length && wanted.every((row) => row.length === size && row.every(Number.isFinite)) ? wanted : [];
+      if (target && actual.length) series.push({ name: `${own}in the data`, colour: `var(--c${channel})`, dots: true, points: ahead(actual) });
+    });
+  }
   return lineChart({ title: forecast ? "What the model reads, and its forecast" : "What the model reads", series, xLabel: "steps", plain: true });
 }
 
 // Time from left to right, the first value at the top.
-function vectors(numbers, item, link) {
+function vectors(numbers, item, link, base, title = "", { upwards = false } = {}) {
   const [steps, size] = item.shape, turned = new Float32Array(numbers.length);
-  for (let step = 0; step < steps; step++) for (let row = 0; row < size; row++) turned[row * steps + step] = numbers[step * size + row];
-  return heatmap({ title: `${size} values in each of ${steps} steps`, values: turned, rows: size, columns: steps, rowName: (row) => `value ${row + 1}`, columnName: (column) => `${column + 1}`, link, height: Math.min(160, Math.max(24, size * 6)) });
+  for (let step = 0; step < steps; step++) for (let row = 0; row < size; row++) turned[(upwards ? size - 1 - row : row) * steps + step] = numbers[step * size + row];
+  return heatmap({ ...(base ? scaled(steps, base) : {}), title: title || `${size} values in each of ${steps} steps`, values: turned, rows: size, columns: steps, rowName: (row) => (upwards ? `feature ${size - row}` : `value ${row + 1}`), columnName: (column) => `${column + 1}`, link, height: Math.min(160, Math.max(24, size * 6)) });
 }

@@ -73,6 +73,32 @@ function canvasPicture(canvas) {
   return image;
 }
 
+// A canvas as it is.
+export function savePicture(canvas, title) {
+  const { width, height } = canvas, scale = Math.max(1, Math.round(480 / width));
+  const svg = node("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width * scale} ${height * scale}` });
+  svg.append(node("image", { width: width * scale, height: height * scale, href: canvas.toDataURL("image/png"), "image-rendering": "pixelated" }));
+  download(`${safeName(title)}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(svg));
+}
+
+// What an address shows, as text that a page can hold.
+async function dataAddress(source) {
+  const content = await (await fetch(source)).blob();
+  return new Promise((done) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.readAsDataURL(content);
+  });
+}
+
+// An image of a file that was given, which the policy of the studio lets no script fetch.
+function drawn(image) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+  canvas.getContext("2d").drawImage(image, 0, 0);
+  return canvas.toDataURL("image/png");
+}
+
 // The element as a page by mail: styles and pictures inside, no script, no link.
 export async function savePage(element, title) {
   const style = await (await fetch("/static/style.css")).text();
@@ -85,7 +111,18 @@ export async function savePage(element, title) {
     text.textContent = element.querySelectorAll("textarea")[index].value;
     field.replaceWith(text);
   });
-  copy.querySelectorAll(".save, .bar button, .tip, .cursor, .brush, .never, input, select, audio").forEach((part) => part.remove());
+  copy.querySelectorAll("select").forEach((select, index) => {
+    const text = document.createElement("span");
+    text.className = "soft";
+    text.textContent = element.querySelectorAll("select")[index].selectedOptions[0]?.textContent ?? "";
+    select.replaceWith(text);
+  });
+  copy.querySelectorAll(".save, .bar button, .tip, .cursor, .brush, .never, input, audio").forEach((part) => part.remove());
+  await Promise.all([...copy.querySelectorAll("img:not([src^='data:'])")].map(async (image) => {
+    image.removeAttribute("loading");
+    const source = image.getAttribute("src"), shown = [...element.querySelectorAll("img")].find((each) => each.getAttribute("src") === source);
+    image.src = source.startsWith("blob:") ? drawn(shown) : await dataAddress(source).catch(() => "");
+  }));
   copy.querySelectorAll("a").forEach((link) => link.removeAttribute("href"));
   copy.querySelectorAll("details").forEach((part) => part.setAttribute("open", ""));
   const theme = document.documentElement.dataset.theme || "light";

@@ -3,10 +3,12 @@
 import { post } from "./api.js";
 import { clear, errorBox, h } from "./dom.js";
 import { number } from "./format.js";
-import { heatmap, ORDERS, range, unitOrder } from "./heatmap.js";
+import { heatmap, ORDERS, range, scaled, shadeCss, unitOrder } from "./heatmap.js";
 import { address } from "./router.js";
+import { visible } from "./strip.js";
 
-const AUTOMATIC_REACH = 40; // elements up to which gradients are measured at once
+const AUTOMATIC_REACH = 64; // elements up to which gradients are measured at once
+const MOST_SHADED = 600; // tokens that are shown in the colours of a unit
 
 export function layerName(name) {
   const words = name.split(".").flatMap((part) => {
@@ -17,19 +19,35 @@ export function layerName(name) {
   return words.join(", ") || "recurrent layer";
 }
 
+// Names for people: layers are counted from 1 among those that are shown, as the doctor does.
+export function nameLayers(layers) {
+  const numbers = new Map(); // the numbers that occur after each prefix of a name
+  for (const { name } of layers) {
+    name.split(".").forEach((part, index, parts) => {
+      const prefix = parts.slice(0, index).join(".");
+      if (/^\d+$/.test(part)) numbers.set(prefix, (numbers.get(prefix) || new Set()).add(Number(part)));
+    });
+  }
+  return (name) => layerName(name.split(".").flatMap((part, index, parts) => {
+    const all = /^\d+$/.test(part) ? [...(numbers.get(parts.slice(0, index).join(".")) || [])].sort((a, b) => a - b) : [];
+    return all.length ? [String(all.indexOf(Number(part)))] : [part];
+  }).join("."));
+}
+
 // All gates and states of a layer, in one order of units.
-export function layerCard(layer, values, { link, linked, onUnit, onPhrase }) {
+export function layerCard(layer, values, { link, linked, base, title, order: chosen, onOrder, onUnit, onPhrase }) {
   const name = (column) => layer.names[column] || (layer.step_seconds ? `${number(column * layer.step_seconds, 3)} s` : `step ${column + 1}`);
   const part = (each) => values.subarray(each.start, each.start + each.units * layer.steps);
-  const output = layer.parts.find((each) => each.kind === "state") || layer.parts[0];
+  const output = outputOf(layer);
   const body = h("div", { class: `views ${layer.parts.length % 3 === 0 ? "threes" : "fours"}` });
-  const sort = h("select", { "aria-label": `Order of the units of ${layerName(layer.name)}`, onchange: () => draw() }, Object.entries(ORDERS).map(([value, text]) => h("option", { value }, `units ${text}`)));
+  const sort = h("select", { "aria-label": `Order of the units of ${title}`, onchange: () => { onOrder(sort.value === "time" ? "" : sort.value); draw(); } }, Object.entries(ORDERS).map(([value, text]) => h("option", { value, selected: value === chosen }, `units ${text}`)));
   function draw() {
     const order = unitOrder(part(output), output.units, layer.steps, sort.value);
     clear(body, layer.parts.map((each) => {
       const numbers = part(each), [low, high] = range(numbers);
       const isOutput = each === output;
       return heatmap({
+        ...(linked ? scaled(layer.steps, base) : {}),
         title: each.kind === "gate" ? (low < 0 ? each.name : `${each.name} gate`) : `${each.name} state`,
         remark: each.effect ? `blue: open, ${each.effect}` : "",
         values: numbers, rows: each.units, columns: layer.steps, columnName: name, tickName: (column) => name(column).replace(/^step /, ""),
@@ -40,65 +58,126 @@ export function layerCard(layer, values, { link, linked, onUnit, onPhrase }) {
     }));
   }
   draw();
-  const hint = linked ? `Click a unit of the ${output.name} state to see what excites it; drag over steps to find similar ones.` : `Click a unit of the ${output.name} state to see what excites it.`;
-  return h("section", { class: "card full" }, h("div", { class: "tools" }, h("h2", {}, layerName(layer.name)), sort), h("p", { class: "small soft never" }, hint), body);
+  const hint = !onUnit ? "" : linked ? `Click a unit of the ${output.name} state to see what it does; drag over steps to find similar ones.` : `Click a unit of the ${output.name} state to see what it does.`;
+  return h("section", { class: "card full" }, h("div", { class: "tools" }, h("h2", {}, title), sort), hint ? h("p", { class: "small soft never" }, hint) : null, body);
 }
 
-function place(run, match, note) {
+function outputOf(layer) {
+  return layer.parts.find((each) => each.kind === "state") || layer.parts[0];
+}
+
+// A place in the dev data; of a unit, each token in the colour of its value.
+function place(run, match, note, scale = 0) {
+  const link = { href: address("/inside", { run, example: String(match.example), from: String(match.start), to: String(match.stop) }), title: match.place };
+  const piece = (tokens, numbers) => (scale ? shaded(tokens, numbers, scale) : joined(tokens));
   const text = match.phrase.length
-    ? h("span", { class: "context" }, h("span", { class: "left" }, (match.cut ? "… " : "") + joined(match.before)), h("mark", {}, joined(match.phrase)), h("span", {}, joined(match.after)))
+    ? h("span", { class: "context" }, h("span", { class: "left" }, h("bdi", {}, match.cut ? "… " : "", piece(match.before, (match.values_before || []).slice(-match.before.length || Infinity)))), scale ? h("span", { class: "centre" }, shaded(match.phrase, [match.value], scale)) : h("mark", {}, joined(match.phrase)), h("span", {}, piece(match.after, match.values_after)))
     : h("span", { class: "context" }, h("span", { class: "left" }, match.place), h("mark", {}, match.stop - match.start > 1 ? `steps ${match.start + 1}–${match.stop}` : `step ${match.start + 1}`), h("span"));
-  return h("tr", {}, h("td", {}, h("a", { href: address("/inside", { run, example: String(match.example), from: String(match.start), to: String(match.stop) }), title: match.place }, text)), h("td", { class: "number" }, note));
+  return h("tr", {}, h("td", {}, h("a", link, text)), h("td", { class: "number" }, note));
+}
+
+// Tokens in the colours of numbers.
+function shaded(tokens, numbers, scale) {
+  const separator = isShort(tokens) ? "" : " ";
+  return tokens.map((token, index) => {
+    const strength = (numbers[index] ?? 0) / scale;
+    return [index ? separator : "", h("span", { class: Math.abs(strength) > 0.7 ? "shaded strong" : "shaded", style: { background: shadeCss(0.85 * strength) }, title: `${visible(token)}: ${number(numbers[index], 3)}` }, visible(token))];
+  });
+}
+
+function isShort(tokens) {
+  return tokens.every((token) => token.length <= 1 || /^<.*>$/.test(token));
 }
 
 function joined(tokens) {
-  const short = tokens.every((token) => token.length <= 1);
-  return short ? tokens.join("") : tokens.join(" ");
+  return isShort(tokens) ? tokens.join("") : tokens.join(" ");
 }
 
 function rows(caption, body) {
   return h("div", { class: "table" }, h("table", { class: "places" }, h("thead", {}, h("tr", {}, h("th", {}, caption[0]), h("th", { class: "number" }, caption[1]))), h("tbody", {}, body)));
 }
 
-// A panel that shows the places of a phrase or of a unit. `input`: the input of the page for a request.
-export function statePanel({ run, input, layers, hasTokens }) {
-  const how = hasTokens ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
-  const content = h("div", { "aria-live": "polite" }, h("p", { class: "soft" }, `Select a phrase: ${how}. The places in the dev data whose hidden states are most alike appear here. Click a unit of a hidden state to see what excites it.`));
-  const select = h("select", { "aria-label": "Layer of the states", onchange: () => state.phrase && similar(...state.phrase) }, layers.map((layer) => h("option", { value: layer.name }, layerName(layer.name))));
-  const state = { phrase: null };
-  const box = h("section", { class: "card", id: "states" }, h("div", { class: "tools" }, h("h2", {}, "Where else is the model in this state?"), layers.length > 1 ? select : null), content);
+// The units of a layer that stand out in a phrase: how far their mean lies from that of the rest, in standard deviations of the whole input.
+export function standOut(numbers, units, steps, start, stop, most = 6) {
+  if (stop - start >= steps) return [];
+  const facts = [...Array(units).keys()].map((unit) => {
+    let inside = 0, outside = 0, squares = 0;
+    for (let step = 0; step < steps; step++) {
+      const value = numbers[unit * steps + step];
+      squares += value * value;
+      if (step >= start && step < stop) inside += value; else outside += value;
+    }
+    const mean = (inside + outside) / steps, deviation = Math.sqrt(Math.max(0, squares / steps - mean * mean));
+    return { unit, gap: deviation > 1e-6 ? (inside / (stop - start) - outside / (steps - stop + start)) / deviation : 0 };
+  });
+  return facts.sort((a, b) => Math.abs(b.gap) - Math.abs(a.gap)).slice(0, most).filter(({ gap }) => Math.abs(gap) > 0.5);
+}
 
-  async function load(title, path, body, draw) {
-    clear(content, h("p", { class: "faint" }, "Computing the states of the dev data …"));
+// A panel that shows the places of a phrase or of a unit. `input`: the input of the page for a request. `values`: the states of all layers.
+// chosen("layer:unit"): a unit is shown; empty: none.
+export function statePanel({ run, input, layers, values, nameLayer, tokens, chosen }) {
+  const how = tokens.length ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
+  const [what, act] = tokens.length ? ["phrase", "Select a phrase"] : ["steps", "Select some steps"];
+  const content = h("div", { "aria-live": "polite" }, h("p", {}, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", {}, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below: its values in this input, and where in the dev data they are highest and lowest.")));
+  const select = h("select", { "aria-label": "Layer of the states", onchange: () => state.phrase && similar(...state.phrase) }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
+  const state = { phrase: null };
+  const title = h("h2", {}, "Where else is the model in this state?");
+  const box = h("section", { class: "card", id: "states" }, h("div", { class: "tools" }, title, layers.length > 1 ? select : null), content);
+  const numbersOf = (layer) => { const part = outputOf(layer); return values.subarray(part.start, part.start + part.units * layer.steps); };
+
+  async function load(heading, path, body, draw) {
+    const request = state.request = {};
+    clear(content, heading, h("p", { class: "faint" }, "Computing the states of the dev data …"));
     try {
       const result = await post(path, body);
-      clear(content, h("p", {}, title), draw(result));
+      if (request === state.request) clear(content, heading, draw(result));
     } catch (error) {
-      clear(content, errorBox(error));
+      if (request === state.request) clear(content, heading, errorBox(error));
     }
   }
 
   async function similar(start, stop, words = state.words) {
-    state.phrase = [start, stop];
-    state.words = words;
-    await load(h("span", {}, "Places with states like those of ", h("mark", {}, joined(words)), `, in ${layerName(select.value)}:`), "/api/similar", { ...input(), layer: select.value, start, stop }, (result) => [
+    Object.assign(state, { phrase: [start, stop], words });
+    title.textContent = "Where else is the model in this state?";
+    const layer = layers.find(({ name }) => name === select.value), output = outputOf(layer);
+    const units = standOut(numbersOf(layer), output.units, layer.steps, start, stop);
+    const heading = [h("p", {}, "Places with states like those of ", h("mark", {}, joined(words)), `, in ${nameLayer(select.value)}:`)];
+    const buttons = units.map(({ unit: index, gap }) => h("button", { type: "button", class: "chip-button", title: `${number(Math.abs(gap), 2)} standard deviations ${gap > 0 ? "above" : "below"} the rest of the input`, onclick: () => unit(layer.name, index) }, `${index + 1} ${gap > 0 ? "↑" : "↓"}`));
+    await load(heading, "/api/similar", { ...input(), layer: select.value, start, stop }, (result) => [
       rows(["dev data", "similarity"], result.matches.map((match) => place(run, match, number(match.value, 3)))),
-      h("p", { class: "small soft" }, `Cosine of the states, after the mean of each unit was subtracted, among ${number(result.examples)} dev examples (${number(result.elements)} elements); the best place of each example.`)]);
+      h("p", { class: "small soft" }, `Cosine of the states, after the mean of each unit was subtracted, among ${number(result.examples)} dev examples (${number(result.elements)} elements); the best place of each example.`),
+      buttons.length ? h("p", { class: "chosen-parts never" }, h("span", { class: "small soft" }, `Units that act in this ${what} and not in the rest: `), buttons) : null]);
   }
 
-  async function unit(layer, index) {
+  async function unit(name, index, isNew = true) {
     state.phrase = null;
-    await load(`Unit ${index + 1} of ${layerName(layer)}: where it is highest and lowest in the dev data.`, "/api/unit", { run, layer, unit: index }, (result) => [
-      h("div", { class: "stack" }, rows(["highest", "value"], result.highest.map((match) => place(run, match, number(match.value, 3)))), rows(["lowest", "value"], result.lowest.map((match) => place(run, match, number(match.value, 3))))),
-      h("p", { class: "small soft" }, `Mean ${number(result.mean, 3)}, standard deviation ${number(result.deviation, 3)} over ${number(result.examples)} dev examples; at most one place of each example.`)]);
-    box.scrollIntoView({ block: "nearest" });
+    chosen(`${name}:${index + 1}`);
+    title.textContent = `What does unit ${index + 1} do?`;
+    if (layers.some((layer) => layer.name === name)) select.value = name;
+    const layer = layers.find((each) => each.name === name), own = numbersOf(layer).subarray(index * layer.steps, (index + 1) * layer.steps), scale = Math.max(...own.map(Math.abs)) || 1;
+    const here = tokens.length === layer.steps && tokens.length <= MOST_SHADED
+      ? h("p", { class: "shaded-text" }, shaded(tokens, [...own], scale))
+      : heatmap({ title: "Its value at each step", values: own, rows: 1, columns: layer.steps, rowName: () => `unit ${index + 1}`, height: 24, limits: [Math.min(0, ...own), Math.max(0, ...own)] });
+    const heading = [h("h3", {}, `Unit ${index + 1} of ${nameLayer(name)} in this input`), here, h("p", { class: "small soft" }, h("span", { class: "key positive" }, "positive"), h("span", { class: "key negative" }, "negative"), ` Strongest: ${number(own.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0), 3)}.`)];
+    await load(heading, "/api/unit", { run, layer: name, unit: index }, (result) => {
+      const extreme = Math.max(...[...result.highest, ...result.lowest].map((match) => Math.abs(match.value))) || 1, list = (matches) => matches.map((match) => place(run, match, number(match.value, 3), extreme));
+      return [h("div", { class: "stack" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest))),
+        h("p", { class: "small soft" }, `Mean ${number(result.mean, 3)}, standard deviation ${number(result.deviation, 3)} over ${number(result.examples)} dev examples; at most one place of each example.`)];
+    });
+    if (isNew) box.scrollIntoView({ block: "nearest" });
   }
 
-  return { box, similar, unit };
+  // A unit of an address: layer and number.
+  function restore(text) {
+    const at = text.lastIndexOf(":"), layer = layers.find(({ name }) => name === text.slice(0, at)), index = Number(text.slice(at + 1)) - 1;
+    if (layer && Number.isInteger(index) && index >= 0 && index < outputOf(layer).units) unit(layer.name, index, false);
+  }
+
+  return { box, similar, unit, restore };
 }
 
 // How strongly each output depends on each step.
-export function reachCard({ input, tokens, link }) {
+export function reachCard({ input, tokens, link, nameLayer, steps }) {
   const body = h("div");
   const start = h("button", { type: "button", onclick: () => measure() }, "Measure");
   const name = (column) => tokens[column] ?? `step ${column + 1}`;
@@ -107,20 +186,23 @@ export function reachCard({ input, tokens, link }) {
     clear(body, h("p", { class: "faint" }, "Following gradients back …"));
     try {
       const { layers } = await post("/api/reach", input());
-      clear(body, h("div", { class: "views" }, layers.map((layer) => {
+      clear(body, h("div", { class: "views reach" }, layers.map((layer) => {
         const columns = layer.norms[0]?.length || 0;
         const relative = layer.norms.map((row) => { const peak = Math.max(...row) || 1; return row.map((value) => value / peak); });
-        const linked = columns === tokens.length;
-        return heatmap({ title: `${layerName(layer.layer)}${layer.direction === "both" || layerName(layer.layer).includes(layer.direction) ? "" : `, reading ${layer.direction}`}`, values: relative.flat(), rows: relative.length, columns, limits: [0, 1],
+        const linked = columns === tokens.length, follows = linked || !tokens.length;
+        return heatmap({ title: `${nameLayer(layer.layer)}${layer.direction === "both" || nameLayer(layer.layer).includes(layer.direction) ? "" : `, reading ${layer.direction}`}`, values: relative.flat(), rows: relative.length, columns, limits: [0, 1],
           rowName: (row) => (layer.outputs[row] < 0 ? "final state" : `output at ${layer.outputs.length && tokens.length === columns ? name(layer.outputs[row]) : layer.outputs[row] + 1}`),
-          rowTicks: (row) => (layer.outputs[row] < 0 ? "final state" : linked ? name(layer.outputs[row]) : String(layer.outputs[row] + 1)), columnName: linked ? name : (column) => String(column + 1), link: linked ? link : undefined, height: Math.min(200, Math.max(24, relative.length * 12)) });
+          rowTicks: (row) => (layer.outputs[row] < 0 ? "final state" : linked ? name(layer.outputs[row]) : String(layer.outputs[row] + 1)), columnName: linked ? name : (column) => String(column + 1), link: follows ? link : undefined, ...(linked ? {} : scaled(columns, steps)), height: Math.min(200, Math.max(24, relative.length * 12)) });
       })), h("p", { class: "small soft" }, "Rows: outputs, in the order of time. Columns: steps. The norm of the gradient of the loss at that output with respect to the hidden state at that step, as a share of the largest in its row; the loss takes the model's own answer as the target."));
     } catch (error) {
-      clear(body, h("p", { class: "soft" }, error.message));
+      if (automatic) box.remove(); // a model that cannot be asked this
+      else clear(body, h("p", { class: "soft" }, error.message));
     }
   }
 
-  if (tokens.length && tokens.length <= AUTOMATIC_REACH) measure();
+  const automatic = steps <= AUTOMATIC_REACH;
+  const box = h("section", { class: "card full" }, h("h2", {}, "How far back does each output see?"), body);
+  if (automatic) measure();
   else clear(body, h("p", { class: "soft" }, "The gradient of each output with respect to the hidden state at each step: which steps it depends on. "), start);
-  return h("section", { class: "card full" }, h("h2", {}, "How far back does each output see?"), body);
+  return box;
 }

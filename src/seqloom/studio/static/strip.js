@@ -15,7 +15,7 @@ export function tokenStrip({ tokens, scores, link, select, chosen = null }) {
   const shown = tokens.slice(0, MOST);
   const extreme = scores ? scores.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-12) : 1;
   const decimals = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(extreme)))), text = (value) => value.toFixed(decimals).replace(/^-(0\.?0*)$/, "$1");
-  const dense = shown.length > 120 || shown.every((token) => token.length <= 1);
+  const dense = shown.length > 120 || shown.every((token) => token.length <= 1 || /^<.*>$/.test(token));
   const buttons = shown.map((token, index) => h("button", {
     type: "button", class: "token", tabindex: index ? -1 : 0, style: scores ? { background: shadeCss((scores[index] / extreme) * 0.8) } : {},
     title: scores ? `${token}: ${number(scores[index], 3)}` : token, "aria-label": scores ? `${token}, ${number(scores[index], 2)}` : token,

@@ -1,6 +1,7 @@
 // Inputs, targets and answers side by side; of aligned sequences, each label under its word.
 
 import { h } from "./dom.js";
+import { address } from "./router.js";
 
 // A target or an answer; parts that differ from the target are marked.
 export function answerText(text, target, input = "") {
@@ -16,4 +17,10 @@ export function isRight(text, target) {
 
 export function inputText(example) {
   return example.input.replaceAll("\t", " ") || example.place.split("/").at(-1);
+}
+
+// A small picture of a dev example that is no text; nothing if there is none.
+export function thumbnail(run, example) {
+  const image = h("img", { class: "thumbnail", alt: "", loading: "lazy", src: address("/api/thumbnail", { run, example: String(example) }), onerror: () => image.remove() });
+  return image;
 }

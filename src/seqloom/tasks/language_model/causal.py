@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from seqloom.data.batch import Batch, Padded, pad
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 CONTEXT = 128
 """Default context of a Transformer in tokens: under truncated BPTT a text has no beginning that would limit it."""
+
+EXPECTED = 4  # of the most probable tokens at each place of an explanation
+SEGMENT = 4_000_000  # probabilities that are computed at once for it
 
 
 class Causal(Objective):
@@ -134,9 +138,21 @@ class Causal(Objective):
             title=title,
             attention=mean_of_heads(layers, rows, columns),
             heads=all_heads(layers, rows, columns) if heads else [],
-            token_values=TokenValues("surprisal in bits", rows, surprisal, 0.0),
+            token_values=TokenValues("surprisal in bits", rows, surprisal, 0.0, self._expected(model, example.text)),
             notes=notes,
         )
+
+    @torch.no_grad()
+    def _expected(self, model: Any, text: str) -> list[list[tuple[str, float]]]:
+        """The most probable tokens at each place of a text, and at its end; read from left to right, in segments."""
+        tokens = torch.tensor([[self.tokenizer.vocabulary.index(END), *self.tokenizer.encode(text)]])
+        state, expected = model.start(None, 1), list[list[tuple[str, float]]]()
+        for segment in tokens.split(max(1, SEGMENT // len(self.tokenizer.vocabulary)), dim=1):
+            logits, state = model(segment, state)
+            top = logits[0].softmax(dim=-1).topk(min(EXPECTED, logits.shape[-1]))
+            for numbers, values in zip(top.indices.tolist(), top.values.tolist(), strict=True):
+                expected.append(list(zip(self.tokenizer.vocabulary.decode(numbers), values, strict=True)))
+        return expected
 
 
 class Bidirectional(Causal):

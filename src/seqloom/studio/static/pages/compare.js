@@ -8,9 +8,11 @@ import { clear, colour, h, message } from "../dom.js";
 import { count, duration, interval, number, setting } from "../format.js";
 import { groupRuns, meanPoints, SEEDS } from "../groups.js";
 import { address, remember } from "../router.js";
+import { settingCard } from "../settingplots.js";
 import { badge, bestRuns, differences, loadRuns, shortKey } from "../runs.js";
 
 const MOST = 30;
+const MOST_BESIDE = 4; // runs whose scores and settings stand side by side
 const MOST_LISTED = 100; // more are chosen in the table of runs
 
 export async function showCompare(main, query) {
@@ -45,7 +47,7 @@ export async function showCompare(main, query) {
     const view = makeView(state.zoom, (range) => { state.zoom = range; keep(); });
     const shown = [...metrics.map((metric) => [`${metric} on the dev data`, (row) => row.dev?.[metric]]), ["Loss on the training data", (row) => row.loss]];
     const charts = shown.map(([title, value]) => lineChart({ title, xLabel: axisLabel(state.axis), series: curves(value), view }));
-    const scores = h("div", { class: "two" });
+    const scores = h("div", { class: runs.length > MOST_BESIDE ? "stack" : "two" });
     const groupSelect = h("select", { "aria-label": "Group by", onchange: () => { state.group = groupSelect.value; keep(); showCurves(); } }, groupChoices(runs, state.group).map(([value, text]) => h("option", { value, selected: value === state.group }, text)));
 
     function groups() {
@@ -70,7 +72,7 @@ export async function showCompare(main, query) {
       metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : null,
       scores,
       h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), runs.length > 2 ? groupSelect : null, axisSelect(state.axis, recorded, changeAxis)),
-      h("div", { class: "grid" }, charts), state.group ? h("p", { class: "small soft" }, "Lines: means of the runs of a group, where all of them have values. Shaded: from the lowest to the highest of them.") : null, pairs);
+      h("div", { class: "grid" }, charts), state.group ? h("p", { class: "small soft" }, "Lines: means of the runs of a group, where all of them have values. Shaded: from the lowest to the highest of them.") : null, metrics.length === 1 ? settingCard(runs, (id) => colour(state.ids.indexOf(id))) : null, pairs);
     showPair(runs);
   }
 

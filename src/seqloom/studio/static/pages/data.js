@@ -3,13 +3,13 @@
 import { get } from "../api.js";
 import { confusionCard, errorsCard } from "../confusion.js";
 import { clear, debounce, h, message } from "../dom.js";
-import { number } from "../format.js";
+import { number, percent } from "../format.js";
 import { mean } from "../groups.js";
 import { lengthCard } from "../lengths.js";
 import { compareValues, longTable } from "../longtable.js";
 import { address, go, remember } from "../router.js";
 import { loadRuns, runSelect } from "../runs.js";
-import { inputText, isRight } from "../texts.js";
+import { inputText, isRight, thumbnail } from "../texts.js";
 
 const SHOWN = { "": "all examples", wrong: "only wrong answers", right: "only right answers" };
 
@@ -37,12 +37,14 @@ export async function showData(main, query) {
 function draw(content, id, table, query) {
   const { rows, metric, labels, higher_is_better: higher } = table;
   const length = (query.get("length") || "").split("~").map(Number);
-  const state = { sort: query.get("sort") || "score", down: query.get("down") === "1", filter: query.get("filter") || "", show: query.get("show") || "", label: query.get("label") || "", predicted: query.get("predicted") || "", length: length.length === 2 && length.every(Number.isFinite) ? length : null };
+  const usual = rows.some((row) => row.confidence !== null) ? "confidence" : "score"; // errors of which the model is sure come first
+  const state = { sort: query.get("sort") || usual, down: query.get("down") === "1", filter: query.get("filter") || "", show: query.get("show") || "", label: query.get("label") || "", predicted: query.get("predicted") || "", length: length.length === 2 && length.every(Number.isFinite) ? length : null };
   const aligned = labels.length > 0 && rows.some((row) => row.errors.length || row.input.includes("\t"));
   // An answer may be the score itself, as of music.
-  const has = { target: !aligned && rows.some((row) => row.target), answer: !aligned && rows.some((row) => row.answer && !(Math.abs(Number(row.answer) - row.score) < 1e-3)), score: rows.some((row) => row.score !== null) };
+  const has = { target: !aligned && rows.some((row) => row.target), answer: !aligned && rows.some((row) => row.answer && !(Math.abs(Number(row.answer) - row.score) < 1e-3)), score: rows.some((row) => row.score !== null), confidence: rows.some((row) => row.confidence !== null) };
   const measured = rows.some((row) => /\d\.\d/.test(row.answer)) && rows.every((row) => /^[-+\d.,;e ]*$/.test(row.answer)); // numbers are never quite right
   const judged = labels.length > 0 || (has.target && has.answer && !measured);
+  const single = labels.length > 0 && !aligned; // the score of one label says no more than whether it is right
   const right = (row) => (labels.length ? row.wrong === 0 : isRight(row.answer, row.target));
   const columns = [
     ["example", "#", 64, true, (row) => row.example],
@@ -50,7 +52,8 @@ function draw(content, id, table, query) {
     ...(has.target ? [["target", "Target", 0, false, (row) => row.target]] : []),
     ...(has.answer ? [["answer", "Answer", 0, false, (row) => row.answer]] : []),
     ...(aligned ? [["wrong", "Wrong labels", 0, false, (row) => -row.wrong]] : []),
-    ...(has.score ? [["score", metric, Math.max(96, 8 * metric.length + 32), true, (row) => (row.score === null ? Infinity : higher ? row.score : -row.score)]] : []),
+    ...(has.confidence ? [["confidence", "Confidence", 112, true, (row) => (right(row) ? row.confidence : -row.confidence)]] : []),
+    ...(has.score && !(single && has.confidence && metric === "accuracy") ? [["score", metric, Math.max(96, 8 * metric.length + 32), true, (row) => (row.score === null ? Infinity : higher ? row.score : -row.score)]] : []),
     ["length", table.length_unit.length <= 10 ? table.length_unit[0].toUpperCase() + table.length_unit.slice(1) : "Length", 112, true, (row) => -row.length],
   ];
   const pairIds = () => new Set(table.pairs.flatMap((pair, index) => ((!state.label || pair.label === state.label) && (!state.predicted || pair.predicted === state.predicted) ? [index] : [])));
@@ -90,17 +93,18 @@ function draw(content, id, table, query) {
       state.length ? drop(`${state.length.map((end) => number(end, 3)).join("–")} ${table.length_unit}`, { length: null }) : null);
     clear(heading, columns.map(([name, title, , isNumber]) => h("th", { scope: "col", class: `${isNumber ? "number" : ""} col-${name}`, "aria-sort": state.sort === name ? (state.down ? "descending" : "ascending") : null },
       h("button", { type: "button", onclick: () => { state.down = state.sort === name ? !state.down : false; state.sort = name; frame.scrollTop = 0; show(); heading.querySelector(`[data-name="${name}"]`)?.focus(); }, "data-name": name }, `${title}${state.sort === name ? (state.down ? " ↑" : " ↓") : ""}`))));
-    remember("/data", { run: id, sort: state.sort === "score" ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, show: state.show, label: state.label, predicted: state.predicted, length: state.length ? state.length.join("~") : "" });
+    remember("/data", { run: id, sort: state.sort === usual ? "" : state.sort, down: state.down ? "1" : "", filter: state.filter, show: state.show, label: state.label, predicted: state.predicted, length: state.length ? state.length.join("~") : "" });
     long.show(kept);
   }
 
   function row(each) {
     const cells = {
       example: () => h("td", { class: "number faint col-example" }, number(each.example + 1)),
-      input: () => h("td", {}, h("a", { href: address("/inside", { run: id, example: String(each.example) }), title: `${each.place}: see inside` }, inputText(each))),
+      input: () => h("td", {}, h("a", { href: address("/inside", { run: id, example: String(each.example) }), title: `${each.place}: see inside` }, table.pictures ? thumbnail(id, each.example) : null, inputText(each))),
       target: () => h("td", { title: each.target }, each.target.replaceAll("\n", " / ")),
       answer: () => h("td", { title: each.answer, class: judged ? (right(each) ? "right" : "wrong") : "" }, each.answer.replaceAll("\n", " / ") || h("span", { class: "faint" }, "(empty)")),
       wrong: () => h("td", { class: "chips" }, h("div", {}, each.errors.map((error) => h("span", { class: "chip", title: `${error.element}: ${error.label} answered as ${error.predicted}` }, h("i", {}, error.element), h("span", { class: "right" }, error.label), "→", h("span", { class: "wrong" }, error.predicted))), each.wrong > each.errors.length ? h("span", { class: "faint small" }, `and ${each.wrong - each.errors.length} more`) : null, each.wrong ? null : h("span", { class: "right small" }, "all right"))),
+      confidence: () => h("td", { class: "number soft", title: "The probability that the model gives to its answer" }, percent(each.confidence)),
       score: () => h("td", { class: "number" }, number(each.score)),
       length: () => h("td", { class: "number soft col-length" }, number(each.length, 3)),
     };

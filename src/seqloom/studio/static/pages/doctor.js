@@ -48,7 +48,8 @@ function title(finding) {
 function summary(all) {
   const count = (severity) => all.filter((finding) => finding.severity === severity).length;
   const parts = [["problem", "problems"], ["warning", "warnings"], ["healthy", "healthy"]].filter(([name]) => count(name)).map(([name, many]) => h("span", { class: `badge ${CLASSES[name]}` }, `${count(name)} ${count(name) > 1 ? many : name}`));
-  return parts.length ? h("p", { class: "bar" }, parts) : null;
+  const worst = all.find((finding) => finding.severity === "problem") || all.find((finding) => finding.severity === "warning");
+  return parts.length ? h("p", { class: "bar" }, h("b", {}, worst ? `First look at: ${title(worst).toLowerCase()}.` : "Nothing is wrong with what the doctor measures."), parts) : null;
 }
 
 function draw(diagnosis) {
@@ -67,7 +68,7 @@ function draw(diagnosis) {
     diagnosis.source ? h("p", { class: "soft" }, `Measured on ${diagnosis.source}.`) : null,
     diagnosis.notes.map((note) => h("p", { class: "note" }, note)),
     summary(diagnosis.findings),
-    h("div", { class: "grid findings" }, findings(diagnosis.findings.filter((finding) => finding.severity !== "healthy"))),
+    healthy.length < diagnosis.findings.length ? h("div", { class: "grid findings" }, findings(diagnosis.findings.filter((finding) => finding.severity !== "healthy"))) : null,
     charts.length ? h("div", { class: "grid" }, charts) : null,
     healthy.length ? h("section", { class: "card full" }, h("h2", {}, "Healthy"), h("dl", { class: "pairs" }, healthy.map((finding) => [h("dt", {}, title(finding)), h("dd", {}, finding.verdict, evidence(finding.evidence))]))) : null,
     units(diagnosis),

@@ -1,20 +1,22 @@
 // What happens inside a model for one input: one strip of tokens drives every view.
 
 import { get, postPacked } from "../api.js";
-import { showAnswer } from "../answer.js";
+import { showAnswer, targetLine } from "../answer.js";
 import { beamTree } from "../beam.js";
-import { lineChart } from "../chart.js";
 import { differenceCard, sameTarget } from "../difference.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { exampleList, unpress } from "../examples.js";
-import { number, percent } from "../format.js";
-import { heatmap, makeLink } from "../heatmap.js";
+import { expectedCard } from "../expected.js";
+import { percent } from "../format.js";
+import { framesCard } from "../frames.js";
+import { heatmap, makeLink, scaled } from "../heatmap.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
 import { go, remember } from "../router.js";
 import { loadRuns, runSelect } from "../runs.js";
-import { layerCard, reachCard, statePanel } from "../states.js";
+import { layerCard, nameLayers, reachCard, statePanel } from "../states.js";
 import { tokenStrip } from "../strip.js";
+import { wordMapCard } from "../wordmap.js";
 
 const METHODS = { "": "automatic", integrated_gradients: "integrated gradients", input_x_gradient: "input × gradient", occlusion: "occlusion" };
 const MOST_HEADS = 24;
@@ -29,8 +31,8 @@ export async function showInside(main, query) {
     clear(main, message("No model yet", "Train one first; then its gates, attention and probabilities can be seen here."));
     return;
   }
-  const model = await get("/api/model", { run: id });
-  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), target: query.get("target") || "", word: query.get("word") || "" };
+  const model = await get("/api/model", { run: id, example: query.get("example") || "" });
+  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "" };
   if (!state.text && state.example === null && model.examples.length) state.example = String(model.examples[0].example);
   let value = state.example !== null ? { example: Number(state.example) } : state.text;
   const views = h("div", { class: "inside" });
@@ -41,7 +43,7 @@ export async function showInside(main, query) {
   }
   if (model.can_attribute) {
     const method = h("select", { "aria-label": "Method of attribution", onchange: () => { state.method = method.value; look(); } }, Object.entries(METHODS).map(([name, text]) => h("option", { value: name, selected: name === state.method }, text)));
-    bar.append(h("label", { class: "soft" }, "which inputs mattered, by ", method));
+    bar.append(h("label", { class: "soft" }, "attribution method ", method));
   }
   const input = h("div", { class: "card full" });
   clear(main, bar, input, views);
@@ -49,7 +51,7 @@ export async function showInside(main, query) {
 
   const request = () => (value instanceof File ? null : { run: id, search: state.search, ...(value && value.example !== undefined ? { example: value.example } : { input: value }) });
 
-  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word });
+  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order });
 
   // The text with which an edit is compared, explained for the same label.
   const kept = new Map();
@@ -65,7 +67,7 @@ export async function showInside(main, query) {
   }
 
   async function look(given = value) {
-    if (given !== value) Object.assign(state, { from: null, to: null, target: "", word: "" });
+    if (given !== value) Object.assign(state, { from: null, to: null, target: "", word: "" }); // a unit stays: what does it do here?
     if (given !== value) unpress(input);
     value = given;
     state.example = value && value.example !== undefined ? String(value.example) : null;
@@ -114,51 +116,59 @@ export async function showInside(main, query) {
     const names = explanation.attribution?.tokens?.length ? explanation.attribution.tokens : tokens;
     // The layers that read the input; those of a decoder have the names of what was generated.
     const readers = layers.filter((layer) => (tokens.length ? layer.steps === tokens.length && !layer.name.startsWith("decoder") : !layer.names.length));
-    const panel = !(value instanceof File) && readers.length ? statePanel({ run: id, input: request, layers: readers, hasTokens: tokens.length > 0 }) : null;
+    const nameLayer = nameLayers(layers);
+    // Without tokens, layers and pictures may have different numbers of steps: the cursor is a place in the longest of them.
+    const steps = [...layers.filter((layer) => readers.includes(layer)).map((layer) => layer.steps), ...content.media.filter(({ kind }) => ["line", "vectors"].includes(kind)).map(({ shape }) => shape[0]), explanation.frames?.blank.length || 0];
+    const base = tokens.length || Math.max(1, ...steps);
+    const panel = !(value instanceof File) && readers.length ? statePanel({ run: id, input: request, layers: readers, values, nameLayer, tokens, chosen: (unit) => { state.unit = unit; if (unit) Object.assign(state, { from: null, to: null }); keep(); } }) : null;
     const phrase = (start, stop, words = []) => {
-      state.from = String(start); state.to = String(stop);
+      Object.assign(state, { from: String(start), to: String(stop), unit: "" });
       keep();
       panel?.similar(start, stop, words.length ? words : tokens.length ? tokens.slice(start, stop) : [`steps ${start + 1}–${stop}`]);
     };
     const chosen = state.from !== null && state.to !== null ? [Number(state.from), Number(state.to)] : null;
-    const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction), headline && explanation.frames ? h("p", { class: "soft small" }, headline.split("\n").slice(1).join(" ")) : null);
-    const mattered = names.length || content.media.length ? h("section", { class: "card" }, matteredTitle(explanation, (chosen) => { Object.assign(state, chosen); look(); }),
-      showMedia(content.media, values, layers.some((layer) => content.media[0]?.shape[0] === layer.steps) ? link : undefined, { large: true, forecast: explanation.prediction.columns ? explanation.prediction : null }),
-      isNumbered(names) && content.media.length ? scoreRow(explanation.attribution, names, link) : names.length ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null,
+    const target = model.examples.find((each) => String(each.example) === state.example)?.target;
+    const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction, target), targetLine(target, explanation.prediction), headline && explanation.frames ? h("p", { class: "soft small" }, headline.split("\n").slice(1).join(" ")) : null, explanation.notes.map((note) => h("p", { class: "note" }, note)));
+    const media = (options) => showMedia(content.media, values, link, { ...options, base });
+    const mattered = names.length || (content.media.length && !explanation.frames) ? h("section", { class: "card" }, matteredTitle(explanation, (chosen) => { Object.assign(state, chosen); look(); }),
+      explanation.frames ? null : media({ large: true, forecast: explanation.prediction.columns ? explanation.prediction : null, target }),
+      isNumbered(names) && content.media.length ? scoreRow(explanation.attribution, names, link, base) : names.length && content.media[0]?.kind !== "music" ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null,
       explanation.attribution ? attributionNote(explanation.attribution) : h("p", { class: "small soft never" }, names.length ? "Move over the tokens, or use the arrow keys: every view below marks the same place." : "")) : null;
-    const result = [h("div", { class: "two" }, answer, mattered), explanation.notes.map((note) => h("p", { class: "note" }, note))];
+    const result = [h("div", { class: mattered ? "two" : "stack" }, answer, mattered)];
     const cards = [];
     if (explanation.label_choices.length) cards.push(choices(explanation.label_choices, link));
-    if (explanation.token_values) cards.push(tokenValues(explanation.token_values, link));
-    if (explanation.attention && !explanation.grid) cards.push(card(attentionMap(explanation.attention, "Attention, mean of the heads of the last layer", tokens, link)));
+    if (explanation.frames) cards.push(framesCard(explanation.frames, media({}), { link, base }));
+    if (explanation.token_values) cards.push(expectedCard(explanation.token_values, link));
+    if (explanation.attention && !explanation.grid && explanation.heads.length < 2) cards.push(card(attentionMap(explanation.attention, "Attention", tokens, link)));
     if (panel) {
       if (!cards.filter((each) => !each.classList.contains("full")).length) panel.box.classList.add("full");
       cards.push(panel.box);
     }
     if (explanation.grid && explanation.attention) cards.push(imageAttention(explanation.attention, explanation.grid, content.media.find((item) => item.kind === "image"), values));
-    if (explanation.frames) cards.push(framesChart(explanation.frames));
+    if (explanation.embedding_map) cards.push(wordMapCard(explanation.embedding_map, content.text.split(/\s+/)));
     if (explanation.beam.length) cards.push(beamTree(explanation.beam));
     result.push(h("div", { class: "grid" }, cards));
     for (const layer of layers) {
       const linked = readers.includes(layer);
-      result.push(layerCard(layer, values, { link, linked, onUnit: panel && readers.includes(layer) ? (unit) => panel.unit(layer.name, unit) : null, onPhrase: panel && readers.includes(layer) ? phrase : null }));
+      result.push(layerCard(layer, values, { link, linked, base, title: nameLayer(layer.name), order: state.order, onOrder: (order) => { state.order = order; keep(); }, onUnit: panel && linked ? (unit) => panel.unit(layer.name, unit) : null, onPhrase: panel && linked ? phrase : null }));
     }
-    if (layers.length && !(value instanceof File)) result.push(reachCard({ input: request, tokens, link }));
+    if (layers.length && !(value instanceof File)) result.push(reachCard({ input: request, tokens, link, nameLayer, steps: base }));
     if (explanation.heads.length > 1) {
       const heads = explanation.heads.slice(0, MOST_HEADS);
-      result.push(h("section", { class: "card full" }, h("h2", {}, "Attention of every head"), h("div", { class: "views" }, heads.map((head) => attentionMap(head, head.name, tokens, link))),
+      result.push(h("section", { class: "card full" }, h("h2", {}, "Attention of every head"), h("div", { class: "views" }, explanation.attention && !explanation.grid ? attentionMap(explanation.attention, "mean of the heads of the last layer", tokens, link) : null, heads.map((head) => attentionMap(head, head.name, tokens, link))),
         explanation.heads.length > MOST_HEADS ? h("p", { class: "small soft" }, `${MOST_HEADS} of ${explanation.heads.length} heads`) : null));
     }
     if (chosen && panel) phrase(...chosen);
+    else if (state.unit && panel) panel.restore(state.unit);
     return result;
   }
 
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
     const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
-    input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " keeps this text, and shows what a change of it does")), exampleList(model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
+    input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " Keeps this text, and shows what a change of it does.")), exampleList(id, model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
-    input.append(exampleList(model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "Something of your own"), otherInputs(look, model)));
+    input.append(exampleList(id, model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "or an input of your own"), otherInputs(look, model)));
   }
   await look();
 }
@@ -172,9 +182,9 @@ function isNumbered(names) {
   return names.length > MOST_NUMBERED && names.every((name) => /^\d+$/.test(name));
 }
 
-function scoreRow(attribution, names, link) {
+function scoreRow(attribution, names, link, base) {
   const scores = plainScores(attribution);
-  return scores ? heatmap({ title: "What mattered at each step", values: scores, rows: 1, columns: scores.length, rowName: () => "", columnName: (column) => `step ${names[column]}`, tickName: (column) => names[column], link, height: 24 }) : null;
+  return scores ? heatmap({ ...scaled(scores.length, base), title: "What mattered at each step", values: scores, rows: 1, columns: scores.length, rowName: () => "", columnName: (column) => `step ${names[column]}`, tickName: (column) => names[column], link, height: 24 }) : null;
 }
 
 function plainScores(attribution) {
@@ -209,10 +219,6 @@ function choices(list, link) {
     h("thead", {}, h("tr", {}, ["word", "label", "probability", "otherwise", ""].map((name, index) => h("th", { class: index === 2 ? "number" : "" }, name)))), h("tbody", {}, rows))));
 }
 
-function tokenValues({ label, tokens, values }, link) {
-  return h("div", { class: "card full" }, heatmap({ title: label, values, rows: 1, columns: values.length, rowName: () => label, columnName: (column) => tokens[column] ?? "", link, height: 32, limits: [0, Math.max(...values)] }));
-}
-
 function attentionMap(map, title, tokens, link) {
   const rows = map.rows.length, columns = map.columns.length;
   return heatmap({ title, values: map.weights.flat(), rows, columns, limits: [0, 1], rowName: (row) => `${map.rows[row]} attends to`, rowTicks: (row) => map.rows[row], columnName: (column) => map.columns[column], link: columns === tokens.length ? link : undefined, height: Math.min(260, Math.max(24, rows * 18)) });
@@ -231,15 +237,4 @@ function imageAttention(map, [rows, columns], picture, values) {
     return h("figure", {}, showMedia([{ ...picture, start: 0 }], numbers), h("figcaption", {}, word));
   };
   return h("section", { class: "card full" }, h("h2", {}, "Where each word looks"), h("p", { class: "small soft" }, "Bright: the parts of the picture that the model attends to when it writes the word."), h("div", { class: "frames" }, map.rows.map(view)));
-}
-
-function framesChart(frames) {
-  const time = (frame) => frame * frames.frame_length;
-  const curves = frames.tokens.map((name, token) => ({ name, points: frames.probabilities[token].map((value, frame) => [time(frame), value]) }))
-    .sort((a, b) => Math.max(...b.points.map(([, y]) => y)) - Math.max(...a.points.map(([, y]) => y))).slice(0, 9);
-  curves.push({ name: "blank", colour: "var(--faint)", dashed: true, points: frames.blank.map((value, frame) => [time(frame), value]) });
-  const path = frames.most_probable.map((token) => token || "·").join("");
-  const chart = lineChart({ title: "Probability of each token in each frame", series: curves, xLabel: frames.in_seconds ? "seconds" : "frames", limits: [0, 1], wide: true });
-  chart.append(h("p", { class: "mono path", title: "The most probable token of each frame; · is the blank" }, path), h("p", { class: "small soft" }, "Below the chart: the most probable token of each frame, · for the blank. Repetitions and blanks are removed to read the transcript."));
-  return chart;
 }

@@ -110,12 +110,12 @@ function troubles({ run, warnings }) {
   const worse = run.best && run.baseline !== null && (run.higher_is_better ? run.best.value <= run.baseline : run.best.value >= run.baseline);
   if (worse && run.state !== "training") texts.push(`The best model is no better than the baseline: ${run.metric} ${number(run.best.value)} against ${number(run.baseline)}.`);
   if (!texts.length) return null;
-  return h("section", { class: "trouble" }, h("h2", {}, run.state === "diverged" ? "Training diverged" : "The training warned"), texts.map((text) => h("p", {}, text)),
+  return h("section", { class: "trouble" }, h("h2", {}, run.state === "diverged" ? "Training diverged" : "The training warned"), texts.map((text) => h("p", { title: text }, text.replace(/(?:\/[^\s/:=,()]+)+\/([^\s/:=,()]+)/g, "$1"))),
     !worse && run.state !== "diverged" && !texts.some((text) => text.includes("doctor")) ? null : h("p", { class: "never" }, h("a", { href: address("/doctor", { run: run.id }) }, "Ask the doctor for the reason, and which setting to change")));
 }
 
 function fact(name, value, remark) {
-  return h("div", { class: "fact" }, h("span", { class: "small" }, name), h("b", {}, value), h("span", { class: "small" }, remark));
+  return h("div", { class: "fact" }, h("span", { class: "small" }, name), h("b", {}, value), h("span", { class: "small", title: remark }, remark));
 }
 
 function scores(data) {

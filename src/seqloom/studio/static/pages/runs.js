@@ -17,16 +17,16 @@ const MOST_MARKED = 40; // runs whose marks an address keeps
 const sign = (run) => (run.higher_is_better ? -1 : 1);
 // name: title, width in pixels, keys by which it sorts, whether it holds numbers
 const COLUMNS = {
-  run: { title: "Run", width: 164, sort: { run: (run) => run.title || run.id, task: (run) => run.task } },
-  state: { title: "State", width: 96, sort: { state: (run) => run.state } },
-  best: { title: "Best score", width: 164, number: true, sort: { best: (run) => (run.best ? sign(run) * run.best.value : Infinity) } },
-  last: { title: "Last", width: 72, number: true, sort: { last: (run) => (run.last ? sign(run) * run.last.value : Infinity) } },
-  baseline: { title: "Baseline", width: 84, number: true, sort: {} },
-  differs: { title: "What differs", width: 168, grows: true, sort: {} },
-  curve: { title: "Curve", width: 108, sort: {} },
-  parameters: { title: "Parameters", width: 92, number: true, sort: { parameters: (run) => -run.parameters } },
-  started: { title: "Started", width: 124, sort: { started: (run) => run.started && -new Date(run.started), time: (run) => -run.seconds } },
-  note: { title: "Note", width: 92, grows: true, sort: { note: (run) => run.note || "\uffff" } },
+  run: { title: "Run", width: 176, sort: { run: (run) => run.title || run.id, task: (run) => run.task } },
+  state: { title: "State", width: 100, sort: { state: (run) => run.state } },
+  best: { title: "Best score", width: 188, number: true, sort: { best: (run) => (run.best ? sign(run) * run.best.value : Infinity) } },
+  last: { title: "Last", width: 76, number: true, sort: { last: (run) => (run.last ? sign(run) * run.last.value : Infinity) } },
+  baseline: { title: "Baseline", width: 92, number: true, sort: {} },
+  differs: { title: "What differs", width: 116, grows: true, sort: {} },
+  curve: { title: "Curve", width: 112, sort: {} },
+  parameters: { title: "Parameters", width: 104, number: true, sort: { parameters: (run) => -run.parameters } },
+  started: { title: "Started", width: 136, sort: { started: (run) => run.started && -new Date(run.started), time: (run) => -run.seconds } },
+  note: { title: "Note", width: 84, grows: true, sort: { note: (run) => run.note || "\uffff" } },
 };
 const DEFAULT = Object.keys(COLUMNS);
 const column = (name) => (Object.hasOwn(COLUMNS, name) ? COLUMNS[name] : otherColumn(name));
@@ -43,7 +43,7 @@ export async function showRuns(main, query) {
   const chosen = h("span", { class: "soft", role: "status" });
   const compare = h("button", { class: "primary", type: "button", disabled: true, title: "Mark two or more runs", onclick: () => go("/compare", { runs: [...state.selected], group: state.group }) }, "Compare");
   const tasks = [...new Set(runs.map((run) => run.task))].filter(Boolean).sort();
-  const filter = h("input", { type: "search", placeholder: "Filter by name, setting or note", "aria-label": "Filter", value: state.filter, oninput: debounce(() => { state.filter = filter.value; draw(); }, 120) });
+  const filter = h("input", { type: "search", placeholder: "Filter: name, setting, note", "aria-label": "Filter", value: state.filter, oninput: debounce(() => { state.filter = filter.value; draw(); }, 120) });
   const taskSelect = h("select", { "aria-label": "Task", onchange: () => { state.task = taskSelect.value; draw(); } },
     h("option", { value: "" }, "all tasks"), tasks.map((task) => h("option", { value: task, selected: task === state.task }, task)));
   const groupSelect = h("select", { "aria-label": "Group by", title: "Mean and spread of runs that belong together, such as the seeds of one setting", onchange: () => { state.group = groupSelect.value; state.open.clear(); frame.scrollTop = 0; draw(); } });
@@ -194,16 +194,18 @@ export async function showRuns(main, query) {
     } }, `${open ? "▾" : "▸"} ${run.title}`), h("small", { class: "unit" }, `${run.members.length} ${run.members.length === 1 ? "run" : "runs"} · ${run.task}`)];
   }
 
-  // Settings in one order for all runs of a task: those that were chosen by somebody first.
-  const order = new Map();
+  // In what a run differs from most runs of its task; what somebody chose comes first.
+  const usual = new Map();
   function chips(run) {
     const keys = different.get(run.task) || [];
-    if (order.get(run.task)?.keys !== keys) {
-      const members = runs.filter((each) => each.task === run.task);
-      order.set(run.task, { keys, sorted: [...keys].sort((a, b) => weight(members, b) - weight(members, a)) });
+    if (!keys.length) return null;
+    if (usual.get(run.task)?.keys !== keys) {
+      const members = shown.filter((each) => each.task === run.task);
+      usual.set(run.task, { keys, sorted: [...keys].sort((a, b) => weight(members, b) - weight(members, a)), values: new Map(keys.map((key) => [key, majority(members, key)])) });
     }
-    return order.get(run.task).sorted.filter((key) => key in run.settings).slice(0, 6)
-      .map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}` }, h("i", {}, shortKey(key)), h("span", {}, setting(run.settings[key]))));
+    const { sorted, values } = usual.get(run.task), own = sorted.filter((key) => key in run.settings && setting(run.settings[key]) !== values.get(key));
+    if (!own.length) return h("span", { class: "faint small", title: "This run has the settings of most runs of its task." }, "as most of them");
+    return own.slice(0, 6).map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}${values.get(key) === null ? "" : `; most have ${values.get(key)}`}` }, h("i", {}, shortKey(key)), h("span", {}, setting(run.settings[key]))));
   }
 
   function noteField(run) {
@@ -239,6 +241,13 @@ export async function showRuns(main, query) {
     timer = setTimeout(poll, Math.max(POLL, SHARE * (performance.now() - start)));
   }
   return () => { left = true; clearTimeout(timer); };
+}
+
+// The value of a setting that more than half of the runs have; null: there is none.
+function majority(runs, key) {
+  const counts = new Map();
+  for (const run of runs) if (key in run.settings) counts.set(setting(run.settings[key]), (counts.get(setting(run.settings[key])) || 0) + 1);
+  return [...counts].find(([, count]) => 2 * count > runs.length)?.[0] ?? null;
 }
 
 // What somebody chose says most, and how often a training reports says least.
