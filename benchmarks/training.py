@@ -20,7 +20,7 @@ from seqloom.tasks.tag.settings import TaggingEncoder, WordEmbeddingConfig
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
 from seqloom.training.engine import train
-from seqloom.training.gradient_update import GradientUpdate
+from seqloom.training.gradient_update import GradientUpdate, LossFunction
 
 WORDS = 10_000
 PTB_GOAL, TAGGER_GOAL, OVERHEAD_GOAL = 1.2, 1.5, 0.97
@@ -45,7 +45,12 @@ class TorchModel(nn.Module):
 
 
 def torch_updates(
-    model: TorchModel, batches: list[tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer, *, stateful: bool
+    model: TorchModel,
+    batches: list[tuple[Tensor, Tensor]],
+    optimizer: torch.optim.Optimizer,
+    *,
+    stateful: bool,
+    autocast: bool = False,  # forward pass and loss in bfloat16
 ) -> Iterator[None]:
     """The usual training loop; each iteration is one update."""
     criterion = nn.CrossEntropyLoss()
@@ -53,8 +58,10 @@ def torch_updates(
     while True:
         for tokens, target in batches:
             optimizer.zero_grad()
-            logits, state = model(tokens, state)
-            criterion(logits.flatten(0, 1), target.flatten()).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                logits, state = model(tokens, state)
+                loss = criterion(logits.flatten(0, 1), target.flatten())
+            loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 5.0)
             optimizer.step()
             state = tuple(part.detach() for part in state) if stateful else None
@@ -77,7 +84,19 @@ class Updates(NamedTuple):
     batches: BatchLoader
 
 
-def our_updates(task: Task, examples: list[Any], settings: TrainConfig) -> Updates:
+class Case(NamedTuple):
+    """What both programs train."""
+
+    name: str
+    task: Task
+    examples: list[Any]
+    settings: TrainConfig
+    items: int  # of one update
+    unit: str
+    torch_updates: Callable[..., Iterator[None]]  # of the peer; autocast=True computes in bfloat16
+
+
+def our_updates(task: Task, examples: list[Any], settings: TrainConfig, loss: LossFunction | None = None) -> Updates:
     batches = BatchLoader(
         lambda: iter(examples),
         task.collate,
@@ -86,7 +105,7 @@ def our_updates(task: Task, examples: list[Any], settings: TrainConfig) -> Updat
         seed=settings.seed,
     )
     torch.manual_seed(1)
-    training = train(GradientUpdate(task.build_model(), batches, task.loss, settings))
+    training = train(GradientUpdate(task.build_model(), batches, loss or task.loss, settings))
     return Updates(training, _without_loop(task, batches, settings), batches)
 
 
@@ -106,7 +125,7 @@ def _without_loop(task: Task, batches: BatchLoader, settings: TrainConfig) -> It
             yield
 
 
-def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
+def language_model() -> Case:
     """PTB-medium (Zaremba et al. 2014): 2 × 650, batch 20, 35 steps, 10k words, dropout 0.5."""
     rows, steps, hidden = 20, 35, 650
     recurrence = DecoderConfig(hidden_size=hidden, layers=2, dropout=0.5)
@@ -114,17 +133,19 @@ def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
     examples = list(task.read(random_sentences(rows * steps * 3, 20, words=WORDS)))
     task = task.fit(task.read([f"w{number}" for number in range(WORDS)]))
     settings = TrainConfig(batch_size=rows, bptt_steps=steps, optimizer="sgd", learning_rate=1.0, epochs=1000)
-    ours = our_updates(task, examples, settings)
-    torch.manual_seed(1)
-    symbols = len(task.tokenizer.vocabulary)
-    peer = TorchModel(symbols, hidden, hidden, outputs=symbols, layers=2, bidirectional=False, dropout=0.5)
-    batches = [(part.inputs.values, part.target) for (part,) in ours.batches.epoch(0)][:-1]
-    theirs = torch_updates(peer, batches, torch.optim.SGD(peer.parameters(), lr=1.0), stateful=True)
-    rates = partial(compare_rates, "PTB-medium training", threads, items=rows * steps, unit="tokens/s")
-    yield from _compare(ours, theirs, rates, goal=PTB_GOAL, repetitions=repetitions)
+
+    def peer(batches: BatchLoader, *, autocast: bool = False) -> Iterator[None]:
+        torch.manual_seed(1)
+        symbols = len(task.tokenizer.vocabulary)
+        model = TorchModel(symbols, hidden, hidden, outputs=symbols, layers=2, bidirectional=False, dropout=0.5)
+        pairs = [(part.inputs.values, part.target) for (part,) in batches.epoch(0)][:-1]
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        return torch_updates(model, pairs, optimizer, stateful=True, autocast=autocast)
+
+    return Case("PTB-medium training", task, examples, settings, rows * steps, "tokens/s", peer)
 
 
-def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
+def tagger() -> Case:
     """A bidirectional LSTM of 256 units, batches of 32 sentences of 25 words, 17 labels."""
     rows, steps, hidden = 32, 25, 256
     sentences = [line.split() for line in random_sentences(rows * 40, steps, words=WORDS)]
@@ -140,20 +161,25 @@ def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
         for number, words in enumerate(sentences)
     ]
     task = task.fit(examples)
-    ours = our_updates(task, examples, TrainConfig(batch_size=rows, epochs=100_000))
-    torch.manual_seed(1)
-    peer = TorchModel(WORDS + 2, 100, hidden, outputs=17, layers=1, bidirectional=True, dropout=0.0)
-    batches = [(part.inputs.words, part.target) for (part,) in ours.batches.epoch(0)]
-    theirs = torch_updates(peer, batches, torch.optim.Adam(peer.parameters(), lr=1e-3), stateful=False)
-    rates = partial(compare_rates, "bi-LSTM 256 tagger training", threads, items=rows, unit="sentences/s")
-    yield from _compare(ours, theirs, rates, goal=TAGGER_GOAL, repetitions=repetitions)
+
+    def peer(batches: BatchLoader, *, autocast: bool = False) -> Iterator[None]:
+        torch.manual_seed(1)
+        model = TorchModel(WORDS + 2, 100, hidden, outputs=17, layers=1, bidirectional=True, dropout=0.0)
+        pairs = [(part.inputs.words, part.target) for (part,) in batches.epoch(0)]
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        return torch_updates(model, pairs, optimizer, stateful=False, autocast=autocast)
+
+    settings = TrainConfig(batch_size=rows, epochs=100_000)
+    return Case("bi-LSTM 256 tagger training", task, examples, settings, rows, "sentences/s", peer)
 
 
-def _compare(
-    ours: Updates, theirs: Iterator[None], rates: Callable[..., Result], *, goal: float, repetitions: int
-) -> Iterator[Result]:
+def compare(case: Case, threads: int, *, goal: float, repetitions: int) -> Iterator[Result]:
+    """Our training, the peer's, and ours without the training loop."""
+    ours = our_updates(case.task, case.examples, case.settings)
+    theirs = case.torch_updates(ours.batches)
     loops: dict[str, Iterator[Any]] = {"ours": ours.training, PYTORCH: theirs, WITHOUT_LOOP: ours.without_loop}
     timings = interleave({name: partial(next, loop) for name, loop in loops.items()}, repetitions=repetitions)
+    rates = partial(compare_rates, case.name, threads, items=case.items, unit=case.unit)
     for name, ratio in ((PYTORCH, goal), (WITHOUT_LOOP, OVERHEAD_GOAL)):
         yield rates(ours=timings["ours"], peer=timings[name], peer_name=name, goal=ratio)
 
@@ -162,5 +188,5 @@ def measure(*, quick: bool) -> Iterator[Result]:
     """Both models, with one thread and with all threads."""
     for threads in sorted({1, torch.get_num_threads()}):
         torch.set_num_threads(threads)
-        yield from language_model(threads, repetitions=3 if quick else 21)
-        yield from tagger(threads, repetitions=7 if quick else 101)
+        yield from compare(language_model(), threads, goal=PTB_GOAL, repetitions=3 if quick else 21)
+        yield from compare(tagger(), threads, goal=TAGGER_GOAL, repetitions=7 if quick else 101)

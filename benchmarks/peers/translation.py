@@ -1,8 +1,9 @@
 """The interface of the translation benchmark: model sizes, random batches, and what each peer implements."""
 
 import random
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -106,14 +107,22 @@ def _pad(rows: list[list[int]]) -> Tensor:
     return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
-def updates(peer: Peer, batches: list[Batch], *, learning_rate: float = 1e-4) -> Iterator[None]:
+def updates(
+    peer: Peer,
+    batches: list[Batch],
+    *,
+    learning_rate: float = 1e-4,
+    precision: Callable[[], AbstractContextManager[Any]] = nullcontext,  # of forward pass and loss
+) -> Iterator[None]:
     """A plain training loop with Adam; each iteration is one pass over the batches."""
     optimizer = torch.optim.Adam(peer.model.parameters(), lr=learning_rate, fused=True)
     peer.model.train()
     while True:
         for batch in batches:
             optimizer.zero_grad()
-            peer.loss(batch).backward()
+            with precision():
+                loss = peer.loss(batch)
+            loss.backward()
             nn.utils.clip_grad_norm_(peer.model.parameters(), 1.0)
             optimizer.step()
         yield

@@ -44,7 +44,9 @@ class Kernel:
 
     def chunk(self, partition: Partition) -> int:
         """The number of steps of a chunk."""
-        return partition.steps_per_chunk(CHUNK_ROWS[self.kind])
+        is_rounded = self.layout.words_per_pair != (0, 0)  # bfloat16 takes half the memory
+        rows = CHUNK_ROWS[self.kind] * (2 if is_rounded else 1)
+        return partition.steps_per_chunk(rows)
 
     def run(self, table: int, partition: Partition) -> None:
         """Run on the threads of the partition, with the argument table at this address."""
