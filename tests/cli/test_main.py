@@ -579,3 +579,11 @@ def test_a_deleted_current_folder_is_reported(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("seqloom.terminal.prepare_output", lambda: None)
     with pytest.raises(SystemExit, match="the current folder cannot be used"):
         main()
+
+
+def test_help_names_values_as_people_do() -> None:
+    """No Python types, such as ``list[str]``, and no braces around required arguments."""
+    for command in ("explain", "evaluate", "compare", "serve"):
+        text = CliRunner().invoke(app, [command, "--help"]).stdout
+        assert not re.search(r"list\[|<int|<float|<str|<path|\{", text)
+    assert "explain [OPTIONS] RUN [SOURCE]..." in CliRunner().invoke(app, ["explain", "--help"]).stdout

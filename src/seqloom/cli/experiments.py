@@ -42,11 +42,13 @@ def compare(
     ] = 0,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--override", help="Change for all variants, such as train.epochs=5; repeatable."),
+        typer.Option(
+            "--override", metavar="KEY=VALUE", help="Change for all variants, such as train.epochs=5; repeatable."
+        ),
     ] = None,
     layers: Annotated[
         list[str] | None,
-        typer.Option("--layer", help="Variant with a custom layer or cell, as module:name; repeatable."),
+        typer.Option("--layer", metavar="MODULE:NAME", help="Variant with a custom layer or cell; repeatable."),
     ] = None,
     match_parameters: Annotated[
         bool,

@@ -8,7 +8,7 @@ import typer
 
 from seqloom import __version__, terminal
 from seqloom.cli import builtin, experiments, generation, inference, plots, serving, training
-from seqloom.cli.options import ConfigurableCommand
+from seqloom.cli.options import Command, ConfigurableCommand
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,15 +47,21 @@ def seqloom(
     """
 
 
-app.command(epilog="Example: seqloom init tag > tagger.toml")(training.init)
+app.command(cls=Command, epilog="Example: seqloom init tag > tagger.toml")(training.init)
 app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")(training.check)
 app.command(cls=ConfigurableCommand, epilog="Example: seqloom train tagger.toml train.epochs=5")(training.train)
-app.command(epilog="Example: seqloom evaluate runs/tag test.conllu")(inference.evaluate)
-app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")(inference.predict)
-app.command(epilog="Example: seqloom align runs/transcribe hello.wav 'hello world' --timings srt")(inference.align)
-app.command(epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")(inference.explain)
-app.command(epilog="Example: seqloom doctor runs/tag dev.conllu")(inference.doctor)
-app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")(
+app.command(cls=Command, epilog="Example: seqloom evaluate runs/tag test.conllu")(inference.evaluate)
+app.command(cls=Command, epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")(
+    inference.predict
+)
+app.command(cls=Command, epilog="Example: seqloom align runs/transcribe hello.wav 'hello world' --timings srt")(
+    inference.align
+)
+app.command(cls=Command, epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")(
+    inference.explain
+)
+app.command(cls=Command, epilog="Example: seqloom doctor runs/tag dev.conllu")(inference.doctor)
+app.command(cls=Command, epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")(
     generation.generate
 )
 app.command(
@@ -63,12 +69,12 @@ app.command(
     epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3",
 )(experiments.compare)
 app.command(cls=ConfigurableCommand, epilog="Example: seqloom sweep tagger.toml sweep.trials=50")(experiments.sweep)
-app.command(epilog="Example: seqloom lab vanishing seeds=5")(experiments.lab)
-app.command(epilog="Example: seqloom demo tag")(builtin.demo)
-app.command(epilog="Example: seqloom data python_tags")(builtin.data)
-app.command(epilog="Example: seqloom info runs/tag --anatomy")(builtin.info)
-app.command(epilog="Example: seqloom plot curves runs/lstm runs/gru --output curves.svg")(plots.plot)
-app.command(epilog="Example: seqloom quantize runs/tag runs/tag-int8")(inference.quantize)
-app.command(epilog="Example: seqloom export runs/ngram model.arpa")(inference.export)
-app.command(epilog="Example: seqloom serve runs/tag --port 8000")(serving.serve)
-app.command(epilog="Example: seqloom studio runs")(serving.studio)
+app.command(cls=Command, epilog="Example: seqloom lab vanishing seeds=5")(experiments.lab)
+app.command(cls=Command, epilog="Example: seqloom demo tag")(builtin.demo)
+app.command(cls=Command, epilog="Example: seqloom data python_tags")(builtin.data)
+app.command(cls=Command, epilog="Example: seqloom info runs/tag --anatomy")(builtin.info)
+app.command(cls=Command, epilog="Example: seqloom plot curves runs/lstm runs/gru --output curves.svg")(plots.plot)
+app.command(cls=Command, epilog="Example: seqloom quantize runs/tag runs/tag-int8")(inference.quantize)
+app.command(cls=Command, epilog="Example: seqloom export runs/ngram model.arpa")(inference.export)
+app.command(cls=Command, epilog="Example: seqloom serve runs/tag --port 8000")(serving.serve)
+app.command(cls=Command, epilog="Example: seqloom studio runs")(serving.studio)

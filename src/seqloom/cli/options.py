@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from types import NoneType
+from typing import Annotated, Any, Final, NoReturn, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from seqloom.cli.completion import complete_config, complete_override, complete_run, complete_task
 from seqloom.formats import visible
+
+VALUES: Final = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+"""How the help names the value of an option that has no name of its own."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Configuration = Annotated[
@@ -21,40 +25,53 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Changes to the configuration, such as train.epochs=5.", autocompletion=complete_override),
 ]
-TaskName = Annotated[str, typer.Option(help="Task, if there is no configuration.", autocompletion=complete_task)]
+TaskName = Annotated[
+    str, typer.Option(metavar="TASK", help="Task, if there is no configuration.", autocompletion=complete_task)
+]
 DataFiles = Annotated[
-    str, typer.Option(help="Training file, or folder with a train and a dev file, if there is no configuration.")
+    str,
+    typer.Option(
+        metavar="FILE", help="Training file, or folder with a train and a dev file, if there is no configuration."
+    ),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a training run.", autocompletion=complete_run)]
 RunFolders = Annotated[
     list[Path],
     typer.Argument(metavar="RUN", help="Folder of a training run; several with --by.", autocompletion=complete_run),
 ]
-Layer = Annotated[str, typer.Option(help="Custom layer or cell, as module:name.")]
+Layer = Annotated[str, typer.Option(metavar="MODULE:NAME", help="Custom layer or cell.")]
 Search = Annotated[
     str,
     typer.Option(
+        metavar="METHOD",
         help="Decoding method, such as greedy or 'beam size=5 nbest=3'; for transcripts best_path or "
-        "'prefix_beam size=64'."
+        "'prefix_beam size=64'.",
     ),
 ]
-Constrain = Annotated[str, typer.Option(help="File with the allowed translations, one per line.")]
-Lexicon = Annotated[str, typer.Option(help="File with the words allowed in a transcript or translation.")]
+Constrain = Annotated[str, typer.Option(metavar="FILE", help="File with the allowed translations, one per line.")]
+Lexicon = Annotated[
+    str, typer.Option(metavar="FILE", help="File with the words allowed in a transcript or translation.")
+]
 LanguageModel = Annotated[
     str,
     typer.Option(
         "--lm",
+        metavar="MODEL",
         help="Language model for transcripts and translations: an ARPA file or a run, such as 'words.arpa weight=0.8'.",
     ),
 ]
-Folder = Annotated[str, typer.Option(help="Folder or archive with the recordings or images that the input file lists.")]
-Captions = Annotated[str, typer.Option(help="File with the captions of the images.")]
+Folder = Annotated[
+    str,
+    typer.Option(metavar="FOLDER", help="Folder or archive with the recordings or images that the input file lists."),
+]
+Captions = Annotated[str, typer.Option(metavar="FILE", help="File with the captions of the images.")]
 Timings = Annotated[
     str,
     typer.Option(metavar="FORMAT", help="Times of words and tokens of a transcript: tsv, textgrid, ctm, srt or vtt."),
 ]
 TimingsFolder = Annotated[
-    Path | None, typer.Option("--output", help="With --timings: folder that gets a file for each recording.")
+    Path | None,
+    typer.Option("--output", metavar="FOLDER", help="With --timings: folder that gets a file for each recording."),
 ]
 SentencePooling = Annotated[
     str,
@@ -83,11 +100,37 @@ Lag = Annotated[
 ]
 Ensemble = Annotated[
     list[Path] | None,
-    typer.Option(help="Another run whose predictions are averaged with those of this one; repeatable."),
+    typer.Option(metavar="RUN", help="Another run whose predictions are averaged with those of this one; repeatable."),
 ]
 
 
-class ConfigurableCommand(TyperCommand):
+class Command(TyperCommand):
+    """A command whose help names arguments and values in capitals: ``explain RUN [SOURCE]...``, ``--example N``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        types = get_type_hints(self.callback) if self.callback else {}
+        for parameter in self.params:
+            if parameter.param_type_name == "option":
+                if parameter.metavar is None:
+                    parameter.metavar = VALUES.get(_value_type(types.get(parameter.name or "")))
+            else:
+                parameter.metavar = parameter.metavar or str(parameter.name).upper()
+                vars(parameter)["display_type_rich"] = lambda ctx: None  # noqa: ARG005  its name and help say enough
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """``RUN`` instead of ``{RUN}`` for a required argument."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+
+def _value_type(annotation: Any) -> Any:
+    """The type of one value: of ``list[int] | None``, int."""
+    while arguments := [argument for argument in get_args(annotation) if argument is not NoneType]:
+        annotation = arguments[0]
+    return annotation
+
+
+class ConfigurableCommand(Command):
     """A command that takes overrides: an unknown option such as --lr is pointed to its configuration key."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -31,10 +31,11 @@ def serve(
     port: Port = 8000,
     token: Token = "",
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Name by which clients reach the service; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Name by which clients reach the service; repeatable.")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(help="Web site whose pages may use the service, such as https://example.org.")
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Web site whose pages may use the service, such as https://example.org."),
     ] = None,
     max_batch: Annotated[int, typer.Option(min=1, help="Maximum number of inputs computed together.")] = 32,
     max_wait: Annotated[float, typer.Option(min=0, help="Milliseconds that an input waits for others.")] = 2.0,
@@ -92,7 +93,7 @@ def studio(
     threads: Threads = 1,
     layer: Annotated[
         list[str] | None,
-        typer.Option(help="Custom layer or cell with which some runs were trained, as module:name; repeatable."),
+        typer.Option(metavar="MODULE:NAME", help="Custom layer or cell with which some runs were trained; repeatable."),
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
