@@ -110,18 +110,19 @@ def test_contract(real: str, rows: int, depth: int, columns: int) -> None:
     check_contract(real, rows, depth, columns)
 
 
-def check_dot(real: str, rows: int, depth: int, columns: int) -> None:
+def check_dot(real: str, rows: int, depth: int, columns: int, *, order: int) -> None:
     left, right = matrix(real, rows, depth + 1, seed=1), matrix(real, columns, depth, seed=2)
     out = torch.full((rows, columns + 4), torch.nan, dtype=left.dtype)
-    call(real, "dot", left, depth + 1, right, depth, out, columns + 4, rows, columns)
+    call(real, "dot", left, depth + 1, right, depth, out, columns + 4, rows, columns, order)
     assert_close(out[:, :columns], product(left[:, :depth], right.t()))
     assert out[:, columns:].isnan().all()
 
 
 @EVERY_TYPE
 @SIZES
-def test_dot(real: str, rows: int, depth: int, columns: int) -> None:
-    check_dot(real, rows, depth, columns)
+@pytest.mark.parametrize("order", [gemm.STREAMED, gemm.CACHED, gemm.CACHED_BACKWARDS])
+def test_dot(real: str, rows: int, depth: int, columns: int, order: int) -> None:
+    check_dot(real, rows, depth, columns, order=order)
 
 
 @EVERY_TYPE

@@ -47,7 +47,8 @@ def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.Monke
             test_gemm.check_pack(real, rows, depth, columns, layout)
         test_gemm.check_multiply(real, rows, depth, columns)
         test_gemm.check_contract(real, rows, depth, columns)
-        test_gemm.check_dot(real, rows, depth, columns)
+        for order in (gemm.STREAMED, gemm.CACHED, gemm.CACHED_BACKWARDS):
+            test_gemm.check_dot(real, rows, depth, columns, order=order)
     monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     for name in ("GRU(reset=before)", "LayerNormLSTM()"):
         layer = Recurrent(cells()[name](3, 13).to(dtype))

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from seqloom.kernels.runtime.identities import Comparison, Identities, compare_none, compare_size, compare_values
+from seqloom.kernels.runtime.identities import (
+    Comparison,
+    Identities,
+    compare_attribute,
+    compare_entry,
+    compare_equal,
+    compare_none,
+    compare_number,
+    compare_result,
+    compare_size,
+    compare_values,
+)
 
 
 class Holder:
@@ -21,6 +32,24 @@ class Holder:
 
     def __init__(self) -> None:
         self.value = [1]
+
+
+class Counter:
+    """Functions without arguments, and an attribute that is a new object each time."""
+
+    def __init__(self) -> None:
+        self.kept: object = object()
+        self.value = 1 << 40
+
+    def get(self) -> object:
+        return self.kept
+
+    def number(self) -> int:
+        return self.value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.value, 3)
 
 
 def comparisons(target: Any) -> list[Comparison]:
@@ -35,6 +64,9 @@ def comparisons(target: Any) -> list[Comparison]:
         compare_values(tuple, ()),
         [compare_size(target.table), compare_size(target.unique)],
         [compare_none(target.tensors, "weight"), compare_none(target.tensors, "bias")],
+        [compare_result(target.counter.get), compare_number(target.counter.number)],
+        [compare_attribute(target.counter, "kept"), compare_equal(target.counter, "shape")],
+        [compare_entry(target.optional, "there"), compare_entry(target.optional, "missing")],
     ]
     return [comparison for group in found for comparison in group or ()]
 
@@ -49,6 +81,8 @@ def things() -> SimpleNamespace:
         ordered=ordered,
         unique={1, 2},
         tensors={"weight": object(), "bias": None},
+        counter=Counter(),
+        optional={"there": 1},
     )
 
 
@@ -84,6 +118,12 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "the size of a set": lambda target: target.unique.add(3),
     "a tensor that becomes None": lambda target: target.tensors.update(weight=None),
     "a tensor that was None": lambda target: target.tensors.update(bias=1),
+    "a result and an attribute": lambda target: setattr(target.counter, "kept", object()),
+    "a number": lambda target: setattr(target.counter, "value", (1 << 40) + 1),
+    "a number that is no longer one": lambda target: setattr(target.counter, "value", "many"),
+    "an attribute that is deleted": lambda target: delattr(target.counter, "kept"),
+    "an optional entry": lambda target: target.optional.update(there=2),
+    "an optional entry that was missing": lambda target: target.optional.update(missing=None),
     "a tensor that is gone": lambda target: target.tensors.pop("weight"),
 }
 
@@ -114,11 +154,16 @@ def test_what_has_no_compiled_form() -> None:
 
 def test_references_are_neither_lost_nor_kept() -> None:
     target = things()
-    before = sys.getrefcount(target.slotted.value), sys.getrefcount(Holder.shared), sys.getrefcount(target.table["a"])
+
+    def counts() -> list[int]:
+        counter = target.counter
+        objects = target.slotted.value, Holder.shared, target.table["a"], counter.kept, counter.value
+        return list(map(sys.getrefcount, objects))
+
+    before = counts()
     identities = Identities(comparisons(target))
     for _ in range(1000):
         assert identities.same()
     del identities
     gc.collect()
-    after = sys.getrefcount(target.slotted.value), sys.getrefcount(Holder.shared), sys.getrefcount(target.table["a"])
-    assert after == before
+    assert counts() == before

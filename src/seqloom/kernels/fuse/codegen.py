@@ -219,7 +219,8 @@ class ScanBuilder:
             source = self.emitter.advance(source, self._mul(low, stride))
             target = self.emitter.advance(target, self._mul(low, target_stride))
             count = self.builder.sub(high, low)
-            self.emitter.call("dot", source, stride, packed, depth, target, target_stride, count, size)
+            operands = source, stride, packed, depth, target, target_stride, count, size
+            self.emitter.call("dot", *operands, gemm.CACHED)
         elif self.kind != "forward":
             self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         else:
@@ -230,10 +231,23 @@ class ScanBuilder:
                     plain = self.emitter.advance(unpacked, self._mul(low, depth))
                     target = self.emitter.advance(out[0], low)
                     count = self.builder.sub(high, low)
-                    self.emitter.call("dot", *left, plain, depth, target, out[1], rows, count)
+                    order = self._order(matrix, self._mul(count, depth))
+                    self.emitter.call("dot", *left, plain, depth, target, out[1], rows, count, order)
                 with otherwise:
                     self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         self._barrier()
+
+    def _order(self, matrix: str, size: Value) -> Value:
+        """The order in which a step reads ``size`` elements of a matrix that is not packed."""
+        builder, capacity = self.builder, gemm.CORE_CACHE // self.emitter.bytes
+        # In a call of one step, other matrices have been read since the last one.
+        is_only = builder.icmp_signed("==", self.values["steps"], integer(1))
+        limit = builder.select(is_only, integer(capacity // 2), integer(3 * capacity // 2))
+        cached: Value = integer(gemm.CACHED)
+        if matrix != "input":
+            is_odd = builder.icmp_signed("==", self._parity, integer(1))
+            cached = builder.select(is_odd, integer(gemm.CACHED_BACKWARDS), cached)
+        return builder.select(builder.icmp_signed("<=", size, limit), cached, integer(gemm.STREAMED))
 
     def _round(self, matrix: str, left: tuple[Value, int], depth: int, rows: Value) -> tuple[Value, int]:
         """Address and stride in bytes of the left side of a product, rounded."""

@@ -87,8 +87,10 @@ class InferenceCall:
         self._partition: Partition | None = None
         self._weights: list[int] = []  # addresses
         self._alive: list[Tensor] = []
-        self._packed: list[Matrix] = []  # matrices that are packed for each call
+        self._cached: list[tuple[Matrix, int]] = []  # matrices whose packed form is kept, and their arguments
+        self._packed: list[tuple[Matrix, int]] = []  # matrices that are packed for each call
         self._scratch_size = 0
+        self._is_single = False  # one thread, and no memory to borrow
 
     def _set(self, name: str, value: int) -> None:
         self._table[self._kernel.positions[name]] = value
@@ -103,15 +105,25 @@ class InferenceCall:
         final: Sequence[Tensor],
     ) -> None:
         """Run the kernel. All tensors but x are contiguous; their shapes are not checked."""
-        table = self._table
         addresses = [weight.data_ptr() for weight in weights]
         if partition is not self._partition or addresses != self._weights:
             self._prepare(partition, weights)
             self._partition, self._weights = partition, addresses
-        position = self._x
-        for number in x:
-            table[position] = number
-            position += 1
+        self._table[self._x : self._x + len(x)] = array("q", x)
+        self.run_again(partition, x[0], initial, weights, out, final)
+
+    def run_again(
+        self,
+        partition: Partition,
+        x: int,  # address
+        initial: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        out: Tensor,
+        final: Sequence[Tensor],
+    ) -> None:
+        """The same if neither the partition, nor the strides of x, nor the addresses of the weights have changed."""
+        table = self._table
+        table[self._x] = x
         position = self._initial
         for tensor in initial:
             table[position] = tensor.data_ptr()
@@ -121,32 +133,25 @@ class InferenceCall:
         for tensor in final:
             table[position] = tensor.data_ptr()
             position += 1
-        self._barrier.value = 0
-        if not self._packed and not self._scratch_size:
-            if partition.parts * partition.members == 1:
-                self._function(self._address, 0, 0, 1)
-            else:
-                self._kernel.run(self._address, partition)
+        for matrix, position in self._cached:
+            weight = weights[matrix.parameter]
+            # Comparing all values takes longer than one step, but less than packing them again.
+            verify = partition.steps > 1 and not matrix.quantized  # quantized weights are not trained
+            table[position] = matrix.cache(weight, verify=verify).values.data_ptr()
+        if self._is_single:
+            self._function(self._address, 0, 0, 1)
             return
+        self._barrier.value = 0
         with Loan() as loan:
             if self._scratch_size:
                 self._set("scratch", loan.borrow(self._scratch_size, out).data_ptr())
-            for matrix in self._packed:
-                packed = self._pack(matrix, weights[matrix.parameter], partition, loan)
-                self._set(f"packed {matrix.name}", packed.data_ptr())
+            for matrix, position in self._packed:
+                weight = weights[matrix.parameter]
+                values = weight.t() if matrix.transposed else weight
+                packed = loan.borrow(packed_size(values), weight)
+                pack(values, packed)
+                table[position] = packed.data_ptr()
             self._kernel.run(self._address, partition)
-
-    def _pack(self, matrix: Matrix, weight: Tensor, partition: Partition, loan: Loan) -> Tensor:
-        """The packed matrix, cached or in borrowed memory."""
-        if matrix.quantized:  # whose weights are not trained
-            return matrix.cache(weight).values
-        if partition.steps * partition.batch <= CACHED_ROWS or partition.steps == 1:
-            # Comparing all values takes longer than one step, but less than packing them again.
-            return matrix.cache(weight, verify=partition.steps > 1).values
-        values = weight.t() if matrix.transposed else weight
-        packed = loan.borrow(packed_size(values), weight)
-        pack(values, packed)
-        return packed
 
     def _prepare(self, partition: Partition, weights: Sequence[Tensor]) -> None:
         """Set what depends only on the shape of the batch and on where the weights are."""
@@ -167,11 +172,15 @@ class InferenceCall:
         for name, weight in zip(self._names, weights, strict=True):
             if f"parameter {name}" in positions:
                 self._set(f"parameter {name}", weight.data_ptr())
-        self._packed = []
+        self._cached, self._packed = [], []
         few = partition.steps * partition.max_rows < PACKING_MIN
         one = partition.max_rows == 1 and partition.steps < PACKING_MIN_STEPS
+        is_kept = partition.steps * partition.batch <= CACHED_ROWS or partition.steps == 1
         for matrix in self._matrices:
             dot = matrix.transposed and not matrix.quantized and (few or (one and matrix.name != "input"))
             self._set(f"matrix {matrix.name}", weights[matrix.parameter].data_ptr() if dot else 0)
             if not dot:
-                self._packed.append(matrix)
+                packed = self._cached if is_kept or matrix.quantized else self._packed
+                packed.append((matrix, positions[f"packed {matrix.name}"]))
+        single = partition.parts * partition.members == 1 and not partition.empty
+        self._is_single = single and not self._packed and not self._scratch_size

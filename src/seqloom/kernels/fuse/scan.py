@@ -31,6 +31,9 @@ __all__ = ["FusedScan", "Impure", "Unfusable", "fuse"]
 SERIAL_LIMIT = 2_000_000
 """Multiplications below which one thread is faster than several."""
 
+TEAM_MIN = 200_000
+"""Multiplications below which it is not worth trying whether several are faster."""
+
 
 def fuse(
     step: StepFunction,
@@ -164,7 +167,23 @@ class FusedScan:
 
     def partition(self, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool) -> Partition:
         """How the rows are split between threads."""
-        workers = 1 if steps * batch * self._multiplications < SERIAL_LIMIT else threads.count()
+        is_small = self.multiplications(steps, batch) < SERIAL_LIMIT
+        return self._partition(steps, batch, lengths, reverse=reverse, workers=1 if is_small else threads.count())
+
+    def partitions(self, steps: int, batch: int, *, reverse: bool) -> list[Partition]:
+        """The same; where several threads would share one row, also for one thread, with the same result."""
+        if batch > 1 or self.multiplications(steps, batch) < TEAM_MIN:
+            return [self.partition(steps, batch, None, reverse=reverse)]
+        alone, team = (
+            self._partition(steps, batch, None, reverse=reverse, workers=workers) for workers in (1, threads.count())
+        )
+        return [alone, team] if team.members > 1 else [alone]
+
+    def multiplications(self, steps: int, batch: int) -> int:
+        """About how many there are in the products of a call."""
+        return steps * batch * self._multiplications
+
+    def _partition(self, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool, workers: int) -> Partition:
         team = batch < workers and self.plan.shareable and threads.can_team()
         parts = 1 if team else max(1, min(workers, batch))
         return Partition.create(steps, batch, lengths, reverse=reverse, parts=parts, members=workers if team else 1)
@@ -182,15 +201,19 @@ class FusedScan:
         try:
             call = self._calls.pop()
         except IndexError:  # the first one, or all are in use by other threads
-            kernel = self.kernel("forward")
-            if not self._matrices:
-                self._matrices = [
-                    Matrix(name, self.names.index(parameter), transposed=transposed, quantized=name in self.quantized)
-                    for name, (parameter, transposed) in self._matrix_parameters(kernel).items()
-                ]
-            call = InferenceCall(kernel, self.names, self._matrices)
+            call = self.inference_call()
         call.run(partition, x, initial, weights, out, final)
         self._calls.append(call)
+
+    def inference_call(self) -> InferenceCall:
+        """A new call of the kernel without gradients. All calls share the packed matrices."""
+        kernel = self.kernel("forward")
+        if not self._matrices:
+            self._matrices = [
+                Matrix(name, self.names.index(parameter), transposed=transposed, quantized=name in self.quantized)
+                for name, (parameter, transposed) in self._matrix_parameters(kernel).items()
+            ]
+        return InferenceCall(kernel, self.names, self._matrices)
 
     def _report_parameters(self, x: Tensor, weights: list[Tensor]) -> None:
         for name, weight, shape in zip(self.names, weights, self.shapes, strict=True):

@@ -20,6 +20,14 @@ PANEL_VECTORS = 2
 """Vectors in a row of a panel."""
 
 
+CORE_CACHE = 1 << 20
+"""Bytes of the second-level cache of a core."""
+
+STREAMED, CACHED, CACHED_BACKWARDS = range(3)
+"""Orders in which ``dot`` reads a matrix. From memory, one column after another is fastest; from the cache, eight at
+once. A matrix larger than the cache is best read forwards and backwards in turn: its last columns are still there."""
+
+
 class GemmFunctions(NamedTuple):
     """Addresses of the compiled functions."""
 
@@ -58,7 +66,7 @@ def functions(real: str) -> GemmFunctions:
 @cache
 def python_function(real: str, name: str) -> Callable[..., None]:
     """One of the functions, callable from Python with addresses and integers."""
-    arguments = {"multiply": 9, "contract": 8, "dot": 8, "pack": 8}
+    arguments = {"multiply": 9, "contract": 8, "dot": 9, "pack": 8}
     return jit_cache.c_function(getattr(functions(real), name), *[ctypes.c_int64] * arguments[name])
 
 
@@ -188,18 +196,20 @@ def _contract(module: ir.Module, real: str) -> None:
 
 
 def _dot(module: ir.Module, real: str) -> None:
-    """left (rows, depth) times matrix (columns, depth) transposed, into out."""
-    emit = Emitter(module, "dot", 8, real)
-    left, left_stride, matrix, depth, out, out_stride, rows, columns = emit.arguments
+    """left (rows, depth) times matrix (columns, depth) transposed, into out.
+
+    ``order`` is one of ``STREAMED``, ``CACHED`` and ``CACHED_BACKWARDS``.
+    """
+    emit = Emitter(module, "dot", 9, real)
+    left, left_stride, matrix, depth, out, out_stride, rows, columns, order = emit.arguments
     builder = emit.builder
-    unroll = 8
-    grouped = builder.and_(columns, integer(-unroll))
+    group = 8
 
     def columns_of_row(start: Value, source: Value, target: Value, count: int) -> None:
-        """``count`` columns of one row."""
-        starts = [
-            emit.advance(matrix, builder.mul(builder.add(start, integer(column)), depth)) for column in range(count)
-        ]
+        """``count`` columns of one row; the sum of a column is the same whatever their number."""
+        starts = [emit.advance(matrix, builder.mul(start, depth))]
+        while len(starts) < count:
+            starts.append(emit.advance(starts[-1], depth))
         whole = builder.and_(depth, integer(-emit.lanes))
         zeros = (emit.splat(0.0),) * count
         with emit.loop_carrying(0, whole, emit.lanes, zeros) as (index, sums, advance):
@@ -222,11 +232,16 @@ def _dot(module: ir.Module, real: str) -> None:
         for column, total in enumerate(final):
             builder.store(emit.sum_lanes(total), emit.address(target, builder.add(start, integer(column))))
 
+    is_streamed = builder.icmp_signed("==", order, integer(STREAMED))
+    is_backwards = builder.icmp_signed("==", order, integer(CACHED_BACKWARDS))
+    grouped = builder.select(is_streamed, integer(0), builder.and_(columns, integer(-group)))
+    last = builder.sub(grouped, integer(group))
     with emit.loop(0, rows) as row:
         source = emit.advance(left, builder.mul(row, left_stride))
         target = emit.advance(out, builder.mul(row, out_stride))
-        with emit.loop(0, grouped, unroll) as column:
-            columns_of_row(column, source, target, unroll)
+        with emit.loop(0, grouped, group) as number:
+            column = builder.select(is_backwards, builder.sub(last, number), number)
+            columns_of_row(column, source, target, group)
         with emit.loop(grouped, columns) as column:
             columns_of_row(column, source, target, 1)
     emit.finish()

@@ -120,6 +120,11 @@ class Guards:
         self._identities = _identities(self._reads)
         return True
 
+    @property
+    def comparisons(self) -> tuple[Comparison, ...] | None:
+        """What compiled code compares; None if there is something that only Python can compare."""
+        return None if self._identities is None else self._identities.comparisons
+
     def changed(self) -> str | None:
         """The name of the first value that has changed; None if there is none."""
         earlier = iter(self._values)

@@ -17,29 +17,40 @@ _FUNCTIONS = (
     "PyDict_Next",
     "PyErr_Clear",
     "PyList_GetItem",
+    "PyLong_AsLongLong",
+    "PyObject_CallNoArgs",
     "PyObject_GetAttr",
     "PyObject_GetItem",
+    "PyObject_RichCompareBool",
     "PyObject_Size",
     "Py_DecRef",
 )
 """All of the stable ABI."""
 
-ENTRY, FIELD, ATTRIBUTE, SIZE, ELEMENT, SLOT, PRESENT = range(7)
+ENTRY, FIELD, ATTRIBUTE, SIZE, ELEMENT, SLOT, PRESENT, CALL, NUMBER, EQUAL = range(10)
 """Kinds of comparisons: an entry of a dictionary or of another mapping, an attribute, the size, an element of a list,
-an entry of a dictionary by its position, and that an entry is not None."""
+an entry of a dictionary by its position, that an entry is not None, the result of a call, the integer that a call
+returns, and an attribute that is equal."""
 
 _MODULE = """
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
 declare void @PyErr_Clear()
 declare ptr @PyList_GetItem(ptr, i64)
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare ptr @PyObject_GetItem(ptr, ptr)
 declare i64 @PyObject_Size(ptr)
 declare void @Py_DecRef(ptr)
 
-define i64 @same(ptr %table, i64 %count, i64 %none) {
+define i64 @same(ptr %header) {
 entry:
+  %count = load i64, ptr %header
+  %none_at = getelementptr i64, ptr %header, i64 1
+  %none = load i64, ptr %none_at
+  %table = getelementptr i64, ptr %header, i64 2
   %position = alloca i64
   %found_key = alloca ptr
   %found_value = alloca ptr
@@ -68,6 +79,9 @@ compare:
     i64 4, label %element
     i64 5, label %slot
     i64 6, label %present
+    i64 7, label %call
+    i64 8, label %integer
+    i64 9, label %equality
   ]
 dictionary:
   %borrowed = call ptr @PyDict_GetItemWithError(ptr %object, ptr %key)
@@ -80,8 +94,11 @@ mapping:
 attribute:
   %field = call ptr @PyObject_GetAttr(ptr %object, ptr %key)
   br label %owned
+call:
+  %returned = call ptr @PyObject_CallNoArgs(ptr %object)
+  br label %owned
 owned:
-  %value = phi ptr [ %item, %mapping ], [ %field, %attribute ]
+  %value = phi ptr [ %item, %mapping ], [ %field, %attribute ], [ %returned, %call ]
   %missing = icmp eq ptr %value, null
   br i1 %missing, label %failed, label %release
 release:
@@ -119,6 +136,25 @@ present:
   %is_none = icmp eq i64 %some_value, %none
   %nothing = or i1 %absent, %is_none
   br i1 %nothing, label %failed, label %equal
+integer:
+  %result = call ptr @PyObject_CallNoArgs(ptr %object)
+  %no_result = icmp eq ptr %result, null
+  br i1 %no_result, label %failed, label %convert
+convert:
+  %converted = call i64 @PyLong_AsLongLong(ptr %result)
+  call void @Py_DecRef(ptr %result)
+  %number_same = icmp eq i64 %converted, %expected
+  br i1 %number_same, label %equal, label %failed
+equality:
+  %property = call ptr @PyObject_GetAttr(ptr %object, ptr %key)
+  %no_property = icmp eq ptr %property, null
+  br i1 %no_property, label %failed, label %equate
+equate:
+  %wanted = inttoptr i64 %expected to ptr
+  %is_equal = call i32 @PyObject_RichCompareBool(ptr %property, ptr %wanted, i32 2)
+  call void @Py_DecRef(ptr %property)
+  %equality_holds = icmp eq i32 %is_equal, 1
+  br i1 %equality_holds, label %equal, label %failed
 equal:
   br label %next
 failed:
@@ -140,19 +176,24 @@ class Identities:
     """Objects to be compared with what they are later."""
 
     def __init__(self, comparisons: Iterable[Comparison]) -> None:
-        self._alive = tuple(comparisons)  # as are the objects whose addresses are in the table
-        words: list[int] = []
-        for kind, container, key, expected, expected_key in self._alive:
-            position = key if kind in (ELEMENT, SLOT) else id(key)
-            value = expected if kind == SIZE else 0 if expected is _ABSENT else id(expected)
-            words += (kind, id(container), position, value, id(expected_key))
+        # Some are found in more than one way.
+        different = {(each[0], id(each[1]), _position(each[0], each[2])): each for each in comparisons}
+        self.comparisons = tuple(different.values())  # keeps the objects alive whose addresses are in the table
+        words = [len(self.comparisons), id(None)]
+        for kind, container, key, expected, expected_key in self.comparisons:
+            value = expected if kind in (SIZE, NUMBER) else 0 if expected is _ABSENT else id(expected)
+            words += (kind, id(container), _position(kind, key), value, id(expected_key))
         self._table = array("q", words)
-        self._arguments = self._table.buffer_info()[0], len(self._alive), id(None)
+        self._address = self._table.buffer_info()[0]
         self._function = _function()
 
     def same(self) -> bool:
         """Whether all objects are the same as before."""
-        return bool(self._function(*self._arguments))
+        return self._function(self._address) != 0
+
+
+def _position(kind: int, key: object) -> int:
+    return key if isinstance(key, int) and kind in (ELEMENT, SLOT) else id(key)
 
 
 def compare_values(get: Callable[[Any], Iterable[object]], target: Any) -> list[Comparison] | None:
@@ -181,6 +222,34 @@ def compare_none(table: dict[str, Any], key: str) -> Comparison:
     return ENTRY if table[key] is None else PRESENT, table, key, None, None
 
 
+def compare_result(function: Callable[[], object]) -> Comparison:
+    """What a function returns."""
+    return CALL, function, None, function(), None
+
+
+def compare_number(function: Callable[[], int]) -> Comparison:
+    """The integer that a function returns. It must not be negative: -1 stands for an error."""
+    number = function()
+    if number < 0:
+        raise ValueError(f"expected a number of at least 0, got {number}")
+    return NUMBER, function, None, number, None
+
+
+def compare_attribute(target: object, name: str) -> Comparison:
+    """An attribute that is the same object."""
+    return ATTRIBUTE, target, name, getattr(target, name), None
+
+
+def compare_equal(target: object, name: str) -> Comparison:
+    """An attribute that is equal, such as a shape, which is another object each time."""
+    return EQUAL, target, name, getattr(target, name), None
+
+
+def compare_entry(table: dict[str, Any], key: str) -> Comparison:
+    """An entry of a dictionary, or that there is none."""
+    return ENTRY, table, key, table.get(key, _ABSENT), None
+
+
 def _slots(table: dict[Any, Any]) -> Iterator[Comparison]:
     """The entries of a dictionary, each with the position in memory from which PyDict_Next finds it."""
     position, ignored = ctypes.c_ssize_t(0), ctypes.c_void_p()
@@ -197,8 +266,8 @@ def _next_entry() -> Callable[..., int]:
 
 
 @cache
-def _function() -> Callable[[int, int, int], int]:
+def _function() -> Callable[[int], int]:
     api = ctypes.pythonapi
     symbols = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS}
     (address,) = jit_cache.load("identities", lambda: _MODULE, ("same",), **symbols)
-    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)

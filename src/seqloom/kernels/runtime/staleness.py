@@ -1,12 +1,15 @@
 """Whether compiled code and packed copies of weights still match the modules and tensors that they were made from."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_modules
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from seqloom.kernels.runtime.identities import Comparison, compare_entry, compare_result
 
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
@@ -50,6 +53,15 @@ def active_transform() -> str | None:
     if forward_ad._current_level >= 0:  # noqa: SLF001  there is no public function
         return "inside forward-mode differentiation"
     return None
+
+
+def no_transform() -> tuple[Comparison, ...]:
+    """That no such context is active, for compiled code. To be called while none is."""
+    return (
+        compare_result(partial(torch.is_autocast_enabled, "cpu")),
+        compare_result(torch._C._functorch.maybe_current_level),
+        compare_entry(vars(forward_ad), "_current_level"),
+    )
 
 
 class ModuleSnapshot:

@@ -2,9 +2,9 @@
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +26,11 @@ from seqloom.layers.bfloat16_products import active_products, paused_products
 from seqloom.layers.int8_products import Int8Products, linear_weights
 from seqloom.layers.layer import Layer, check_input, first_parameter, untraced
 from seqloom.layers.layer_error import LayerError, describe_error, layer_name, user_place
+from seqloom.layers.recurrent.compiled_cell import CompiledCell, Origin, Precision, is_plain
+from seqloom.layers.recurrent.prepared_call import PreparedCall, unchanged
 
 MAX_KERNELS = 8
 """Compiled kernels kept per layer: one per dtype and mode, and a few more while its cell is being modified."""
-
-Precision = Literal["float32", "int8", "bfloat16"]
 
 HOOKS = "a module of the cell has hooks, which must run at every step"
 
@@ -56,8 +56,20 @@ class Recurrent(Layer):
         """Multiply in int8 where no gradient is needed (see layers/quantization.py)."""
         self._shapes = tuple(field.shape[1:] for field in cell.start(1))
         self._has_matrix = any(len(shape) != 1 for shape in self._shapes)
-        self._kernels: tuple[tuple[_Origin, _CompiledCell | str], ...] = ()  # or why there is none; the last used first
+        self._kernels: tuple[tuple[Origin, CompiledCell | str], ...] = ()  # or why there is none; the last used first
         self._int8_products: Int8Products | None = None
+        self._prepared: PreparedCall | None = None
+        self._last_shape: torch.Size | None = None  # of an input without gradients
+
+    @untraced
+    def __call__(self, x: Any, mask: Any = None, state: Any = None, *more: Any, **options: Any) -> Any:
+        """As in every module; what was prepared, such as a step of a generation, goes straight to the kernel."""
+        prepared = self._prepared
+        if prepared is not None and mask is None and not torch.is_grad_enabled():
+            result = prepared(self, x, state)
+            if result is not None:
+                return result
+        return super().__call__(x, mask, state, *more, **options)
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
@@ -88,23 +100,36 @@ class Recurrent(Layer):
         if isinstance(compiled, str) or cell is not self._modules["cell"] or any(compiled.hooks):
             return None
         dtype, shape = x.dtype, x.shape
-        if len(shape) != 3 or shape[2] != self.input_size or 0 in shape or not _is_plain(x, shape, dtype):
+        if len(shape) != 3 or shape[2] != self.input_size or 0 in shape or not is_plain(x, shape, dtype):
             return None
         if not made_from.matches(cell, dtype, self._precision()):
             return None
-        return compiled.infer(x, shape, cell.start(shape[0]) if state is None else state, reverse=self.reverse)
+        if state is None:
+            state = cell.start(shape[0])
+        result = compiled.infer(x, shape, state, reverse=self.reverse)
+        # Only for a shape that comes again: there may be sequences of every length.
+        is_repeated, self._last_shape = shape == self._last_shape, shape
+        if is_repeated and result is not None and type(self) is Recurrent:
+            self._prepare(made_from, compiled, x)
+        return result
+
+    def _prepare(self, made_from: Origin, compiled: CompiledCell, x: Tensor) -> None:
+        """Prepare calls like the last one."""
+        earlier = self._prepared
+        same = earlier.same if earlier and earlier.same.same() else unchanged(self, made_from, compiled)
+        self._prepared = PreparedCall(compiled, self, same, x) if same else None
 
     def _run(self, cell: Cell, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         state = cell.start(x.shape[0]) if state is None else check_state(state, cell.State, self._shapes, x)
         compiled = self._compiled(x)
-        if isinstance(compiled, _CompiledCell) and compiled.kernel.plan.linear:
+        if isinstance(compiled, CompiledCell) and compiled.kernel.plan.linear:
             # The kernel projects its input itself and never reads the padding.
             return self._scan(compiled, x, mask, state)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         with self.products():
             projected = cell.project(x.transpose(0, 1))
-            if isinstance(compiled, _CompiledCell):
+            if isinstance(compiled, CompiledCell):
                 return self._scan(compiled, projected.transpose(0, 1), mask, state)
             return loop(cell, projected, mask, state, reverse=self.reverse)
 
@@ -116,7 +141,7 @@ class Recurrent(Layer):
             self._int8_products = Int8Products(self.cell)
         return self._int8_products
 
-    def _scan(self, compiled: "_CompiledCell", x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+    def _scan(self, compiled: CompiledCell, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         parameters = {name: table[attribute] for name, (table, attribute) in compiled.tables.items()}
         lengths = None if mask is None else mask.sum(dim=1)
         if self._has_matrix:
@@ -131,7 +156,7 @@ class Recurrent(Layer):
         compiled = self._compiled(x)
         return compiled if isinstance(compiled, str) else compiled.kernel
 
-    def _compiled(self, x: Tensor) -> "_CompiledCell | str":
+    def _compiled(self, x: Tensor) -> CompiledCell | str:
         """Return what is compiled for this input, or the reason why nothing is."""
         if not self.fused:
             return "switched off by layer.fused = False"
@@ -140,11 +165,11 @@ class Recurrent(Layer):
         if (reason := active_transform()) is not None:
             return reason
         compiled = self._current(x)
-        if isinstance(compiled, _CompiledCell) and any(compiled.hooks):
+        if isinstance(compiled, CompiledCell) and any(compiled.hooks):
             return HOOKS
         return compiled
 
-    def _current(self, x: Tensor) -> "_CompiledCell | str":
+    def _current(self, x: Tensor) -> CompiledCell | str:
         """Return what was compiled from the cell as it is now; compile it if there is nothing."""
         cell, precision = self.cell, self._precision()
         for index, (made_from, compiled) in enumerate(self._kernels):
@@ -154,11 +179,11 @@ class Recurrent(Layer):
                 return compiled
         if any(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS)):
             return HOOKS
-        made_from = _Origin(cell, x.dtype, Guards(cell, type(cell).__name__), precision)
+        made_from = Origin(cell, x.dtype, Guards(cell, type(cell).__name__), precision)
         try:
             # Tracing the cell must not change the random state.
             with torch.random.fork_rng(devices=[]), paused_products():
-                compiled = _CompiledCell(self._fuse(x, precision), cell)
+                compiled = CompiledCell(self._fuse(x, precision), cell)
         except Unfusable as error:
             if isinstance(error, Impure):  # what it reads changes with every call
                 made_from = made_from._replace(guards=None)
@@ -231,9 +256,9 @@ class Recurrent(Layer):
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         for _, compiled in self._kernels:
-            if isinstance(compiled, _CompiledCell):
+            if isinstance(compiled, CompiledCell):
                 compiled.kernel.clear_packed()
-        self._int8_products = None
+        self._int8_products = self._prepared = self._last_shape = None
         return super().train(mode)
 
     @property
@@ -247,76 +272,7 @@ class Recurrent(Layer):
 
     def __getstate__(self) -> dict[str, Any]:
         """Exclude compiled code: it is compiled again when needed."""
-        return {**self.__dict__, "_kernels": (), "_int8_products": None}
-
-
-class _Origin(NamedTuple):
-    """What a kernel was made from."""
-
-    cell: Cell
-    dtype: torch.dtype
-    guards: Guards | None  # None: whatever the step reads
-    precision: Precision
-
-    def matches(self, cell: Cell, dtype: torch.dtype, precision: Precision) -> bool:
-        """Whether the cell is this one and unchanged."""
-        if cell is not self.cell or dtype != self.dtype or precision != self.precision:
-            return False
-        return self.guards is None or self.guards.matches()
-
-
-class _CompiledCell:
-    """A cell's kernel and state, and where its parameters and hooks are."""
-
-    def __init__(self, kernel: FusedScan, cell: Cell) -> None:
-        self.kernel = kernel
-        self.state_type = cell.State
-        paths = {name: name.rpartition(".") for name, _ in cell.named_parameters()}
-        self.tables = {
-            name: (vars(cell.get_submodule(path))["_parameters"], attribute)
-            for name, (path, _, attribute) in paths.items()
-        }
-        self.hooks = tuple(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS))
-        self._widths = kernel.plan.traced.state_widths
-        self._parameters = tuple(self.tables[name] for name in kernel.names)
-        vectors = all(field.dim() == 2 for field in cell.start(1))
-        self._addresses: list[int] = []  # of the parameters that were plain at the last call
-        # The kernel reads x and the state as they are. (The imaginary part of one conjugate number, which torch negates
-        # when it is read, is the only such tensor that is contiguous.)
-        self._is_direct = vectors and kernel.plan.linear is not None and min(kernel.plan.input_size, *self._widths) > 1
-
-    def infer(self, x: Tensor, shape: torch.Size, state: Any, *, reverse: bool) -> tuple[Tensor, Any] | None:
-        """The kernel without gradients for a plain x (B, T, D); None if the state or the weights are not plain."""
-        kernel, widths, dtype = self.kernel, self._widths, x.dtype
-        batch, steps, size = shape
-        if not self._is_direct or not isinstance(state, tuple) or len(state) != len(widths):
-            return None
-        for field, width in zip(state, widths, strict=True):
-            if type(field) is not Tensor or not _is_plain(field, (batch, width), dtype):
-                return None
-        weights = [table[name] for table, name in self._parameters]
-        addresses = [weight.data_ptr() for weight in weights]
-        is_known = addresses == self._addresses
-        for weight, expected in zip(weights, kernel.shapes, strict=True):
-            if weight.shape != expected or not weight.is_contiguous():
-                return None
-            if not is_known and not _is_plain(weight, expected, dtype):
-                return None
-        self._addresses = addresses
-        batch_first = batch == 1 or steps == 1  # which is the same in memory as time first
-        if batch_first and size == widths[0]:
-            out = torch.empty_like(x)
-        else:
-            out = torch.empty((batch, steps, widths[0]) if batch_first else (steps, batch, widths[0]), dtype=dtype)
-        final = [torch.empty_like(field) for field in state]
-        partition = kernel.partition(steps, batch, None, reverse=reverse)
-        kernel.infer(partition, (x.data_ptr(), size, steps * size), state, weights, out, final)
-        return out if batch_first else out.transpose(0, 1), self.state_type._make(final)
-
-
-def _is_plain(tensor: Tensor, shape: Sequence[int], dtype: torch.dtype) -> bool:
-    """Whether a kernel can read the tensor by its address alone."""
-    return tensor.shape == shape and tensor.dtype is dtype and tensor.is_cpu and tensor.is_contiguous()
+        return {**self.__dict__, "_kernels": (), "_int8_products": None, "_prepared": None}
 
 
 def _is_custom(cell: Cell) -> bool:
