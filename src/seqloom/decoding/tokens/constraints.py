@@ -98,7 +98,7 @@ class ConstrainedTopK:
         return copy
 
     def _check(self, scores: Tensor, rows: int) -> None:
-        if scores.dim() != 2 or len(scores) != rows:
+        if scores.dim() != 2 or scores.shape[0] != rows:
             raise ValueError(f"the step returned shape {tuple(scores.shape)}, expected ({rows}, vocabulary size)")
         size = scores.shape[1]
         if size == self._checked_size:

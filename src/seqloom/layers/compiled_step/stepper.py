@@ -74,7 +74,7 @@ def _is_plain(tokens: Tensor) -> bool:
     return (
         type(tokens) is Tensor
         and tokens.dim() == 1
-        and len(tokens) > 0
+        and tokens.numel() > 0
         and tokens.dtype == torch.int64
         and tokens.device.type == "cpu"
         and tokens.is_contiguous()
@@ -114,7 +114,7 @@ class _TransformerStep:
         return True  # the snapshot covers everything
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
-        compiled, rows = self._compiled, len(tokens)
+        compiled, rows = self._compiled, tokens.numel()
         if not isinstance(state, tuple) or len(state) != len(compiled.layers):
             return None
         arguments = _ProgramArguments(compiled, rows)
@@ -139,17 +139,20 @@ class _TransformerStep:
 
 
 class _ProgramArguments:
-    """Arguments of a program for one step. Methods return the next state, or None if the state is unsupported."""
+    """Arguments of a program for one step. Methods return the next state, or None if the state is unsupported.
+
+    Both states keep the tensors alive whose addresses are passed, and the program runs while its caller holds them.
+    """
 
     def __init__(self, compiled: CompiledTransformer, batch: int) -> None:
         self._compiled, self._batch = compiled, batch
-        self._referenced: list[Tensor] = []
+        self._tables: list[Tensor] = []  # which another thread may replace
         self.addresses: dict[str, int] = {}
         self.scratch = 0
 
-    def _address(self, tensor: Tensor) -> int:
-        self._referenced.append(tensor)
-        return tensor.data_ptr()
+    def _table_address(self, table: Tensor) -> int:
+        self._tables.append(table)
+        return table.data_ptr()
 
     def _is_index(self, tensor: Any) -> bool:
         fits = isinstance(tensor, Tensor) and tensor.shape == (self._batch,) and tensor.is_contiguous()
@@ -163,7 +166,8 @@ class _ProgramArguments:
             table = position_table.up_to(max(state.position.tolist()))
             if table is None:
                 return None
-            self.addresses |= {"position_table": self._address(table), "next_position": self._address(state.position)}
+            self.addresses["position_table"] = self._table_address(table)
+            self.addresses["next_position"] = state.position.data_ptr()
         return Positions.State(state.position + 1)
 
     def block(self, index: int, state: Any) -> TransformerBlock.State | None:
@@ -197,12 +201,12 @@ class _ProgramArguments:
             table = self._compiled.rotations[index].up_to(highest)
             if table is None:
                 return None
-            rotation = self._address(table), self._address(past.position)
+            rotation = self._table_address(table), past.position.data_ptr()
         length = kept.length
         hidden = max(0, length - layer.context) if layer.context else 0
         skipped = hidden * strides[1] * kept.keys.element_size()
-        keys, values = self._address(kept.keys) + skipped, self._address(kept.values) + skipped
-        masking = (self._address(mask), mask.stride(0)) if gaps else (0, 0)
+        keys, values = kept.keys.data_ptr() + skipped, kept.values.data_ptr() + skipped
+        masking = (mask.data_ptr(), mask.stride(0)) if gaps else (0, 0)
         operands = (keys, values, *strides[:2], length - hidden, *masking, *rotation)
         self.addresses.update(zip(self._compiled.self_attention_names[index], operands, strict=True))
         self._reserve_scratch(width, length)
@@ -221,10 +225,17 @@ class _ProgramArguments:
         accumulated = 0
         if coverage.shape[1]:
             coverage = coverage.clone(memory_format=torch.contiguous_format)
-            accumulated = self._address(coverage)
-        masking = (self._address(mask), length) if mask.shape[1] else (0, 0)
-        operands = (self._address(keys), self._address(values), *strides[:2], length, *masking)
-        operands = (*operands, self._address(memory.rows), accumulated)
+            accumulated = coverage.data_ptr()
+        masking = (mask.data_ptr(), length) if mask.shape[1] else (0, 0)
+        operands = (
+            keys.data_ptr(),
+            values.data_ptr(),
+            *strides[:2],
+            length,
+            *masking,
+            memory.rows.data_ptr(),
+            accumulated,
+        )
         self.addresses.update(zip(self._compiled.cross_attention_names[index], operands, strict=True))
         self._reserve_scratch(width, length)
         return coverage

@@ -29,13 +29,13 @@ class Cache(NamedTuple):
     @property
     def length(self) -> int:
         """Number of used slots."""
-        return _first(self.slots) if len(self.slots) else self.keys.shape[1]
+        return _first(self.slots) if self.slots.numel() else self.keys.shape[1]
 
     def reserve(self, added: int) -> "Cache | None":
         """Return the cache with more slots, to be written by the caller; None if they are taken or there are gaps."""
         used = self.length
         total = used + added
-        if self.mask.shape[1] or not len(self.filled) or total > self.keys.shape[1] or _first(self.filled) != used:
+        if self.mask.shape[1] or not self.filled.numel() or total > self.keys.shape[1] or _first(self.filled) != used:
             return None
         self.filled.fill_(total)
         slots = self.slots + added
@@ -95,7 +95,7 @@ def start_cache(keys: Tensor, values: Tensor, mask: Tensor | None) -> Cache:
 
 
 def _first(values: Tensor) -> int:
-    return int(values[0]) if len(values) > MAX_TOLIST else int(values.tolist()[0])
+    return int(values[0]) if values.numel() > MAX_TOLIST else int(values.tolist()[0])
 
 
 def _full_mask(mask: Tensor | None, like: Tensor) -> Tensor:
