@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seqloom import workflow
 from seqloom.checkpoint import RunError, Snapshot
 from seqloom.config import ConfigError
+from seqloom.data.readers.text_files import resolve
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.info import describe_run
 from seqloom.model import Model, load
@@ -274,10 +275,12 @@ def test_an_option_that_the_task_does_not_have_is_refused(run: Run, translators:
             load(translators[0], **given)  # type: ignore[arg-type]
 
 
-def test_a_model_without_a_decoder_cannot_form_an_ensemble(run: Run) -> None:
-    refusal = r"^a model of the task classify cannot be part of an ensemble \(tasks that can: caption, translate\)$"
-    with pytest.raises(TypeError, match=refusal):
-        load(run.path, ensemble=[run.path])
+def test_a_classifier_forms_an_ensemble_with_itself(run: Run) -> None:
+    alone, twice = load(run.path), load(run.path, ensemble=[run.path])
+    texts = [example.content for example in alone.task.read(resolve(alone.task.dev or alone.task.train))][:5]
+    for expected, actual in zip(alone.predict(texts), twice.predict(texts), strict=True):
+        assert actual.label == expected.label
+        assert actual.probability == pytest.approx(expected.probability, abs=1e-6)
 
 
 def test_runs_with_other_reading_directions_cannot_form_an_ensemble(translators: list[Path], tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
-from seqloom.models.ensemble import Ensemble, ensemble_step
+from seqloom.models.ensemble import ClassifierEnsemble, Ensemble, TranscriberEnsemble, ensemble_step
+from seqloom.models.signals.frame_encoder import FrameEncoder
+from seqloom.models.transcription.transcriber import Transcriber
 
 VOCAB_SIZE, SIZE = 7, 6
 
@@ -60,6 +62,34 @@ def test_probabilities_are_averaged_at_every_step(models: list[EncoderDecoder]) 
     values, correct = ensemble.score_tokens(features[0], torch.tensor([1, 2, 3]))
     torch.testing.assert_close(values.exp(), expected[0, [0, 1, 2], [1, 2, 3]], rtol=0, atol=1e-13)
     assert correct.tolist() == (expected[0].argmax(dim=1) == torch.tensor([1, 2, 3])).tolist()
+
+
+@torch.no_grad()
+def test_the_frames_of_transcribers_are_averaged_whole_and_in_chunks() -> None:
+    models = []
+    for seed, cell in enumerate(("gru", "lstm")):
+        layer = build_stack(PrenetConfig(), RecurrenceConfig(cell=cell, hidden_size=SIZE, options={}), 3)
+        models.append(Transcriber(FrameEncoder([layer], size=SIZE), vocab_size=VOCAB_SIZE).eval())
+        randomize(models[-1], seed=seed)
+    ensemble, mask = TranscriberEnsemble(models).eval(), make_mask([5, 3], 5)
+    values = torch.randn(2, 5, 3, dtype=torch.float64)
+    expected = torch.stack([model(values, mask)[0].softmax(dim=-1) for model in models]).mean(dim=0)
+    memory = ensemble.encoder(values, mask)
+    assert torch.equal(memory.mask, mask)
+    torch.testing.assert_close(ensemble.frame_logits(memory).exp(), expected, rtol=0, atol=1e-13)
+    first, real, state = ensemble(values[:, :2], mask[:, :2], more=True)
+    second, _, _ = ensemble(values[:, 2:], mask[:, 2:], state)
+    assert torch.equal(real, mask[:, :2])
+    torch.testing.assert_close(torch.cat([first, second], dim=1).exp()[mask], expected[mask], rtol=0, atol=1e-13)
+
+
+def test_probabilities_of_classifiers_and_numbers_are_averaged() -> None:
+    models = [nn.Linear(3, 4, dtype=torch.float64) for _ in range(3)]
+    x = torch.randn(2, 3, dtype=torch.float64)
+    outputs = torch.stack([model(x) for model in models])
+    labels = ClassifierEnsemble(models, numbers=False)(x)
+    torch.testing.assert_close(labels.exp(), outputs.softmax(dim=-1).mean(dim=0), rtol=0, atol=1e-13)
+    torch.testing.assert_close(ClassifierEnsemble(models, numbers=True)(x), outputs.mean(dim=0), rtol=0, atol=1e-13)
 
 
 @torch.no_grad()

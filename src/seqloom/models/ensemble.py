@@ -12,6 +12,7 @@ from seqloom.decoding.tokens.search import Step
 from seqloom.layers.layer import Memory
 from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder_decoder import EncoderDecoder
+from seqloom.models.transcription.transcriber import Transcriber
 
 
 def ensemble_step(steps: Sequence[Step], weights: Sequence[float] | None = None) -> Step:
@@ -93,3 +94,51 @@ class Ensemble(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
         """The log-probability of each target, and whether it is the most probable token."""
         return features.gather(1, target.unsqueeze(1)).squeeze(1), features.argmax(dim=1) == target
+
+
+class TranscriberEnsemble(nn.Module):
+    """CTC transcribers with the same vocabulary and frame rate: the mean of their probabilities at each frame."""
+
+    def __init__(self, models: Sequence[Transcriber]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def encoder(self, values: Tensor, mask: Tensor) -> Memory:
+        memories = tuple(cast(Transcriber, model).encoder(values, mask) for model in self.models)
+        return Memory(memories[0].values, memories[0].mask, memories)
+
+    def frame_logits(self, memory: Memory) -> Tensor:  # (B, T', V)
+        """The log-probabilities of an encoded recording."""
+        pairs = zip(self.models, memory.state, strict=True)
+        return _mean_probability([cast(Transcriber, model).frame_logits(part) for model, part in pairs])
+
+    def forward(
+        self,
+        values: Tensor,  # (B, N) samples, or (B, T, D) frames
+        mask: Tensor,  # (B, N) or (B, T)
+        state: tuple[Any, ...] | None = None,
+        *,
+        more: bool = False,  # another chunk follows
+    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:  # log-probabilities (B, T', V), their mask (B, T'), the states
+        states = state or (None,) * len(self.models)
+        results = [model(values, mask, part, more=more) for model, part in zip(self.models, states, strict=True)]
+        logits, masks, following = zip(*results, strict=True)
+        return _mean_probability(logits), masks[0], following
+
+
+class ClassifierEnsemble(nn.Module):
+    """Classifiers with the same labels: the logarithm of their mean probability; of numbers, the mean."""
+
+    def __init__(self, models: Sequence[nn.Module], *, numbers: bool) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self.numbers = numbers
+
+    def forward(self, *inputs: Any) -> Tensor:  # (B, labels)
+        outputs = [model(*inputs) for model in self.models]
+        return torch.stack(outputs).mean(dim=0) if self.numbers else _mean_probability(outputs)
+
+
+def _mean_probability(logits: Sequence[Tensor]) -> Tensor:  # (..., V)
+    """The logarithm of the mean of softmax(logits)."""
+    return torch.stack([part.log_softmax(dim=-1) for part in logits]).logsumexp(dim=0) - math.log(len(logits))

@@ -14,6 +14,7 @@ from seqloom.layers.audio.augment import (
     VTLP,
     AdditiveNoise,
     RandomCrop,
+    RandomFilter,
     RandomOffset,
     SpecAugment,
     SpeedPerturbation,
@@ -129,6 +130,7 @@ def test_frames_and_empty_rows() -> None:
     [
         (lambda: SpecAugment(freq_masks=-1), "freq_masks must be at least 0, got -1"),
         (lambda: SpecAugment(time_mask_fraction=1.5), "time_mask_fraction must be between 0 and 1, got 1.5"),
+        (lambda: RandomFilter(-1), "filter_db must be at least 0, got -1"),
         (lambda: SpeedPerturbation(()), r"speeds are \[\], expected one or more between 0.1 and 10"),
         (lambda: SpeedPerturbation((0.0,)), r"speeds are \[0.0\], expected one or more"),
         (lambda: SpecAugment()(noise(2, 3)), r"values have shape \(2, 3\), expected \(batch, time, size\)"),
@@ -161,6 +163,36 @@ def test_noise_has_the_requested_level() -> None:
         assert np.abs(np.diff(bands)).max() < 3  # smooth, up to chance in 62 bins
         assert np.ptp(bands) > 3  # not white
     assert torch.equal(added_noise.eval()(samples, mask)[0], samples.masked_fill(~mask, 0))
+
+
+def test_filters_have_smooth_responses_of_the_requested_deviation() -> None:
+    torch.manual_seed(2)
+    rows, length = 4000, 255
+    impulses = torch.zeros(rows, length, dtype=torch.float64)
+    impulses[:, length // 2] = 1
+    layer = RandomFilter(3.0)
+    actual, _ = layer(impulses)
+    decibels = 20 * np.log10(np.abs(np.fft.rfft(actual.numpy(), axis=1)))
+    frequencies = np.linspace(0, np.pi, decibels.shape[1] + 1)[:-1] * (length + 1) / length
+    cosines = np.cos(np.outer(np.arange(1, 5), frequencies))
+    heights, *_ = np.linalg.lstsq(cosines.T, decibels.T, rcond=None)  # (4, rows)
+    np.testing.assert_allclose(heights.T @ cosines, decibels, rtol=0, atol=0.01)  # the impulse response is cut off
+    np.testing.assert_allclose(heights.std(axis=1), 3 / np.arange(1, 5), rtol=4 / math.sqrt(2 * rows))
+
+
+def test_filtering_ignores_the_padding_and_rests_in_evaluation() -> None:
+    mask = make_mask([200, 0, 120], 200)
+    samples = torch.randn(3, 200).masked_fill(~mask, math.nan)
+    layer, results = RandomFilter(6.0), []
+    for filled in (samples, samples.masked_fill(~mask, 1e6)):
+        torch.manual_seed(3)
+        actual, real = layer(filled, mask)
+        assert torch.equal(real, mask)
+        assert not actual[~mask].any()
+        results.append(actual)
+    assert torch.equal(*results)
+    assert torch.equal(layer.eval()(samples, mask)[0], samples.masked_fill(~mask, 0))
+    assert layer.train()(torch.zeros(2, 0))[0].shape == (2, 0)
 
 
 @pytest.mark.parametrize("smooth", [True, False])

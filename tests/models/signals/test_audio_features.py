@@ -12,6 +12,7 @@ from seqloom.layers.audio.augment import (
     VTLP,
     AdditiveNoise,
     RandomCrop,
+    RandomFilter,
     RandomOffset,
     SpecAugment,
     SpeedPerturbation,
@@ -59,6 +60,7 @@ def test_modules_follow_the_configuration() -> None:
         tempo_perturb=(1.2,),
         crop=0.01,
         offset=0.5,
+        filter_db=3.0,
         noise_snr=(10.0, 40.0),
         vtlp=(0.8, 1.25),
     )
@@ -73,6 +75,7 @@ def test_modules_follow_the_configuration() -> None:
         "speed": SpeedPerturbation,
         "crop": RandomCrop,
         "offset": RandomOffset,
+        "random_filter": RandomFilter,
         "noise": AdditiveNoise,
         "warp": VTLP,
         "tempo": SpeedPerturbation,
@@ -148,6 +151,7 @@ def test_augmentation_that_needs_sound_is_refused_for_frames() -> None:
         build_feature_extractor(AUDIO, AugmentConfig(vtlp=(0.8, 1.2)), "none", statistics)
     for key, augment in (
         ("noise_snr", AugmentConfig(noise_snr=(10, 40))),
+        ("filter_db", AugmentConfig(filter_db=3)),
         ("crop", AugmentConfig(crop=0.1)),
     ):
         with pytest.raises(ValueError, match=f"task.augment.{key} needs sound"):

@@ -385,3 +385,14 @@ def test_training_refuses_only_infeasible_examples(tmp_path: Path) -> None:
     examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
     with pytest.raises(DataError, match="all 2 examples are infeasible: its 3 tokens need 3 frames, but it has 2"):
         task.fit(examples)
+
+
+def test_models_with_other_tokens_inputs_or_frames_cannot_form_an_ensemble() -> None:
+    task = fitted(["ab", "c"])
+    assert task.ensemble_conflict(fitted(["c", "ab"], normalize="none")) == ""
+    assert task.ensemble_conflict(fitted(["ab", "d"])) == "have different vocabularies"
+    assert task.ensemble_conflict(fitted(["ab", "c"], size=7)) == "read different recordings"
+    slower = fitted(["ab", "c"], time_reduction=TimeReductionConfig(factor=2))
+    assert task.ensemble_conflict(slower).startswith("have different frames (task.audio.window")
+    with pytest.raises(ValueError, match=r'only models of CTC alone \(task.model = "ctc"\)'):
+        task.ensemble([nn.Linear(1, 1)])

@@ -1,4 +1,4 @@
-"""Audio augmentation: SpecAugment (Park et al. 2019), speed perturbation (Ko et al. 2015), VTLP, offsets, noise."""
+"""Audio augmentation: SpecAugment (Park et al. 2019), speed perturbation (Ko et al. 2015), VTLP, filters, noise."""
 
 import math
 from collections.abc import Sequence
@@ -176,6 +176,34 @@ class RandomOffset(nn.Module):
 
     def extra_repr(self) -> str:
         return f"deviation={self.deviation}, size={self.size}, smooth={self.smooth}"
+
+
+class RandomFilter(nn.Module):
+    """In training, filters each row with a random, smooth frequency response, as another microphone would.
+
+    In decibels, the response at the frequency f is Σ c_k cos(π k f / Nyquist), k = 1 to 4, with normal c_k of deviation
+    ∝ 1 / k: a random slope, and ripples around it.
+    """
+
+    def __init__(self, deviation: float) -> None:
+        super().__init__()
+        if deviation < 0:
+            raise ValueError(f"filter_db must be at least 0, got {deviation}")
+        self.deviation = deviation  # decibels, of c_1
+
+    def forward(
+        self,
+        samples: Tensor,  # (B, N)
+        mask: Tensor | None = None,  # (B, N), True where real; right-padded
+    ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
+        mask = _check_mask(samples, mask)
+        samples = samples.masked_fill(~mask, 0)
+        if not self.training or not samples.numel():
+            return samples, mask
+        return _filter(samples, self.deviation).masked_fill(~mask, 0), mask
+
+    def extra_repr(self) -> str:
+        return f"deviation={self.deviation} dB"
 
 
 class AdditiveNoise(nn.Module):

@@ -15,6 +15,7 @@ from seqloom.layers.audio.augment import (
     VTLP,
     AdditiveNoise,
     RandomCrop,
+    RandomFilter,
     RandomOffset,
     SpecAugment,
     SpeedPerturbation,
@@ -165,6 +166,13 @@ class AugmentConfig(ConfigSection):
         description="Standard deviation of a random offset of the normalised features, the same in all frames of a "
         "recording, as of another microphone (0: none).",
     )
+    filter_db: float = Field(
+        default=0.0,
+        ge=0,
+        le=40,
+        description="Standard deviation of the slope of a random frequency response with which the sound is filtered, "
+        "as by another microphone, in dB (0: none).",
+    )
     noise_snr: tuple[float, ...] = Field(
         default=(),
         description="Range of the signal-to-noise ratio of added noise, in dB, such as [10, 40] (empty: none).",
@@ -210,6 +218,9 @@ class AugmentConfig(ConfigSection):
         smooth = audio.features == "log_mel"
         return RandomOffset(self.offset, size=size // audio.blocks, smooth=smooth) if self.offset else None
 
+    def build_filter(self) -> RandomFilter | None:
+        return RandomFilter(self.filter_db) if self.filter_db else None
+
     def build_noise(self) -> AdditiveNoise | None:
         return AdditiveNoise(self.noise_snr[0], self.noise_snr[1]) if self.noise_snr else None
 
@@ -243,7 +254,7 @@ def build_feature_extractor(
     normalise = Normalize(
         statistics.size, kind=normalize, mean=statistics.mean or None, deviation=statistics.deviation or None
     )
-    for key in ("crop", "noise_snr"):
+    for key in ("crop", "filter_db", "noise_snr"):
         if getattr(augment, key) and not statistics.rate:
             raise ValueError(f"task.augment.{key} needs sound; the recordings are frames of features")
     return FeatureExtractor(
@@ -252,6 +263,7 @@ def build_feature_extractor(
         normalise=None if normalize == "none" else normalise,
         speed=augment.build_speed(),
         crop=augment.build_crop(statistics.rate),
+        random_filter=augment.build_filter(),
         noise=augment.build_noise(),
         warp=augment.build_vtlp(),
         cepstral_warp=audio.cepstral_warp(statistics.size) if augment.vtlp and not statistics.rate else None,

@@ -21,6 +21,7 @@ class FeatureExtractor(nn.Module):
         images: nn.Module | None = None,  # each frame of a video → a vector
         speed: nn.Module | None = None,  # in training: resample the values
         crop: nn.Module | None = None,  # in training: cut samples at both ends
+        random_filter: nn.Module | None = None,  # in training: filter samples
         noise: nn.Module | None = None,  # in training: add noise to samples
         warp: nn.Module | None = None,  # in training: frequency warping factor of each row
         cepstral_warp: nn.Module | None = None,  # applies that factor where the input is MFCC frames
@@ -30,7 +31,7 @@ class FeatureExtractor(nn.Module):
     ) -> None:
         super().__init__()
         self.trim = trim
-        self.speed, self.crop, self.noise, self.offset = speed, crop, noise, offset
+        self.speed, self.crop, self.random_filter, self.noise, self.offset = speed, crop, random_filter, noise, offset
         self.warp, self.cepstral_warp = warp, cepstral_warp
         self.spectrum, self.normalise, self.images = spectrum, normalise, images
         self.tempo, self.augment = tempo, augment
@@ -44,7 +45,7 @@ class FeatureExtractor(nn.Module):
         before = state or self.State()
         if self.trim is not None:
             values, mask = self.trim(values, mask)
-        for change in (self.speed, self.crop, self.noise) if self.training else ():
+        for change in (self.speed, self.crop, self.random_filter, self.noise) if self.training else ():
             if change is not None:
                 values, mask = change(values, mask)
         spectrum_state: Any = ()

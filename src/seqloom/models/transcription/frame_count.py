@@ -23,6 +23,12 @@ class FrameCount:
         hop = self.spectrum.hop / self.spectrum.sample_rate if self.spectrum else 1
         return self.reduction.total_factor * hop
 
+    @property
+    def timing(self) -> tuple[int, int, int]:
+        """Window and hop of a frame in samples, and the input frames of an output frame: all that matters."""
+        window, hop = (self.spectrum.window, self.spectrum.hop) if self.spectrum else (1, 1)
+        return window, hop, self.reduction.total_factor
+
     def of(self, length: int, *, tempo: Fraction | int = 1) -> int:
         """The frames of a recording of some samples or features."""
         features = self.spectrum.length(length) if self.spectrum else length

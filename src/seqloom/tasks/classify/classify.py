@@ -36,6 +36,7 @@ from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
 from seqloom.models.encoder import Encoder, build_stack
+from seqloom.models.ensemble import ClassifierEnsemble
 from seqloom.models.pooling import POOLINGS, PairPooling
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.signals.encoders import build_signal_encoder
@@ -328,6 +329,9 @@ class Classify(ClassifySettings):
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         return Predictions(self._targets.answers(model(*batch.inputs).detach().double()))
+
+    def ensemble(self, models: Sequence[nn.Module]) -> ClassifierEnsemble:
+        return ClassifierEnsemble(models, numbers=self.target_type == "number")
 
     def encode(self, model: Any, batch: Batch) -> Memory:
         if self.reads_pairs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
@@ -47,6 +47,7 @@ from seqloom.metrics.confidence import MetricSums
 from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
+from seqloom.models.ensemble import TranscriberEnsemble
 from seqloom.models.signals.audio_features import (
     build_feature_extractor,
 )
@@ -73,6 +74,7 @@ from seqloom.tasks.task import (
     Loss,
     PredictionOptions,
     Predictions,
+    Task,
     require_fitted,
     with_readable_tokens,
 )
@@ -408,6 +410,24 @@ class Transcribe(TranscribeSettings):
         answer = self._answer([Transcript(target, [], -loss, -loss, 0.0, spans, [])], example.name, loss, words=False)
         counts = self._spelling.counts(example.text or "")
         return with_spelled_words(answer, counts) if counts else answer
+
+    def ensemble_conflict(self, other: Task) -> str:
+        """Models may differ in their normalisation, but not in their tokens, recordings and frames."""
+        if not isinstance(other, Transcribe):
+            return super().ensemble_conflict(other)
+        if other.fitted.text != self.fitted.text:
+            return "have different vocabularies"
+        inputs = [(each.kind, each.rate, each.size) for each in (self.fitted.statistics, other.fitted.statistics)]
+        if inputs[0] != inputs[1] and not inputs[0][1] == inputs[1][1] > 0:  # features of sound may differ
+            return "read different recordings"
+        if self.frames.timing != other.frames.timing:
+            return "have different frames (task.audio.window, task.audio.hop, task.time_reduction)"
+        return ""
+
+    def ensemble(self, models: Sequence[nn.Module]) -> TranscriberEnsemble:
+        if not all(isinstance(model, Transcriber) for model in models):
+            raise ValueError('only models of CTC alone (task.model = "ctc") can be part of an ensemble of transcribers')
+        return TranscriberEnsemble([cast(Transcriber, model) for model in models])
 
     def require_timings(self) -> None:
         if not self.has_ctc:
