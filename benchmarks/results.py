@@ -75,8 +75,11 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     if "writer" in figure:
         write_drawings(Path("runs/results", figure["writer"]), figure["texts"], Path(figure["file"]))
     decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
+    others = [Path("runs/results", other) for other in figure.get("ensemble", [])]
     scores = (
-        load(run.path, own_files=True, **decoding).evaluate(figure["file"]) if "file" in figure else run.best_metrics()
+        load(run.path, own_files=True, ensemble=others, **decoding).evaluate(figure["file"])
+        if "file" in figure
+        else run.best_metrics()
     )
     return {
         "name": name,
