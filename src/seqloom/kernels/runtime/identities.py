@@ -217,6 +217,11 @@ def compare_size(container: Sized) -> Comparison:
     return SIZE, container, None, len(container), None
 
 
+def compare_empty(container: Sized) -> Comparison:
+    """That a container is empty, whatever it is now."""
+    return SIZE, container, None, 0, None
+
+
 def compare_none(table: dict[str, Any], key: str) -> Comparison:
     """Whether the value of a key is None."""
     return ENTRY if table[key] is None else PRESENT, table, key, None, None

@@ -11,7 +11,17 @@ from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_modules
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from seqloom.kernels.runtime.identities import Comparison, compare_entry, compare_result
+from seqloom.kernels.runtime.identities import (
+    Comparison,
+    Identities,
+    compare_empty,
+    compare_entry,
+    compare_equal,
+    compare_number,
+    compare_result,
+    compare_size,
+    compare_values,
+)
 
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
@@ -94,9 +104,34 @@ class ModuleSnapshot:
         self._optimizer_steps = optimizer_steps()
         self._versions = _columns([(parameter, _version(parameter)) for parameter in copied], 2)
         self._hooks = [*hook_tables(module.modules(), FORWARD_HOOKS), *global_forward_hooks()]
+        self._identities = Identities(self._comparisons())
+
+    def _comparisons(self) -> Iterator[Comparison]:
+        """The same for compiled code, which compares attributes by identity."""
+        yield compare_number(optimizer_steps)
+        for table in self._hooks:
+            yield compare_empty(table)
+        for fields, name, _ in self._attributes:
+            yield compare_entry(fields, name)
+        for modules, _ in self._children:
+            yield compare_size(modules)
+            yield from compare_values(dict.values, modules) or ()
+        for parameters, name, parameter, _ in self._parameters:
+            yield compare_entry(parameters, name)
+            yield compare_number(parameter.data_ptr)
+        for parameter, _ in self._versions:
+            yield compare_equal(parameter, "_version")
 
     def matches(self) -> bool:
         """Whether nothing has changed."""
+        if self._identities.same():
+            return True
+        if not self._is_equal():
+            return False
+        self._identities = Identities(self._comparisons())  # an attribute is another object, and equal
+        return True
+
+    def _is_equal(self) -> bool:
         if any(self._hooks) or self._optimizer_steps != optimizer_steps():
             return False
         # Loops that run in C: a decoder asks at every token.

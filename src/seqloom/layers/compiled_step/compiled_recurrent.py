@@ -1,15 +1,18 @@
 """A recurrent decoder's step as compiled calls: one per recurrent layer, and one program for the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seqloom.kernels.fuse.repeated_call import RepeatedCall
 from seqloom.kernels.fuse.scan import FusedScan
 from seqloom.kernels.program.program import Program
 from seqloom.kernels.program.source_attention import attend_to_source, is_readable
 from seqloom.kernels.runtime import threads
+from seqloom.kernels.runtime.identities import Identities
 from seqloom.kernels.runtime.partition import Partition
 from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import AttentionState, LuongAttention
@@ -17,6 +20,7 @@ from seqloom.layers.attention.projected import ProjectedAttention
 from seqloom.layers.attention.scores import Cosine, Dot, Multiplicative, Scaled
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.compiled_step.compiled_transformer import unsupported_parts, write_linear, write_output
+from seqloom.layers.recurrent.compiled_cell import is_plain
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 
@@ -82,7 +86,9 @@ class CompiledRecurrent:
         layers = list(_flatten(module.layer))
         attention = layers.pop() if type(layers[-1]) is LuongAttention else None
         self._weight = module.embed.weight
-        self._cells = {id(layer): _CellStep(layer, self._weight, self.copied) for layer in layers}
+        self._table = self._weight.detach()
+        self._cells = [_CellStep(layer, self._weight, self.copied) for layer in layers]
+        self._layers = _layer_step(module.layer, iter(self._cells))
         self._vocab_size = module.output.out_features
         self._program = Program(self._weight.dtype, members)
         current: Any = "features"
@@ -102,30 +108,47 @@ class CompiledRecurrent:
 
     def usable(self) -> bool:
         """Whether the cells are unchanged."""
-        return not any(cell.is_stale() for cell in self._cells.values())
+        return not any(cell.is_stale() for cell in self._cells)
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
-        result = self._run(self.layer, self._weight.detach().index_select(0, tokens), state)
+        (batch,) = tokens.shape
+        embedded = self._table.narrow(0, int(tokens), 1) if batch == 1 else self._table.index_select(0, tokens)
+        result = self._layers(embedded, state)
         if result is None:
             return None
         features, next_state = result
-        out = torch.empty(len(tokens), self._vocab_size, dtype=features.dtype)
-        self._program.run(len(tokens), {"features": features.data_ptr(), "out": out.data_ptr()}, scratch=0)
+        out = torch.empty(batch, self._vocab_size, dtype=features.dtype)
+        self._program.run(batch, {"features": features.data_ptr(), "out": out.data_ptr()}, scratch=0)
         return out, next_state
 
-    def _run(self, layer: Any, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
-        """Return the output of a layer (of attention: [context; query]) and its state; None if unsupported."""
-        if type(layer) is BridgedLayer:
-            return self._run(layer.layer, x, state)
-        if type(layer) is Recurrent:
-            return self._cells[id(layer)](x, state)
-        if type(layer) is LuongAttention:
-            return _attend(layer, x, state)
-        if not isinstance(state, tuple) or len(state) != len(layer.layers):
+
+LayerStep = Callable[[Tensor, Any], tuple[Tensor, Any] | None]
+"""x (B, D) and the state → the output (of attention: [context; query]) and the next state; None if unsupported."""
+
+
+def _layer_step(layer: Any, cells: Iterator["_CellStep"]) -> LayerStep:
+    """The compiled step of a layer; ``cells`` are those of its recurrent layers, lowest first."""
+    if type(layer) is BridgedLayer:
+        return _layer_step(layer.layer, cells)
+    if type(layer) is Recurrent:
+        return next(cells)
+    if type(layer) is LuongAttention:
+        return partial(_attend, layer)
+    return _StackStep([_layer_step(inner, cells) for inner in layer.layers])
+
+
+class _StackStep:
+    """The compiled step of several layers."""
+
+    def __init__(self, steps: list[LayerStep]) -> None:
+        self._steps = steps
+
+    def __call__(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        if not isinstance(state, tuple) or len(state) != len(self._steps):
             return None
         next_states: list[Any] = []
-        for inner, inner_state in zip(layer.layers, state, strict=True):
-            result = self._run(inner, x, inner_state)
+        for step, layer_state in zip(self._steps, state, strict=True):
+            result = step(x, layer_state)
             if result is None:
                 return None
             x, next_state = result
@@ -168,16 +191,6 @@ def _has_expected_shapes(state: AttentionState, query: Tensor, *, width: int) ->
     return min(indices) >= 0 and max(indices) < shape[0]
 
 
-def _is_plain(tensor: Any, shape: tuple[int, int], like: Tensor) -> bool:
-    return (
-        type(tensor) is Tensor
-        and tensor.shape == shape
-        and tensor.dtype == like.dtype
-        and tensor.device.type == "cpu"
-        and tensor.is_contiguous()
-    )
-
-
 class _CellStep:
     """The compiled step of one cell."""
 
@@ -186,6 +199,8 @@ class _CellStep:
         if fused is None:
             raise TypeError(f"{type(layer.cell).__name__} has no fused kernel")
         self._layer, self._like, self._fused = layer, like, fused
+        self._same: Identities | None = None
+        self._call: RepeatedCall | None = None
         self._state_type: Any = layer.cell.State
         parameters = dict(layer.cell.named_parameters())
         copied += parameters.values()
@@ -198,16 +213,30 @@ class _CellStep:
         batch, size = x.shape
         if not isinstance(state, tuple) or len(state) != len(self._widths):
             return None
-        if not all(_is_plain(field, (batch, width), x) for field, width in zip(state, self._widths, strict=True)):
-            return None
-        next_fields = [torch.empty_like(field) for field in state]
+        next_fields = []
+        for field, width in zip(state, self._widths, strict=True):
+            if type(field) is not Tensor or not is_plain(field, (batch, width), x.dtype):
+                return None
+            next_fields.append(torch.empty_like(field))
         # For one step the output is the state.
+        if batch == 1:
+            self._single_row(size)(x.data_ptr(), state, next_fields[0], next_fields)
+            return next_fields[0], self._state_type._make(next_fields)
         place = x.data_ptr(), size, size
         self._fused.infer(self._partition(batch), place, state, self._weights, next_fields[0], next_fields)
         return next_fields[0], self._state_type(*next_fields)
 
     def is_stale(self) -> bool:
-        return _fused_scan(self._layer, self._like) is not self._fused
+        if self._same is not None and self._same.same():
+            return False
+        is_stale = _fused_scan(self._layer, self._like) is not self._fused
+        self._same = None if is_stale else self._layer.unchanged()
+        return is_stale
+
+    def _single_row(self, size: int) -> RepeatedCall:
+        if self._call is None or not self._call.is_current():
+            self._call = RepeatedCall(self._fused, (1, 1, size), self._weights, reverse=False)
+        return self._call
 
     def _partition(self, batch: int) -> Partition:
         workers = 1 if batch * self._work < SERIAL_LIMIT else threads.count()

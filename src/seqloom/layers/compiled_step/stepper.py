@@ -74,9 +74,9 @@ def _is_plain(tokens: Tensor) -> bool:
     return (
         type(tokens) is Tensor
         and tokens.dim() == 1
-        and tokens.numel() > 0
-        and tokens.dtype == torch.int64
-        and tokens.device.type == "cpu"
+        and tokens.shape[0] > 0
+        and tokens.dtype is torch.int64
+        and tokens.is_cpu
         and tokens.is_contiguous()
     )
 

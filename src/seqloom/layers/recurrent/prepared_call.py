@@ -4,15 +4,13 @@ A step of a generation takes a few microseconds: what ``nn.Module``, the layer a
 longer. One compiled comparison finds out whether all that they depend on is still the same.
 """
 
-from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from seqloom.cells.cell import Cell
-from seqloom.kernels.fuse.inference import InferenceCall
-from seqloom.kernels.runtime import threads
+from seqloom.kernels.fuse.repeated_call import RepeatedCall
 from seqloom.kernels.runtime.identities import (
     Comparison,
     Identities,
@@ -24,7 +22,6 @@ from seqloom.kernels.runtime.identities import (
     compare_size,
 )
 from seqloom.kernels.runtime.staleness import FORWARD_HOOKS, global_forward_hooks, hook_tables, no_transform
-from seqloom.kernels.runtime.thread_choice import ThreadChoice
 from seqloom.layers.recurrent.compiled_cell import CompiledCell, Origin
 
 LAYER_FIELDS = ("fused", "int8", "reverse", "_modules")
@@ -72,14 +69,10 @@ class PreparedCall:
 
     def __init__(self, compiled: CompiledCell, layer: Any, same: Identities, x: Tensor) -> None:
         self.same = same
-        self._kernel = compiled.kernel
         batch, steps, size = self._shape = x.shape
-        self._weights = [table[name] for table, name in compiled.parameters]
+        weights = [table[name] for table, name in compiled.parameters]
+        self._kernel = RepeatedCall(compiled.kernel, (batch, steps, size), weights, reverse=layer.reverse)
         self._dtype, self._fields = x.dtype, vars(layer)
-        self._partitions = self._kernel.partitions(steps, batch, reverse=layer.reverse)
-        self._choice = ThreadChoice() if len(self._partitions) > 1 else None
-        self._threads = threads.count()
-        self._strides = size, steps * size
         self._state_shapes = [torch.Size((batch, width)) for width in compiled.widths]
         self._state_type, self._cell = compiled.state_type, layer.cell
         self._zeros = layer.cell.start(batch) if type(layer.cell).start is _zero_state else None
@@ -87,7 +80,6 @@ class PreparedCall:
         width = compiled.widths[0]
         self._out_shape = (batch, steps, width) if self._is_batch_first else (steps, batch, width)
         self._has_shape_of_x = self._shape == self._out_shape
-        self._calls: tuple[list[InferenceCall], ...] = tuple([] for _ in self._partitions)  # that no thread uses
 
     def __call__(self, layer: Any, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         """The output and the state; None if the input has another shape or anything has changed."""
@@ -108,25 +100,7 @@ class PreparedCall:
                 return None
             final.append(_empty_like(field))
         out = _empty_like(x) if self._has_shape_of_x else torch.empty(self._out_shape, dtype=dtype)
-        if self._threads != threads.count():
+        if not self._kernel.is_current():
             return None
-        choice = self._choice
-        if choice is None:
-            self._run(0, x, state, out, final)
-        else:
-            used_all = choice.use_all()
-            start = perf_counter()
-            self._run(int(used_all), x, state, out, final)
-            choice.record(perf_counter() - start, used_all=used_all)
+        self._kernel(x.data_ptr(), state, out, final)
         return out if self._is_batch_first else out.transpose(0, 1), _new_tuple(self._state_type, final)
-
-    def _run(self, index: int, x: Tensor, state: Any, out: Tensor, final: list[Tensor]) -> None:
-        calls, partition = self._calls[index], self._partitions[index]
-        try:
-            call = calls.pop()
-        except IndexError:  # the first one, or all are in use by other threads
-            call = self._kernel.inference_call()
-            call.run(partition, (x.data_ptr(), *self._strides), state, self._weights, out, final)
-        else:
-            call.run_again(partition, x.data_ptr(), state, self._weights, out, final)
-        calls.append(call)

@@ -16,6 +16,7 @@ from seqloom.kernels.fuse.scan import FusedScan, Impure, Unfusable, fuse
 from seqloom.kernels.fuse.symbols import TracedStep
 from seqloom.kernels.fuse.trace import trace
 from seqloom.kernels.runtime.guards import Guards
+from seqloom.kernels.runtime.identities import Identities
 from seqloom.kernels.runtime.staleness import (
     BACKWARD_HOOKS,
     FORWARD_HOOKS,
@@ -150,6 +151,13 @@ class Recurrent(Layer):
         if self._has_matrix:
             final = _unflatten(final, self._shapes)
         return out.transpose(0, 1), compiled.state_type(*final)
+
+    def unchanged(self) -> Identities | None:
+        """What the kernel of the last call depends on, to be compared later; None if that is not known."""
+        if not self._kernels:
+            return None
+        made_from, compiled = self._kernels[0]
+        return None if isinstance(compiled, str) else unchanged(self, made_from, compiled)
 
     def kernel(self, x: Tensor) -> FusedScan | str:
         """Return the fused kernel for this input, or the reason why there is none."""
