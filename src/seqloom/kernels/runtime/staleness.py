@@ -1,9 +1,7 @@
 """Whether compiled code and packed copies of weights still match the modules and tensors that they were made from."""
 
-import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -91,18 +89,20 @@ class ModuleSnapshot:
         copied: Collection[nn.Parameter],
     ) -> None:
         modules = [(part, vars(part)) for part in module.modules()]
-        read = [(fields, name, fields[name]) for part, fields in modules for name in attributes.get(type(part), ())]
-        children = [(fields["_modules"], tuple(fields["_modules"].values())) for _, fields in modules]
-        parameters = [
+        self._attributes = [
+            (fields, name, fields[name]) for part, fields in modules for name in attributes.get(type(part), ())
+        ]
+        self._children = [
+            (fields["_modules"], tuple(fields["_modules"].values())) for _, fields in modules if fields["_modules"]
+        ]
+        self._parameters = [
             (fields["_parameters"], name, parameter, parameter.data_ptr())
             for _, fields in modules
             for name, parameter in fields["_parameters"].items()
             if parameter is not None
         ]
-        self._attributes, self._parameters = _columns(read, 3), _columns(parameters, 4)
-        self._children = _columns([row for row in children if row[1]], 2)
         self._optimizer_steps = optimizer_steps()
-        self._versions = _columns([(parameter, _version(parameter)) for parameter in copied], 2)
+        self._versions = [(parameter, parameter._version) for parameter in copied]  # noqa: SLF001
         self._hooks = [*hook_tables(module.modules(), FORWARD_HOOKS), *global_forward_hooks()]
         self._identities = Identities(self._comparisons())
 
@@ -134,25 +134,13 @@ class ModuleSnapshot:
     def _is_equal(self) -> bool:
         if any(self._hooks) or self._optimizer_steps != optimizer_steps():
             return False
-        # Loops that run in C: a decoder asks at every token.
-        fields, names, values = self._attributes
-        if not all(map(operator.eq, map(operator.getitem, fields, names), values)):
-            return False
-        modules, children = self._children
-        if not all(map(operator.eq, map(tuple, map(dict.values, modules)), children)):
-            return False
-        tables, names, parameters, addresses = self._parameters
-        if not all(map(operator.is_, map(operator.getitem, tables, names), parameters)):
-            return False
-        if not all(map(operator.eq, map(Tensor.data_ptr, parameters), addresses)):
-            return False
-        copied, versions = self._versions
-        return all(map(operator.eq, map(_version, copied), versions))
-
-
-_version = operator.attrgetter("_version")
-
-
-def _columns(rows: Iterable[tuple[Any, ...]], count: int) -> tuple[tuple[Any, ...], ...]:
-    """The columns of a table, of which there are ``count`` even if it has no rows."""
-    return tuple(zip(*rows, strict=True)) or ((),) * count
+        for fields, name, value in self._attributes:
+            if fields[name] != value:
+                return False
+        for modules, children in self._children:
+            if tuple(modules.values()) != children:
+                return False
+        for parameters, name, parameter, address in self._parameters:
+            if parameters[name] is not parameter or parameter.data_ptr() != address:
+                return False
+        return all(parameter._version == version for parameter, version in self._versions)  # noqa: SLF001
