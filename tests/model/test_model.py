@@ -283,6 +283,20 @@ def test_a_classifier_forms_an_ensemble_with_itself(run: Run) -> None:
         assert actual.probability == pytest.approx(expected.probability, abs=1e-6)
 
 
+def test_taggers_form_an_ensemble_if_their_outputs_are_of_one_kind(tmp_path: Path) -> None:
+    crf, linear = (
+        workflow.train(build(CASES[name], tmp_path, updates=2), output=tmp_path / name).path
+        for name in ("tag, crf", "tag")
+    )
+    alone, twice = load(crf), load(crf, ensemble=[crf])
+    sentences = ["a cd é", "b x"]
+    for expected, actual in zip(alone.predict(sentences), twice.predict(sentences), strict=True):
+        assert actual.labels == expected.labels
+        assert actual.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
+    with pytest.raises(ValueError, match=r"cannot form an ensemble: they differ in task\.model or task\.output$"):
+        load(crf, ensemble=[linear])
+
+
 def test_runs_with_other_reading_directions_cannot_form_an_ensemble(translators: list[Path], tmp_path: Path) -> None:
     case = CASES["translate, transformer"]
     other = build(case._replace(fields={**case.fields, "reverse_source": True}), tmp_path)

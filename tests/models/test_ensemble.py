@@ -1,5 +1,6 @@
 """Ensembles against the mean of their models' probabilities; a search with two models against brute force."""
 
+import itertools
 import math
 from typing import Any
 
@@ -11,14 +12,17 @@ from tests.decoding.tokens.reference import Limits, Toy, everything
 from torch import Tensor, nn
 
 from seqloom import state as states
+from seqloom.data.batch import Padded
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.search import Step
 from seqloom.layers.embedding import Embedding
+from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
-from seqloom.models.ensemble import ClassifierEnsemble, Ensemble, TranscriberEnsemble, ensemble_step
+from seqloom.models.ensemble import ClassifierEnsemble, Ensemble, TaggerEnsemble, TranscriberEnsemble, ensemble_step
 from seqloom.models.signals.frame_encoder import FrameEncoder
+from seqloom.models.tagger import FrameEmbedding, SoftmaxOutput, Tagger
 from seqloom.models.transcription.transcriber import Transcriber
 
 VOCAB_SIZE, SIZE = 7, 6
@@ -90,6 +94,39 @@ def test_probabilities_of_classifiers_and_numbers_are_averaged() -> None:
     labels = ClassifierEnsemble(models, numbers=False)(x)
     torch.testing.assert_close(labels.exp(), outputs.softmax(dim=-1).mean(dim=0), rtol=0, atol=1e-13)
     torch.testing.assert_close(ClassifierEnsemble(models, numbers=True)(x), outputs.mean(dim=0), rtol=0, atol=1e-13)
+
+
+def build_tagger(seed: int, output: CRF | SoftmaxOutput) -> Tagger:
+    layer = build_stack(PrenetConfig(), RecurrenceConfig(cell="gru", hidden_size=SIZE), SIZE)
+    model = Tagger(Encoder(FrameEmbedding(SIZE), layer), 3, output)
+    randomize(model, seed=seed)
+    return model.double().eval()
+
+
+@torch.no_grad()
+def test_taggers_are_averaged() -> None:
+    """Linear outputs against the mean of their probabilities, CRFs against the geometric mean over all sequences."""
+    inputs = Padded(torch.randn(2, 3, SIZE, dtype=torch.float64), make_mask([3, 3], 3))
+    models = [build_tagger(seed, SoftmaxOutput()) for seed in (1, 2)]
+    scores, _ = TaggerEnsemble(models)(inputs)
+    expected = torch.stack([model(inputs)[0].softmax(dim=2) for model in models]).mean(dim=0)
+    torch.testing.assert_close(scores.softmax(dim=2), expected, rtol=0, atol=1e-12)
+    chains = [build_tagger(seed, CRF(3)) for seed in (1, 2, 3)]
+    ensemble = TaggerEnsemble(chains)
+    scores, states = ensemble(inputs)
+    labels = torch.tensor(list(itertools.product(range(3), repeat=3)))  # all sequences of three labels
+    repeated = Padded(inputs.values[:1].expand(len(labels), -1, -1), make_mask([3] * len(labels), 3))
+    log_probs = [-model.output(model(repeated)[0], repeated.mask, labels) for model in chains]
+    product = torch.stack(log_probs).mean(dim=0).softmax(dim=0)
+    assert ensemble.decode(scores, inputs.mask)[0].tolist() == labels[product.argmax()].tolist()
+    marginals = torch.stack([((labels == label).double() * product[:, None]).sum(dim=0) for label in range(3)], dim=1)
+    torch.testing.assert_close(ensemble.marginals(scores, inputs.mask)[0], marginals, rtol=0, atol=1e-12)
+    first = Padded(inputs.values[:, :2], inputs.mask[:, :2])
+    rest = Padded(inputs.values[:, 2:], inputs.mask[:, 2:])
+    torch.testing.assert_close(ensemble(rest, ensemble(first)[1])[0], scores[:, 2:], rtol=0, atol=1e-12)
+    assert len(states) == 3
+    with pytest.raises(ValueError, match="must all have a CRF, or all a linear output"):
+        TaggerEnsemble([models[0], chains[0]])
 
 
 @torch.no_grad()

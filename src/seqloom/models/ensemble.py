@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from seqloom.decoding.tokens.search import Step
 from seqloom.layers.layer import Memory
+from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder_decoder import EncoderDecoder
+from seqloom.models.tagger import SoftmaxOutput, Tagger
 from seqloom.models.transcription.transcriber import Transcriber
 
 
@@ -137,6 +139,56 @@ class ClassifierEnsemble(nn.Module):
     def forward(self, *inputs: Any) -> Tensor:  # (B, labels)
         outputs = [model(*inputs) for model in self.models]
         return torch.stack(outputs).mean(dim=0) if self.numbers else _mean_probability(outputs)
+
+
+class TaggerEnsemble(nn.Module):
+    """Taggers with the same labels and the same kind of output, used as one for prediction.
+
+    Of linear outputs, the probabilities of each label are averaged; of CRFs, the scores, which gives the geometric mean
+    of their probabilities of whole label sequences; of numbers, the mean.
+    """
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        outputs = [model.output if isinstance(model, Tagger) else None for model in models]
+        if len({type(output) for output in outputs}) > 1:
+            raise ValueError("the taggers of an ensemble must all have a CRF, or all a linear output")
+        self.output: CRF | SoftmaxOutput | None = _mean_chain(outputs)
+
+    def forward(self, inputs: Any, state: Any = None) -> tuple[Tensor, tuple[Any, ...]]:  # (B, T, L), states
+        states = state or (None,) * len(self.models)
+        results = [model(inputs, part) for model, part in zip(self.models, states, strict=True)]
+        scores, following = zip(*results, strict=True)
+        averaged_as_probabilities = isinstance(self.output, SoftmaxOutput)
+        return _mean_probability(scores) if averaged_as_probabilities else torch.stack(scores).mean(dim=0), following
+
+    @property
+    def _labels(self) -> CRF | SoftmaxOutput:
+        if self.output is None:
+            raise TypeError("the taggers of this ensemble predict numbers, not labels")
+        return self.output
+
+    def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T)
+        """The best labels."""
+        return self._labels.decode(emissions, mask)
+
+    def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T, L)
+        """The probability of each label at each position."""
+        return self._labels.marginals(emissions, mask)
+
+
+@torch.no_grad()
+def _mean_chain(outputs: Sequence[CRF | SoftmaxOutput | None]) -> CRF | SoftmaxOutput | None:
+    """The output of an ensemble; of CRFs, one with the mean of their scores and the constraints of the first."""
+    first = outputs[0]
+    if not isinstance(first, CRF):
+        return first
+    chains = [output.chain for output in outputs if isinstance(output, CRF)]
+    mean = CRF(len(first.start), allowed=first.allowed, strict=first.strict).to(first.start)
+    for parameter, *scores in zip(mean.chain, *chains, strict=True):
+        parameter.copy_(torch.stack(scores).mean(dim=0))
+    return mean
 
 
 def _mean_probability(logits: Sequence[Tensor]) -> Tensor:  # (..., V)

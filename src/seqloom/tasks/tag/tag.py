@@ -30,6 +30,7 @@ from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline
 from seqloom.models.crf import CRF, allowed_transitions, is_allowed
 from seqloom.models.encoder import Encoder, build_stack
+from seqloom.models.ensemble import TaggerEnsemble
 from seqloom.models.hmm import HMM, shorten
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import SoftmaxOutput, Tagger
@@ -53,7 +54,7 @@ from seqloom.tasks.tag.settings import Learned, TagSettings
 from seqloom.tasks.targets import numbers
 from seqloom.tasks.targets.numbers import NumberTargets, StepRegression
 from seqloom.tasks.targets.tags import TagPrediction, known_and_unknown, score_tags, tag_baseline, tag_prediction
-from seqloom.tasks.task import Loss, Predictions, require_fitted
+from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
@@ -308,6 +309,16 @@ class Tag(TagSettings):
             for sentence, step, labels, values, length in columns
         ]
         return Predictions(answers, self._carried(state))
+
+    def ensemble_conflict(self, other: Task) -> str:
+        if isinstance(other, Tag) and (other.model, other.output) != (self.model, self.output):
+            return "differ in task.model or task.output"
+        return super().ensemble_conflict(other)
+
+    def ensemble(self, models: Sequence[nn.Module]) -> TaggerEnsemble:
+        if self.model == "hmm":
+            raise TypeError('this tagger cannot be part of an ensemble: task.model is "hmm"')
+        return TaggerEnsemble(models)
 
     def encode(self, model: Any, batch: Batch) -> Memory:
         if self.model == "hmm":
