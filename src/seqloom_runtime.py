@@ -469,7 +469,7 @@ class Handwriting(Stateful):
         return [np.array(drawing, np.float32).reshape(-1, 3) for drawing in drawings]
 
     def _text(self, texts: list[str]) -> dict[str, Array]:
-        return _letters(texts, self.description["input"]["characters"])
+        return _letters(texts, self.description["input"])
 
     def _advance(
         self, points: Array, source: dict[str, Array], state: dict[str, Array]
@@ -481,12 +481,14 @@ class Handwriting(Stateful):
 PEN_OUTPUTS = ("log_weights", "means", "deviations", "correlations", "log_pen")
 
 
-def _letters(texts: list[str], known: Sequence[str]) -> dict[str, Array]:
-    """The ids of characters; 0 is an unknown one. Nothing for a model without texts."""
+def _letters(texts: list[str], description: dict[str, Any]) -> dict[str, Array]:
+    """The ids of characters and of the end of the text; 0 is an unknown one. Nothing for a model without texts."""
+    known: list[str] = description["characters"]
     if not known:
         return {}
     ids = {letter: number for number, letter in enumerate(known, start=1)}
-    values, lengths = _pad([[ids.get(letter, 0) for letter in text] for text in texts])
+    end = [len(known) + 1] if description.get("end_of_text") else []
+    values, lengths = _pad([[ids.get(letter, 0) for letter in text] + end for text in texts])
     return {"characters": values, "text_lengths": lengths}
 
 
@@ -2170,7 +2172,7 @@ def _read_strokes(description: dict[str, Any]) -> Read:
         padded = np.zeros((len(drawings), lengths.max(), 3))
         for row, points in zip(padded, drawings, strict=True):
             row[1 : len(points) + 1] = points
-        feed = {"points": padded, "lengths": lengths, **_letters(list(texts), description["characters"])}
+        feed = {"points": padded, "lengths": lengths, **_letters(list(texts), description)}
         return feed, [[text] for text in texts]
 
     return read

@@ -40,7 +40,8 @@ class PenTargets(NamedTuple):
 class HandwritingModel(nn.Module):
     """Recurrent layers over the points so far, which give the distribution of the next point.
 
-    With ``characters`` > 0 the lowest layer reads a text through a sliding window, so that the text is written.
+    With ``characters`` > 0 the lowest layer reads a text through a sliding window, so that the text is written. With
+    ``end_of_text``, a symbol after the text tells the network that no character follows.
     """
 
     def __init__(
@@ -50,10 +51,12 @@ class HandwritingModel(nn.Module):
         components: int,  # Gaussians of the mixture
         characters: int = 0,  # size of the character vocabulary; 0: no text
         window_components: int = 10,
+        end_of_text: bool = False,  # the last of the characters of each text only marks its end
     ) -> None:
         super().__init__()
         self.components = components
         self.characters = characters
+        self.end_of_text = end_of_text
         self.layer = _build_layer(recurrence, characters, window_components)
         self.dropout = Dropout(recurrence.dropout)
         self.output = nn.Linear(self.layer.output_size, StrokeDistribution.size(components))
@@ -72,9 +75,12 @@ class HandwritingModel(nn.Module):
         return StrokeDistribution.of(self.output(self.dropout(values)), self.components)
 
     def log_probabilities(self, inputs: PenInputs, targets: PenTargets) -> Tensor:  # (B, T + 1)
-        """Of each point and of the end, in units of the scaled movement."""
-        distribution: StrokeDistribution = self(inputs)
-        return distribution.log_probability(targets.movement, targets.pen)
+        """Of each point and of the end, in units of the scaled movement; 0 in the padding."""
+        mask = inputs.points.mask
+        values, _ = self.layer(inputs.points.values, mask, self.start(inputs.text))
+        distribution = StrokeDistribution.of(self.output(self.dropout(values[mask])), self.components)
+        log_probabilities = distribution.log_probability(targets.movement[mask], targets.pen[mask])
+        return log_probabilities.new_zeros(mask.shape).masked_scatter(mask, log_probabilities)
 
     def windows(self, inputs: PenInputs) -> Tensor | None:  # (B, T + 1, S)
         """How much of each character the lowest layer sees at each point; None if the model reads no text."""
@@ -123,7 +129,7 @@ class HandwritingModel(nn.Module):
         """How many characters the window is beyond the last one; 0 without a text."""
         if not self.characters:
             return self.output.weight.new_zeros(len(text.mask))
-        return self._lowest(state)[1].centre - (text.lengths - 1)
+        return self._lowest(state)[1].centre - (text.lengths - (2 if self.end_of_text else 1))
 
     def _lowest(self, state: Any) -> tuple[SlidingWindow, SlidingWindow.State]:
         """The layer that reads the text, and its part of the state."""

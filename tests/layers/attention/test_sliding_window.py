@@ -6,6 +6,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqloom.cells import LSTM
+from seqloom.kernels.sliding_window import slide, slide_naive
 from seqloom.layers.attention.sliding_window import SlidingWindow
 from seqloom.layers.layer import Memory
 
@@ -44,6 +45,24 @@ def test_the_equations() -> None:
         assert np.allclose(weights[step], phi, rtol=0, atol=1e-12)
         assert np.allclose(y[0, step].numpy(), np.concatenate([h, w]), rtol=0, atol=1e-12)
     assert np.allclose(state.position[0].numpy(), position, rtol=0, atol=1e-12)
+
+
+def test_the_kernel_equals_the_plain_step_in_outputs_and_gradients() -> None:
+    torch.manual_seed(2)
+    rows, components, length, width = 3, 4, 5, 2
+    mask = torch.arange(length) < torch.tensor([[5], [3], [1]])
+    inputs = torch.randn(rows, 3 * components), torch.rand(rows, components), torch.randn(rows, length, width)
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        raw, position, values = (each.to(dtype).requires_grad_() for each in inputs)
+        results = []
+        for function in (slide, slide_naive):
+            source = values.masked_fill(~mask.unsqueeze(-1), 0)
+            moved, centre, weight, window = function(raw, position, source, mask)
+            loss = (moved.cos() + 1).sum() + weight.square().sum() + (window * window.detach().sin()).sum()
+            gradients = torch.autograd.grad(loss, (raw, position, values))
+            results.append([moved, centre, weight, window, *gradients])
+        for compiled, plain in zip(*results, strict=True):
+            assert torch.allclose(compiled, plain, rtol=tolerance, atol=tolerance)
 
 
 def test_the_window_never_moves_back() -> None:

@@ -14,14 +14,29 @@ def parts(needed: float, noise: float, *, count: int = 200, seed: int = 0) -> tu
     return changes, [needed * change + noise * random.normal(size=change.shape) for change in changes]
 
 
-def test_the_factor_is_that_of_least_squares() -> None:
+def test_the_factor_is_the_lower_limit_of_that_of_least_squares() -> None:
     changes, needed = parts(0.6, 0.5)
     found = estimate_shrinkage(changes, needed, overlap=1)
     assert found is not None
     flat = [np.concatenate(side).ravel() for side in (changes, needed)]
-    assert found.factor == pytest.approx((flat[0] @ flat[1]) / (flat[0] @ flat[0]))
-    assert found.factor == found.best
-    assert "multiplied by 0.59" in describe_shrinkage(found, "last value")
+    assert found.best == pytest.approx((flat[0] @ flat[1]) / (flat[0] @ flat[0]))
+    assert found.error == pytest.approx(0.5 / np.sqrt(flat[0] @ flat[0]), rel=0.2)  # of a regression with this noise
+    assert found.factor == pytest.approx(found.best - 2 * found.error)
+    assert "multiplied by 0.56: the best factor on the dev data is 0.59 ± 0.03" in describe_shrinkage(
+        found, "last value"
+    )
+
+
+def test_the_error_is_larger_where_neighbouring_blocks_agree() -> None:
+    random = np.random.default_rng(1)
+    noise = random.normal(size=4000)
+    for place in range(1, len(noise)):
+        noise[place] += 0.5 * noise[place - 1]
+    changes = [np.ones((1, 1, 1))] * len(noise)
+    found = estimate_shrinkage(changes, [np.full((1, 1, 1), 1 + each) for each in noise], overlap=1)
+    assert found is not None
+    # The mean of n values of an autoregression has the standard error σ / (1 − φ) / √n: twice that of independent ones.
+    assert found.error == pytest.approx(1 / (1 - 0.5) / np.sqrt(len(noise)), rel=0.15)
 
 
 def test_a_useless_model_returns_to_its_base_and_a_good_one_is_kept() -> None:

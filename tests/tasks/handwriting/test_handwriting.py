@@ -133,7 +133,7 @@ def test_the_window_is_explained(run: Path) -> None:
     model = seqloom.load(run)
     explanation = model.explain((POINTS, "ab"))
     assert explanation.attention is not None
-    assert explanation.attention.columns == ["a", "b"]
+    assert explanation.attention.columns == ["a", "b", "end"]
     assert [sum(row) for row in explanation.attention.weights] == pytest.approx([1] * len(explanation.attention.rows))
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
+from seqloom.kernels.sliding_window import slide
 from seqloom.layers.attention.decoder_attention import StepInput, check_memory
 from seqloom.layers.layer import Layer, Memory, check_input, untraced
 from seqloom.layers.recurrent.active_rows import ActiveRows
@@ -107,22 +108,12 @@ class SlidingWindow(Layer):
                 current, source = states.apply(itemgetter(slice(count)), (current, source))
             cell_state, position, _, window = current
             cell_state, _ = take_step(self.cell, project(time, window), cell_state)
-            position, centre, weight = self._slide(cell_state[0], position, source)
-            window = torch.einsum("bu,buc->bc", weight, source.values)
+            raw = self.window_output(cell_state[0])
+            position, centre, weight, window = slide(raw, position, source.values, source.mask)
             current = (cell_state, position, centre, window)
             outputs.append(torch.cat([cell_state[0], window], dim=-1))
             windows.append(weight)
         return rows, outputs, windows, rows.unsort([current, *reversed(finished)])
-
-    def _slide(self, hidden: Tensor, position: Tensor, source: "WindowSource") -> tuple[Tensor, Tensor, Tensor]:
-        """Return the next position (n, K), its centre (n,) and the window over the source (n, S)."""
-        height, sharpness, step = self.window_output(hidden).exp().chunk(3, dim=-1)
-        position = position + step
-        places = torch.arange(source.mask.shape[1], device=hidden.device, dtype=hidden.dtype)
-        distances = position.unsqueeze(-1) - places  # (n, K, S)
-        weight = (height.unsqueeze(-1) * torch.exp(-sharpness.unsqueeze(-1) * distances.square())).sum(dim=1)
-        centre = (height * position).sum(dim=1) / height.sum(dim=1)
-        return position, centre, weight.masked_fill(~source.mask, 0)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.memory_size}, components={self.components}"

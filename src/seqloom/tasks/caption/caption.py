@@ -48,6 +48,7 @@ from seqloom.models.signals.encoders import build_signal_encoder
 from seqloom.models.signals.image_encoder import VectorMemory
 from seqloom.models.signals.inputs import SignalInputs, media_decoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
+from seqloom.models.word_presence import WordPresence
 from seqloom.tasks.caption.settings import CaptionSettings, Learned
 from seqloom.tasks.task import Loss, Predictions, require_fitted, with_readable_tokens
 
@@ -234,8 +235,9 @@ class Caption(CaptionSettings):
     def build_model(self) -> EncoderDecoder:
         learned = self.fitted
         encoder = self._build_encoder()
-        embed = Embedding(len(learned.text.vocabulary), self.embedding_size, dropout=self.input_dropout)
-        return build_encoder_decoder(
+        vocabulary = len(learned.text.vocabulary)
+        embed = Embedding(vocabulary, self.embedding_size, dropout=self.input_dropout)
+        model = build_encoder_decoder(
             encoder,
             embed,
             self.decoder,
@@ -245,15 +247,21 @@ class Caption(CaptionSettings):
             tied=self.tie_embeddings,
             scheduled_sampling=self.scheduled_sampling,
         )
+        if self.word_loss:
+            model.add_module("words", WordPresence(encoder.size, vocabulary))
+        return model
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         """Summed over all captions; each image is encoded once."""
         self._require_target(batch)
         values, mask, rows = batch.target
         end = self.fitted.text.vocabulary.index(END)
-        state = start_state(model.decoder, model.encoder(*batch.inputs), rows)
+        memory: Memory = model.encoder(*batch.inputs)
+        state = start_state(model.decoder, memory, rows)
         target = Padded(values, mask)
         total = teacher_forcing_loss(model, state, target, end=end, smoothing=self.label_smoothing)
+        if self.word_loss:
+            total = total + self.word_loss * model.words.loss(memory, values, mask=mask, rows=rows)
         return Loss(total, batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:

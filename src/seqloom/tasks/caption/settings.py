@@ -158,6 +158,12 @@ class CaptionSettings(Task):
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
     )
+    word_loss: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of a second loss, by which the encoder learns which tokens occur in the captions of an "
+        "image; the loss of the decoder says little about the image at first (0 disables it).",
+    )
     scheduled_sampling: ScheduledSampling = Field(
         default_factory=ScheduledSampling,
         description="Scheduled sampling: in training, feed some of the decoder's own tokens back.",

@@ -10,13 +10,13 @@ Numbers = NDArray[np.float64]
 
 PRIOR_BLOCKS = 100  # of examples that are taken to agree with the quantiles that the network has learned
 MIN_BLOCKS = 8  # of development examples that do not overlap; fewer say too little
-ERRORS = 2.0  # standard errors by which the best factor has to exceed 0
+ERRORS = 2.0  # standard errors by which the factor stays below the best one: about a 95 % confidence interval
 
 
 class Shrinkage(NamedTuple):
     """The factor by which the change that a model predicts is multiplied."""
 
-    factor: float  # 0 to 1; 0: the base forecast
+    factor: float  # 0 to 1, as far as is proved; 0: the base forecast
     best: float  # the factor with the smallest squared error on the development data
     error: float  # its standard error
 
@@ -27,7 +27,11 @@ def estimate_shrinkage(
     *,
     overlap: int,  # consecutive examples that overlap
 ) -> Shrinkage | None:
-    """The factor s that minimises Σ (truth − base − s · change)²; 0 unless it clearly exceeds 0. None: too few data."""
+    """The lower limit for the factor s that minimises Σ (truth − base − s · change)²; None: too few data.
+
+    Changes are taken only as far as the development data prove that they help: the checkpoint was selected by the same
+    data, and what comes later differs from them, so that the best factor promises too much.
+    """
     products = np.array([float((change * need).sum()) for change, need in zip(changes, needed, strict=True)])
     squares = np.array([float((change**2).sum()) for change in changes])
     starts = np.arange(0, len(products), max(overlap, 1))
@@ -35,9 +39,17 @@ def estimate_shrinkage(
         return None
     products, squares = np.add.reduceat(products, starts), np.add.reduceat(squares, starts)
     best = products.sum() / squares.sum()
-    # Blocks do not overlap, so that the errors of their sums are nearly independent.
-    error = float(np.sqrt(((products - best * squares) ** 2).sum()) / squares.sum())
-    return Shrinkage(float(min(best, 1.0)) if best > ERRORS * error else 0.0, float(best), error)
+    error = float(np.sqrt(_variance_of_sum(products - best * squares)) / squares.sum())
+    return Shrinkage(float(np.clip(best - ERRORS * error, 0.0, 1.0)), float(best), error)
+
+
+def _variance_of_sum(residuals: Numbers) -> float:
+    """The variance of a sum of residuals in order of time, of which neighbours may agree (Newey & West 1987)."""
+    lags = int(4 * (len(residuals) / 100) ** (2 / 9))
+    variance = independent = float((residuals**2).sum())
+    for lag in range(1, lags + 1):
+        variance += 2 * (1 - lag / (lags + 1)) * float((residuals[lag:] * residuals[:-lag]).sum())
+    return max(variance, independent)
 
 
 def estimate_shifts(
@@ -72,4 +84,7 @@ def describe_shrinkage(shrinkage: Shrinkage, base: str) -> str:
     """Why and how far forecasts return to the base forecast."""
     if not shrinkage.factor:
         return f"the dev data do not show that the network is better than the {base}, so that this is the forecast"
-    return f"the changes from the {base} are multiplied by {shrinkage.factor:.2f}, as is best on the dev data"
+    return (
+        f"the changes from the {base} are multiplied by {shrinkage.factor:.2f}: the best factor on the dev data is "
+        f"{shrinkage.best:.2f} ± {ERRORS * shrinkage.error:.2f}"
+    )

@@ -130,6 +130,7 @@ class Handwriting(HandwritingSettings):
             covariance=(float(covariance[0, 0]), float(covariance[1, 1]), float(covariance[0, 1])),
             pen=((count - lifts) / steps, lifts / steps, drawings / steps),
             longest=longest,
+            end_of_text=self.condition == "text",
         )
         return self.model_copy(update={"learned": learned})
 
@@ -159,9 +160,10 @@ class Handwriting(HandwritingSettings):
         return scaled
 
     def _encode(self, texts: Sequence[str]) -> Padded:
-        """The characters of texts as ids; none if the model reads no text."""
+        """The characters of texts as ids, and the end of the text; none if the model reads no text."""
         ids = {character: number for number, character in enumerate(self.fitted.characters, start=UNKNOWN + 1)}
-        rows = [[ids.get(character, UNKNOWN) for character in text] for text in texts]
+        end = [len(ids) + 1] * self.fitted.end_of_text
+        rows = [[ids.get(character, UNKNOWN) for character in text] + end for text in texts]
         if not ids:
             return Padded(torch.zeros(len(rows), 0, dtype=torch.int64), torch.zeros(len(rows), 0, dtype=torch.bool))
         return pad([np.array(row, dtype=np.int64) for row in rows])
@@ -171,8 +173,9 @@ class Handwriting(HandwritingSettings):
         return HandwritingModel(
             self.decoder,
             components=self.components,
-            characters=len(characters) + 1 if characters else 0,
+            characters=len(characters) + 1 + self.fitted.end_of_text if characters else 0,
             window_components=self.window_components,
+            end_of_text=self.fitted.end_of_text,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -285,9 +288,8 @@ class Handwriting(HandwritingSettings):
         bounds = np.unique(np.linspace(0, len(seen), min(len(seen), MAX_ROWS) + 1).astype(int))
         rows = [seen[first:last].mean(axis=0) for first, last in pairwise(bounds)]
         normed = [(row / max(row.sum(), 1e-9)).tolist() for row in rows]
-        window = AttentionMap(
-            "window over the text", [str(bound) for bound in bounds[:-1]], list(example.text or ""), normed
-        )
+        characters = [*(example.text or ""), *["end"] * self.fitted.end_of_text]
+        window = AttentionMap("window over the text", [str(bound) for bound in bounds[:-1]], characters, normed)
         return replace(explanation, attention=window)
 
 

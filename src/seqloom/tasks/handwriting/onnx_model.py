@@ -40,5 +40,5 @@ def onnx_model(task: "Handwriting", model: Any, *, room: float) -> OnnxModel:
         "at_end": AT_END,
         "past_end": PAST_END,
     }
-    entry = {"kind": "strokes", "characters": list(learned.characters)}
+    entry = {"kind": "strokes", "characters": list(learned.characters), "end_of_text": learned.end_of_text}
     return OnnxModel(graph, {"task": task.name, "input": entry, "output": output}, feed, expected)

@@ -21,6 +21,7 @@ class Learned(ConfigSection):
     covariance: tuple[float, float, float] = Field(description="Variances of dx and dy, and their covariance.")
     pen: tuple[float, float, float] = Field(description="How often the pen draws, lifts and ends.")
     longest: int = Field(ge=1, description="Points of the longest drawing.")
+    end_of_text: bool = Field(default=False, description="A symbol of its own follows the characters of each text.")
 
 
 class HandwritingSettings(Task):
