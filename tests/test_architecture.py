@@ -203,7 +203,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "studio": {
         *("files", "checkpoint", "terminal", "insight", "run", "run_config", "run_summary", "model", "service"),
-        *("config", "data", "tasks", "evaluation", "training_data", "comparison", "diagnosis", "lab"),
+        *("config", "data", "decoding", "tasks", "evaluation", "training_data", "comparison", "diagnosis", "lab"),
     },
     "cli": {
         *(

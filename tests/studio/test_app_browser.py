@@ -159,11 +159,15 @@ def test_runs_are_grouped_with_mean_and_spread(page: Any, folder: Path) -> None:
     expect(page.get_by_role("columnheader", name="standard deviation")).to_be_visible()
     rows = [[row["loss"] for row in Run.open(folder / name).rows() if "loss" in row] for name in ("first", "second")]
     first, last = (statistics.mean(row[place] for row in rows) for place in (0, -1))
-    label = page.get_by_role("img", name=re.compile("Loss on the training data")).get_attribute("aria-label")
+    chart = page.get_by_role("img", name=re.compile("Loss on the training data"))
+    label = chart.get_attribute("aria-label")
     assert [float(text) for text in re.findall(r"from ([\d.]+) to ([\d.]+)", label)[0]] == pytest.approx(
         [first, last], rel=1e-3
     )
     expect(page.locator("svg path[opacity]").first).to_be_attached()
+    page.get_by_label("Smoothing of the training loss").select_option("0.8")
+    expect(chart).not_to_have_attribute("aria-label", label)  # it ends where its moving average does
+    assert "smoothing=0.8" in page.url
 
 
 def test_a_part_of_the_curves_is_zoomed_by_dragging_and_by_keys(page: Any) -> None:
@@ -446,9 +450,16 @@ def test_the_inside_of_every_task_is_shown(page: Any, folder: Path) -> None:
             assert page.get_by_role("alert").count() == 0
     page.get_by_label("show the search").check()
     expect(page.get_by_role("img", name=re.compile("Search with"))).to_be_visible()
-    for name in ("forecast", "transcribe", "caption", "embed"):
+    for name in ("forecast", "caption", "embed", "transcribe"):
         page.goto(f"/inside?run={name}")
         expect(page.get_by_role("heading", name=re.compile("Choose an input|Type a text"))).to_be_visible()
+    page.get_by_text("or type numbers").click()
+    page.get_by_label("Rows of numbers").fill("0 1 0\n" * 12)
+    page.get_by_role("button", name="Use these numbers").click()
+    expect(page.get_by_role("heading", name="How the transcript was read")).to_be_visible()
+    page.get_by_role("img", name=re.compile("hidden state")).first.hover()
+    for chart in page.locator("line.cross").all():  # of what the model reads, and of the frames
+        expect(chart).to_have_attribute("visibility", "visible")
 
 
 def test_a_chart_is_saved_and_colours_are_kept(page: Any) -> None:

@@ -79,8 +79,8 @@ async def show_unit(request: Request) -> JSONResponse:
 
         def places(matches: list[Match]) -> list[dict[str, Any]]:
             around = [_around(layer.of_example(match.example), match, body.unit) for match in matches]
-            found = [_place(model.model, data, states, match) for match in matches]
-            return [place | values for place, values in zip(found, around, strict=True)]
+            shown = [_place(model.model, data, states, match) for match in matches]
+            return [place | values for place, values in zip(shown, around, strict=True)]
 
         return {
             "highest": places(activity.highest),

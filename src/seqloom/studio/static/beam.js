@@ -31,7 +31,8 @@ function layout(nodes) {
   return { places, width: LEFT + STEP * (depth + 1) + 320, height: TOP + ROW * row + 4 };
 }
 
-export function beamTree(nodes) {
+// all: also pruned branches; keep(all): that was changed.
+export function beamTree(nodes, { all = false, keep = () => {} } = {}) {
   const kept = new Set();
   const byNumber = new Map(nodes.map((node) => [node.number, node]));
   for (const node of nodes) {
@@ -40,8 +41,8 @@ export function beamTree(nodes) {
   const best = new Set(); // the path of what was returned
   for (const node of nodes) for (let at = node.best ? node : null; at; at = byNumber.get(at.parent)) best.add(at.number);
   const box = h("div", { class: "tree", tabindex: 0, role: "group", "aria-label": "Search tree, can be scrolled" });
-  const state = { all: false };
-  const toggle = h("button", { type: "button", class: "save", "aria-pressed": "false", onclick: () => { state.all = !state.all; draw(); } }, "pruned branches");
+  const state = { all };
+  const toggle = h("button", { type: "button", class: "save", "aria-pressed": "false", onclick: () => { state.all = !state.all; keep(state.all); draw(); } }, "pruned branches");
   const save = h("button", { type: "button", class: "save", onclick: () => saveSvg(box.querySelector("svg"), "search tree") }, "SVG");
 
   function draw() {

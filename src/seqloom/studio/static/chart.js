@@ -74,6 +74,12 @@ export function makeView(range = null, changed = () => {}) {
   return view;
 }
 
+// The charts of a page whose axis is not the usual one, by their titles. changed(titles): another one was chosen.
+export function makeScales(titles = [], changed = () => {}) {
+  const kept = new Set(titles);
+  return { has: (title) => kept.has(title), all: () => [...kept], change: (title) => { if (!kept.delete(title)) kept.add(title); changed([...kept]); } };
+}
+
 // A range as part of an address, and back.
 export function rangeText(range) {
   return range ? range.map((end) => String(Number(end.toPrecision(6)))).join("~") : "";
@@ -85,14 +91,14 @@ export function parseRange(text) {
 }
 
 // domain: [low, high] of the axis, which then cannot be zoomed, as of pictures that stand one below the other
-// series: [{name, points: [[x, y]], band?: [[x, low, high]], bandName?, colour?, dashed?, dots?}]; marks: [{y, name}]; view: shared with other charts
-export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, plain = false, empty = "no values yet", view = makeView(), domain = null }) {
+// series: [{name, points: [[x, y]], band?: [[x, low, high]], bandName?, colour?, dashed?, dots?, ghost?}]; a ghost is drawn faintly, and named nowhere; marks: [{y, name}]; view: shared with other charts
+export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, plain = false, empty = "no values yet", view = makeView(), domain = null, scales = makeScales() }) {
   let WIDTH = 0;  // of the place where it stands, so that texts have one size everywhere
   const box = h("section", { class: plain ? "chart" : wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
-  const state = { logarithmic, series, xLabel };
+  const state = { logarithmic: logarithmic !== scales.has(title), series, xLabel };
   const clip = `chart-${++charts}`;
-  const toggle = h("button", { class: "save", type: "button", title: "Logarithmic axis", onclick: () => { state.logarithmic = !state.logarithmic; draw(); } }, "log");
+  const toggle = h("button", { class: "save", type: "button", title: "Logarithmic axis", onclick: () => { state.logarithmic = !state.logarithmic; scales.change(title); draw(); } }, "log");
   const save = h("button", { class: "save", type: "button", title: "Save as SVG", "aria-label": `Save ${title} as SVG`, onclick: () => saveSvg(body.querySelector("svg"), title) }, "SVG");
   const reset = h("button", { class: "save", type: "button", title: "Show the whole axis", hidden: true, onclick: () => view.zoom(null) }, "Reset zoom");
   box.append(h("div", { class: "tools" }, h(plain ? "h3" : "h2", {}, title), h("span", { class: "buttons-right" }, reset, toggle, save)), body);
@@ -147,8 +153,8 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
     }
     for (const curve of curves) {
       const points = thinned(visible(curve.points, xLow, xHigh));
-      if (!curve.dots) drawing.append(h("svg:path", { d: points.length ? `M${points.map(([x, y]) => place(x, y)).join("L")}` : "", fill: "none", stroke: curve.colour, "stroke-width": 1.75, "stroke-linejoin": "round", "stroke-dasharray": curve.dashed ? "5 4" : null }));
-      if (points.length < 40 || curve.dots) for (const [x, y] of points) drawing.append(h("svg:circle", { cx: px(x), cy: py(y), r: curve.dots ? 4 : 2.5, fill: curve.dots ? "var(--ground)" : curve.colour, stroke: curve.dots ? curve.colour : "none", "stroke-width": 1.75 }));
+      if (!curve.dots) drawing.append(h("svg:path", { d: points.length ? `M${points.map(([x, y]) => place(x, y)).join("L")}` : "", fill: "none", stroke: curve.colour, "stroke-width": curve.ghost ? 1 : 1.75, opacity: curve.ghost ? 0.35 : null, "stroke-linejoin": "round", "stroke-dasharray": curve.dashed ? "5 4" : null }));
+      if ((points.length < 40 && !curve.ghost) || curve.dots) for (const [x, y] of points) drawing.append(h("svg:circle", { cx: px(x), cy: py(y), r: curve.dots ? 4 : 2.5, fill: curve.dots ? "var(--ground)" : curve.colour, stroke: curve.dots ? curve.colour : "none", "stroke-width": 1.75 }));
     }
     const cross = h("svg:line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, stroke: "var(--faint)", visibility: "hidden" });
     const chosen = h("svg:rect", { class: "chosen", y: TOP, height: HEIGHT - TOP - BOTTOM, fill: "var(--accent)", opacity: 0.15, visibility: "hidden" });
@@ -161,7 +167,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       for (const end of ["x1", "x2"]) cross.setAttribute(end, px(at));
       cross.setAttribute("visibility", "visible");
       if (!svg.matches(":hover, :focus")) { tip.hidden = true; return; }
-      clear(tip, h("div", { class: "soft" }, `${number(at)} ${state.xLabel}`), curves.map((curve) => h("div", { class: "swatch", style: { "--colour": curve.colour } }, `${curve.name}: ${number(nearest(curve.points, at)[1])}${spread(curve, at)}`)));
+      clear(tip, h("div", { class: "soft" }, `${number(at)} ${state.xLabel}`), curves.filter((curve) => !curve.ghost).map((curve) => h("div", { class: "swatch", style: { "--colour": curve.colour } }, `${curve.name}: ${number(nearest(curve.points, at)[1])}${spread(curve, at)}`)));
       tip.hidden = false;
       const left = (px(at) / WIDTH) * body.clientWidth + 14;
       tip.style.left = `${left + tip.offsetWidth > body.clientWidth ? Math.max(0, left - tip.offsetWidth - 28) : left}px`;
@@ -212,7 +218,8 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       if (last - first < NARROWEST * (whole[1] - whole[0])) return;
       view.zoom(first <= whole[0] && last >= whole[1] ? null : [first, last]);
     }
-    const entries = [...curves.map((curve) => h("span", { class: curve.dots ? "dots" : curve.dashed ? "dashed" : "", style: { "--colour": curve.colour } }, curve.name)), ...curves.filter((curve) => curve.bandName).map((curve) => h("span", { class: "banded", style: { "--colour": curve.colour } }, curve.bandName))];
+    const named = curves.filter((curve) => !curve.ghost);
+    const entries = [...named.map((curve) => h("span", { class: curve.dots ? "dots" : curve.dashed ? "dashed" : "", style: { "--colour": curve.colour } }, curve.name)), ...named.filter((curve) => curve.bandName).map((curve) => h("span", { class: "banded", style: { "--colour": curve.colour } }, curve.bandName))];
     const legend = entries.length > 1 ? h("div", { class: "legend" }, entries) : null;
     const focused = body.contains(document.activeElement);
     clear(body, svg, tip, legend);
@@ -250,7 +257,7 @@ function spread(curve, x) {
 
 function describe(title, curves, range, label) {
   const part = range ? `, ${label} ${number(range[0])} to ${number(range[1])}` : "";
-  const parts = curves.map((curve) => {
+  const parts = curves.filter((curve) => !curve.ghost).map((curve) => {
     const [first, last] = [curve.points[0], curve.points[curve.points.length - 1]];
     return `${curve.name} from ${number(first[1])} to ${number(last[1])}`;
   });

@@ -97,9 +97,10 @@ function markedText(sides, side) {
 function marked(texts, side) {
   const lists = texts.every((text) => text.length <= MOST) && texts.some((text) => !text.includes(" ")) ? texts.map((text) => [...text]) : texts.map((text) => text.split(/(?<=\s)/));
   if (lists.some((list) => list.length > MOST)) return texts[side];
-  return align(...lists).filter((pair) => pair[side] !== null).map(([i, j]) => {
+  const words = lists.map((list) => list.map((text) => text.trim() || text)); // a space behind a word is no change of it
+  return align(...words).filter((pair) => pair[side] !== null).map(([i, j]) => {
     const text = side ? lists[1][j] : lists[0][i];
-    return i !== null && j !== null && lists[0][i] === lists[1][j] ? text : h("mark", {}, text);
+    return i !== null && j !== null && words[0][i] === words[1][j] ? text : h("mark", {}, text);
   });
 }
 

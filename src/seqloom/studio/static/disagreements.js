@@ -8,7 +8,8 @@ import { answerText, inputText, thumbnail } from "./texts.js";
 
 const SHOWN = 20;
 
-export function disagreementCard(runs, pair, choose) {
+// pair: the ids of two runs. side: which examples are listed first. choose(pair), keep(side): others were chosen.
+export function disagreementCard(runs, { pair, side: listed, choose, keep }) {
   const body = h("div", { "aria-live": "polite" });
   const selects = [0, 1].map((side) => h("select", { "aria-label": side ? "Second run" : "First run", onchange: () => choose([selects[0].value, selects[1].value]) },
     runs.map((run) => h("option", { value: run.id, selected: run.id === pair[side] }, run.id))));
@@ -29,7 +30,7 @@ export function disagreementCard(runs, pair, choose) {
   function draw(result) {
     const sides = [["all", "largest difference first"], ["0", `${pair[0]} is better`], ["1", `${pair[1]} is better`]];
     const list = h("tbody");
-    const select = h("select", { "aria-label": "Which examples", onchange: () => fill() }, sides.map(([value, text]) => h("option", { value }, text)));
+    const select = h("select", { "aria-label": "Which examples", onchange: () => { keep(select.value === "all" ? "" : select.value); fill(); } }, sides.map(([value, text]) => h("option", { value, selected: value === listed }, text)));
     const sign = result.higher_is_better ? 1 : -1;
     function fill() {
       const gap = ({ scores }) => sign * ((scores[1] ?? 0) - (scores[0] ?? 0));

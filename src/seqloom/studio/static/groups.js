@@ -28,11 +28,18 @@ export function groupRuns(runs, key, different) {
     if (!groups.has(id)) groups.set(id, { id, parts, members: [] });
     groups.get(id).members.push(run);
   }
-  return [...groups.values()].map(summarize);
+  return [...groups.values()].map((each) => summarize(each, unusual(each, [...groups.values()])));
+}
+
+// The settings of a group that are not those of most groups; all, if there are few.
+function unusual({ parts }, groups) {
+  if (parts.length < 2) return parts;
+  const text = (part) => part.join("=");
+  return parts.filter((part) => 2 * groups.filter((each) => each.parts.some((other) => text(other) === text(part))).length <= groups.length);
 }
 
 // A group in the form of a run, so that both are sorted and shown alike.
-function summarize({ id, parts, members }) {
+function summarize({ id, parts, members }, named) {
   const first = members[0];
   const over = (value) => members.map(value).filter((each) => typeof each === "number");
   const best = over((run) => run.best?.value), last = over((run) => run.last?.value);
@@ -40,7 +47,7 @@ function summarize({ id, parts, members }) {
   const names = new Set(members.flatMap((run) => Object.keys(run.scores || {})));
   return {
     id, members, parts, task: first.task, metric: first.metric, higher_is_better: first.higher_is_better,
-    title: parts.length ? parts.map(([name, value]) => (parts.length > 1 ? `${shortKey(name).split(".").at(-1)} ${value}` : value)).join(", ") : first.task,
+    title: named.length ? named.map(([name, value]) => (parts.length > 1 ? `${shortKey(name).split(".").at(-1)} ${value}` : value)).join(", ") : parts.length ? "as most of them" : first.task,
     state: shared((run) => run.state) || "mixed", note: "",
     best: best.length ? { value: mean(best), deviation: deviation(best), low: Math.min(...best), high: Math.max(...best) } : null,
     last: last.length ? { value: mean(last) } : null,

@@ -1,6 +1,6 @@
 // What a model reads where that is no text: a picture, the frames of a video, sound, music, or vectors over time.
 
-import { lineChart } from "./chart.js";
+import { lineChart, makeView } from "./chart.js";
 import { h } from "./dom.js";
 import { heatmap, range, scaled } from "./heatmap.js";
 import { encodeWav } from "./inputs.js";
@@ -20,7 +20,7 @@ export function showMedia(media, values, link, { large = false, forecast = null,
     if (item.kind === "strokes") return savable(strokes(numbers, item.shape[0], "The pen strokes that the model reads"), "pen strokes");
     if (item.kind === "line") return vectors(numbers, item, link, base, `The image that the model reads, ${item.shape[0]} × ${item.shape[1]} pixels`);
     if (item.kind === "music") return pianoRoll(numbers, item.shape[0], { title: item.shape[0] < item.of ? `The first ${item.shape[0]} of ${item.of} frames` : `Piano roll, ${item.of} frames`, link });
-    if (item.shape[1] <= MOST_CURVES) return curves(numbers, item, forecast, target);
+    if (item.shape[1] <= MOST_CURVES) return curves(numbers, item, { forecast, target, link, base });
     return vectors(numbers, item, link, base);
   });
 }
@@ -103,7 +103,7 @@ export function pianoRoll(numbers, frames, { title, link, frameName = (frame) =>
 }
 
 // A few channels as curves, with what is forecast after them, and what the data have there.
-function curves(numbers, item, forecast, target) {
+function curves(numbers, item, { forecast, target, link, base }) {
   const [steps, size] = item.shape, names = forecast?.columns.length === size ? forecast.columns : [...Array(size).keys()].map((channel) => (size > 1 ? `value ${channel + 1}` : "value"));
   const series = names.map((name, channel) => ({ name, points: [...Array(steps).keys()].map((step) => [step + 1, numbers[step * size + channel]]) }));
   if (forecast?.columns.length === size) {
@@ -116,7 +116,16 @@ function curves(numbers, item, forecast, target) {
       if (target && actual.length) series.push({ name: `${own}in the data`, colour: `var(--c${channel})`, dots: true, points: ahead(actual) });
     });
   }
-  return lineChart({ title: forecast ? "What the model reads, and its forecast" : "What the model reads", series, xLabel: "steps", plain: true });
+  return lineChart({ title: forecast ? "What the model reads, and its forecast" : "What the model reads", series, xLabel: "steps", plain: true, view: linkedView(link, steps, base) });
+}
+
+// The cursor of the page as a place on an axis of steps from 1, and back.
+function linkedView(link, steps, base) {
+  const view = makeView();
+  if (!link || !base) return view;
+  view.listen((what) => { if (what === "at" && view.at !== null && view.at < steps + 0.5) link.set(Math.max(0, Math.min(base - 1, Math.floor(((view.at - 0.5) / steps) * base)))); });
+  link.listen((column) => view.point(column === null ? null : ((column + 0.5) / base) * steps + 0.5));
+  return view;
 }
 
 // Time from left to right, the first value at the top.

@@ -5,9 +5,9 @@ import { number } from "./format.js";
 import { answerText, inputText, isRight } from "./texts.js";
 
 // Returns a function that draws the answers of the rows; the chosen evaluation stays chosen while rows arrive.
-export function sampleAnswers(box, samples) {
-  let chosen = null;
-  const slider = h("input", { type: "range", min: 0, "aria-label": "Evaluation", oninput: () => { chosen = Number(slider.value); fill(); } });
+// chosen: its number; null: the last one. keep(chosen): another one was chosen.
+export function sampleAnswers(box, samples, chosen, keep) {
+  const slider = h("input", { type: "range", min: 0, "aria-label": "Evaluation", oninput: () => { chosen = slider.value === slider.max ? null : Number(slider.value); keep(chosen); fill(); } });
   const label = h("span", { class: "soft number" });
   const body = h("tbody");
   const aligned = samples.every((sample) => sample.input.includes("\t") || !sample.target);

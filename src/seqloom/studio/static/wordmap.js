@@ -4,7 +4,7 @@ import { clear, h } from "./dom.js";
 import { number, percent } from "./format.js";
 import { saveSvg } from "./save.js";
 
-const HEIGHT = 360, MARGIN = 24, LETTER = 7, LINE = 15;
+const HEIGHT = 360, WIDEST = 900, MARGIN = 24, LETTER = 7, LINE = 15; // pixels
 
 // map: as the explanation has it.
 export function wordMapCard(map, asked) {
@@ -13,8 +13,8 @@ export function wordMapCard(map, asked) {
   function draw() {
     const sums = map.analogies.map((each) => each.point), all = [...map.coordinates, ...sums];
     const ends = [0, 1].map((axis) => [Math.min(...all.map((point) => point[axis])), Math.max(...all.map((point) => point[axis]))]);
-    const size = [WIDTH - 2 * MARGIN - 80, HEIGHT - 2 * MARGIN];
-    const at = (point) => [0, 1].map((axis) => { const [low, high] = ends[axis], share = (point[axis] - low) / (high - low || 1); return MARGIN + size[axis] * (axis ? 1 - share : share); });
+    const size = [WIDTH - 2 * MARGIN - 80, HEIGHT - 2 * MARGIN], scale = Math.min(...[0, 1].map((axis) => size[axis] / (ends[axis][1] - ends[axis][0] || 1))); // one scale: angles and lengths are those of the plane
+    const at = (point) => [0, 1].map((axis) => { const away = (point[axis] - (ends[axis][0] + ends[axis][1]) / 2) * scale; return MARGIN + size[axis] / 2 + (axis ? -away : away); });
     const where = new Map(map.words.map((word, index) => [word, at(map.coordinates[index])]));
     svg = h("svg:svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, role: "img", "aria-label": `Words in a plane. ${map.words.map((word, index) => `${word}: nearest ${map.nearest[index]}, ${number(map.similarities[index], 2)}`).join("; ")}` });
     for (const { positive, negative, base, point } of map.analogies) {
@@ -34,7 +34,7 @@ export function wordMapCard(map, asked) {
     }
     clear(place, svg);
   }
-  new ResizeObserver(() => { const width = Math.round(place.clientWidth); if (width && width !== WIDTH) { WIDTH = width; draw(); } }).observe(place);
+  new ResizeObserver(() => { const width = Math.min(WIDEST, Math.round(place.clientWidth)); if (width && width !== WIDTH) { WIDTH = width; draw(); } }).observe(place);
   const save = h("button", { type: "button", class: "save", "aria-label": "Save the map of words as SVG", onclick: () => saveSvg(svg, "map of words") }, "SVG");
   const shown = map.explained_variance.reduce((sum, share) => sum + share, 0);
   return h("section", { class: "card full word-map" }, h("div", { class: "tools" }, h("h2", {}, "Where the words lie"), save), place,

@@ -1,8 +1,8 @@
 // Several runs: their curves, scores, and what differed.
 
 import { get } from "../api.js";
-import { axisLabel, axisSelect, chosenAxis, points } from "../axes.js";
-import { lineChart, makeView, parseRange, rangeText } from "../chart.js";
+import { axisLabel, axisSelect, chosenAxis, chosenSmoothing, points, smoothed, smoothingSelect } from "../axes.js";
+import { lineChart, makeScales, makeView, parseRange, rangeText } from "../chart.js";
 import { disagreementCard } from "../disagreements.js";
 import { clear, colour, h, message } from "../dom.js";
 import { count, duration, interval, number, setting } from "../format.js";
@@ -18,7 +18,8 @@ const MOST_LISTED = 100; // more are chosen in the table of runs
 export async function showCompare(main, query) {
   const { runs: all } = await loadRuns();
   const usable = all.filter((run) => run.state !== "damaged");
-  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") || "update", pair: query.getAll("pair"), group: query.get("group") || "", zoom: parseRange(query.get("zoom")) };
+  const state = { ids: query.getAll("runs").filter((id) => usable.some((run) => run.id === id)), axis: query.get("axis") || "update", pair: query.getAll("pair"), group: query.get("group") || "", zoom: parseRange(query.get("zoom")), side: query.get("side") || "", smoothing: chosenSmoothing(query.get("smoothing") || "") };
+  const scales = makeScales(query.getAll("scale"), () => keep());
   const content = h("div");
   const list = h("details", { class: "choose", open: !state.ids.length }, h("summary", {}, "Choose runs"), h("div", { class: "strip", style: { "margin-top": "8px" } }, usable.slice(0, MOST_LISTED).map((run) => {
     const box = h("input", { type: "checkbox", checked: state.ids.includes(run.id), onchange: () => {
@@ -29,7 +30,7 @@ export async function showCompare(main, query) {
   })), usable.length > MOST_LISTED ? h("p", { class: "small soft" }, `The ${MOST_LISTED} newest of ${usable.length} runs; choose others in the table of runs.`) : null);
   clear(main, h("div", { class: "bar" }, h("h1", {}, "Compare"), h("span", { class: "soft" }, "Two or more runs side by side: scores, settings, curves, and where they disagree")), list, content);
 
-  const keep = () => remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair, group: state.group, zoom: rangeText(state.zoom) });
+  const keep = () => remember("/compare", { runs: state.ids, axis: state.axis === "update" ? "" : state.axis, pair: state.pair, group: state.group, zoom: rangeText(state.zoom), scale: scales.all(), side: state.side, smoothing: state.smoothing });
 
   async function draw() {
     state.pair = state.pair.filter((id) => state.ids.includes(id));
@@ -45,21 +46,24 @@ export async function showCompare(main, query) {
     state.axis = chosenAxis(state.axis, recorded);
     const metrics = [...new Set(runs.map((run) => run.metric))];
     const view = makeView(state.zoom, (range) => { state.zoom = range; keep(); });
-    const shown = [...metrics.map((metric) => [`${metric} on the dev data`, (row) => row.dev?.[metric]]), ["Loss on the training data", (row) => row.loss]];
-    const charts = shown.map(([title, value]) => lineChart({ title, xLabel: axisLabel(state.axis), series: curves(value), view }));
+    const shown = [...metrics.map((metric) => [`${metric} on the dev data`, (row) => row.dev?.[metric]]), ["Loss on the training data", (row) => row.loss, true]];
+    const charts = shown.map(([title, value, isNoisy]) => lineChart({ title, xLabel: axisLabel(state.axis), series: curves(value, isNoisy), view, scales }));
     const scores = h("div", { class: runs.length > MOST_BESIDE ? "stack" : "two" });
     const groupSelect = h("select", { "aria-label": "Group by", onchange: () => { state.group = groupSelect.value; keep(); showCurves(); } }, groupChoices(runs, state.group).map(([value, text]) => h("option", { value, selected: value === state.group }, text)));
 
     function groups() {
       return state.group ? groupRuns(runs, state.group, differences(runs)) : [];
     }
-    function curves(value) {
+    function curves(value, isNoisy = false) {
+      return plainCurves(value).flatMap((curve) => smoothed(curve, isNoisy ? state.smoothing : ""));
+    }
+    function plainCurves(value) {
       const own = (id) => points(details.find((detail) => detail.run.id === id).rows, state.axis, value);
       if (!state.group) return details.map((detail, index) => ({ name: detail.run.id, colour: colour(index), points: own(detail.run.id) }));
       return groups().map((each, index) => ({ name: `${each.title} (${each.members.length})`, colour: colour(index), ...meanPoints(each.members.map((run) => own(run.id))) }));
     }
     function showCurves() {
-      shown.forEach(([, value], index) => charts[index].update(curves(value), axisLabel(state.axis)));
+      shown.forEach(([, value, isNoisy], index) => charts[index].update(curves(value, isNoisy), axisLabel(state.axis)));
       clear(scores, state.group ? groupTable(groups()) : scoreTable(runs, best), differenceTable(state.group ? groups() : runs));
     }
     const changeAxis = (axis) => {
@@ -71,7 +75,7 @@ export async function showCompare(main, query) {
     clear(content,
       metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : null,
       scores,
-      h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), runs.length > 2 ? groupSelect : null, axisSelect(state.axis, recorded, changeAxis)),
+      h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), runs.length > 2 ? groupSelect : null, smoothingSelect(state.smoothing, (weight) => { state.smoothing = weight; keep(); showCurves(); }), axisSelect(state.axis, recorded, changeAxis)),
       h("div", { class: "grid" }, charts), state.group ? h("p", { class: "small soft" }, "Lines: means of the runs of a group, where all of them have values. Shaded: from the lowest to the highest of them.") : null, metrics.length === 1 ? settingCard(runs, (id) => colour(state.ids.indexOf(id))) : null, pairs);
     showPair(runs);
   }
@@ -84,11 +88,11 @@ export async function showCompare(main, query) {
     const sign = scored[0].higher_is_better ? 1 : -1;
     const ranked = [...scored].sort((a, b) => sign * (b.best.value - a.best.value));
     const pair = state.pair.length === 2 ? state.pair : [ranked[1].id, ranked[0].id];
-    clear(pairs, disagreementCard(runs.filter((run) => scored.includes(run)), pair, (chosen) => {
+    clear(pairs, disagreementCard(runs.filter((run) => scored.includes(run)), { pair, side: state.side, choose: (chosen) => {
       state.pair = chosen;
       keep();
       showPair(runs);
-    }));
+    }, keep: (side) => { state.side = side; keep(); } }));
   }
 
   await draw();

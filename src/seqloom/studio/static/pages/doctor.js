@@ -65,7 +65,7 @@ function draw(diagnosis) {
     marks: [{ y: 0.01, name: "1 % left" }],
   })] : []);
   return [
-    diagnosis.source ? h("p", { class: "soft" }, `Measured on ${diagnosis.source}.`) : null,
+    diagnosis.source ? h("p", { class: "soft", title: diagnosis.source }, `Measured on ${diagnosis.source.split("/").slice(-2).join("/")}.`) : null,
     diagnosis.notes.map((note) => h("p", { class: "note" }, note)),
     summary(diagnosis.findings),
     healthy.length < diagnosis.findings.length ? h("div", { class: "grid findings" }, findings(diagnosis.findings.filter((finding) => finding.severity !== "healthy"))) : null,

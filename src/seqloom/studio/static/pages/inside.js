@@ -32,7 +32,7 @@ export async function showInside(main, query) {
     return;
   }
   const model = await get("/api/model", { run: id, example: query.get("example") || "" });
-  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "" };
+  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "", pruned: query.get("pruned") === "1" };
   if (!state.text && state.example === null && model.examples.length) state.example = String(model.examples[0].example);
   let value = state.example !== null ? { example: Number(state.example) } : state.text;
   const views = h("div", { class: "inside" });
@@ -51,7 +51,7 @@ export async function showInside(main, query) {
 
   const request = () => (value instanceof File ? null : { run: id, search: state.search, ...(value && value.example !== undefined ? { example: value.example } : { input: value }) });
 
-  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order });
+  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order, pruned: state.pruned ? "1" : "" });
 
   // The text with which an edit is compared, explained for the same label.
   const kept = new Map();
@@ -146,7 +146,7 @@ export async function showInside(main, query) {
     }
     if (explanation.grid && explanation.attention) cards.push(imageAttention(explanation.attention, explanation.grid, content.media.find((item) => item.kind === "image"), values));
     if (explanation.embedding_map) cards.push(wordMapCard(explanation.embedding_map, content.text.split(/\s+/)));
-    if (explanation.beam.length) cards.push(beamTree(explanation.beam));
+    if (explanation.beam.length) cards.push(beamTree(explanation.beam, { all: state.pruned, keep: (all) => { state.pruned = all; keep(); } }));
     result.push(h("div", { class: "grid" }, cards));
     for (const layer of layers) {
       const linked = readers.includes(layer);

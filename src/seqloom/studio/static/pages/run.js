@@ -1,9 +1,9 @@
 // One run: its curves while it trains, its scores, its settings.
 
 import { get, post } from "../api.js";
-import { axisLabel, axisSelect, chosenAxis, points } from "../axes.js";
-import { lineChart, makeView, parseRange, rangeText } from "../chart.js";
-import { clear, errorBox, h, paced } from "../dom.js";
+import { axisLabel, axisSelect, chosenAxis, chosenSmoothing, points, smoothed, smoothingSelect } from "../axes.js";
+import { lineChart, makeScales, makeView, parseRange, rangeText } from "../chart.js";
+import { clear, colour, errorBox, h, paced } from "../dom.js";
 import { count, date, duration, interval, number, percent } from "../format.js";
 import { address, remember } from "../router.js";
 import { badge } from "../runs.js";
@@ -13,9 +13,10 @@ export async function showRun(main, query) {
   const id = query.get("run") || "";
   const data = await get("/api/run", { run: id });
   const { run, rows } = data;
-  const state = { axis: chosenAxis(query.get("axis"), [rows]) };
+  const state = { axis: chosenAxis(query.get("axis"), [rows]), evaluation: query.get("evaluation"), smoothing: chosenSmoothing(query.get("smoothing") || "") };
+  const scales = makeScales(query.getAll("scale"), () => keep());
   const view = makeView(parseRange(query.get("zoom")), () => keep());
-  const keep = () => remember("/run", { run: id, axis: state.axis === "update" ? "" : state.axis, zoom: rangeText(view.range) });
+  const keep = () => remember("/run", { run: id, axis: state.axis === "update" ? "" : state.axis, zoom: rangeText(view.range), scale: scales.all(), evaluation: state.evaluation, smoothing: state.smoothing });
   const stateBadge = h("span", {}, badge(run));
   const problem = h("div");
   const stop = h("button", { type: "button", onclick: () => act("/api/stop") }, "Stop");
@@ -23,22 +24,22 @@ export async function showRun(main, query) {
   const facts = h("div", { class: "facts" });
   const charts = h("div");
   const samples = h("div");
-  const drawSamples = sampleAnswers(samples, data.samples || []);
+  const drawSamples = sampleAnswers(samples, data.samples || [], state.evaluation === null ? null : Number(state.evaluation), (evaluation) => { state.evaluation = evaluation === null ? null : String(evaluation); keep(); });
   clear(main,
     h("div", { class: "bar" }, h("h1", {}, id), stateBadge, h("span", { class: "soft" }, run.task), h("span", { class: "grow" }), stop, resume,
       h("a", { class: "button", href: address("/data", { run: id }) }, "All answers"), h("a", { class: "button", href: address("/try", { run: id }) }, "Try it"), h("a", { class: "button", href: address("/inside", { run: id }) }, "See inside"), h("a", { class: "button", href: address("/doctor", { run: id }) }, "Ask the doctor")),
-    problem, troubles(data), facts, h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), axisSelect(state.axis, [rows], (axis) => {
+    problem, troubles(data), facts, h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), smoothingSelect(state.smoothing, (weight) => { state.smoothing = weight; keep(); draw(); }), axisSelect(state.axis, [rows], (axis) => {
       state.axis = axis;
       view.zoom(null); // another unit
       draw();
     })), charts, samples, scores(data), settings(data), pictures(id, data.pictures));
 
   const drawn = {
-    loss: lineChart({ title: "Loss", view, series: [] }),
-    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, view, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: "baseline" }], empty: "no evaluation yet" }),
-    rate: lineChart({ title: "Learning rate", view, series: [] }),
-    norm: lineChart({ title: "Gradient norm", view, series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
-    clipped: lineChart({ title: "Share of clipped updates", view, series: [], limits: [0, 1], empty: "no clipping" }),
+    loss: lineChart({ title: "Loss", view, scales, series: [] }),
+    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, view, scales, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: "baseline" }], empty: "no evaluation yet" }),
+    rate: lineChart({ title: "Learning rate", view, scales, series: [] }),
+    norm: lineChart({ title: "Gradient norm", view, scales, series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
+    clipped: lineChart({ title: "Share of clipped updates", view, scales, series: [], limits: [0, 1], empty: "no clipping" }),
   };
   charts.append(h("div", { class: "two" }, drawn.loss, drawn.score), h("div", { class: "thirds" }, drawn.rate, drawn.norm, drawn.clipped));
 
@@ -46,19 +47,19 @@ export async function showRun(main, query) {
     const label = axisLabel(state.axis);
     const curve = (name) => points(rows, state.axis, (row) => row[name]);
     const dev = (name) => points(rows, state.axis, (row) => row.dev?.[name]);
-    drawn.loss.update([{ name: "training data", points: curve("loss") }, { name: "dev data", points: dev("loss"), dashed: true }], label);
+    drawn.loss.update([...smoothed({ name: "training data", colour: colour(0), points: curve("loss") }, state.smoothing), { name: "dev data", colour: colour(1), points: dev("loss"), dashed: true }], label);
     drawn.score.update([{ name: run.metric, points: dev(run.metric) }], label);
     drawn.rate.update([{ name: "learning rate", points: curve("learning_rate") }], label);
     drawn.norm.update([{ name: "norm", points: curve("gradient_norm") }], label);
     drawn.clipped.update([{ name: "clipped", points: curve("clipped") }], label);
-    const last = rows.at(-1) || {};
+    const last = rows.at(-1) || {}, limit = run.settings["train.updates"];
     clear(facts,
       fact("best " + run.metric, run.best ? number(run.best.value) : "–", run.best ? interval(run.best) || `epoch ${number(run.best.epoch, 3)}` : "no evaluation yet"),
       fact("last", run.last ? number(run.last.value) : "–", run.last ? `epoch ${number(run.last.epoch, 3)}` : ""),
       run.baseline === null ? null : fact("baseline", number(run.baseline), data.baseline),
-      fact("epoch", number(last.epoch ?? 0, 3), `update ${number(last.update ?? 0)}`),
+      fact("epoch", number(last.epoch ?? 0, 3), `update ${number(last.update ?? 0)}${limit ? ` of ${number(limit)}` : ""}`),
       fact("parameters", count(run.parameters), ""),
-      fact("training time", duration(run.seconds), run.started ? `started ${date(run.started)}` : ""),
+      fact("training time", duration(run.seconds || last.seconds), run.started ? `started ${date(run.started)}` : ""),
       fact("examples", count(data.examples.train), data.examples.dev ? `${number(data.examples.dev)} dev` : "no dev data"));
     drawSamples(rows);
     const training = run.state === "training";

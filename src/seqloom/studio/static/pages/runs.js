@@ -205,7 +205,7 @@ export async function showRuns(main, query) {
     }
     const { sorted, values } = usual.get(run.task), own = sorted.filter((key) => key in run.settings && setting(run.settings[key]) !== values.get(key));
     if (!own.length) return h("span", { class: "faint small", title: "This run has the settings of most runs of its task." }, "as most of them");
-    return own.slice(0, 6).map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}${values.get(key) === null ? "" : `; most have ${values.get(key)}`}` }, h("i", {}, shortKey(key)), h("span", {}, setting(run.settings[key]))));
+    return own.slice(0, 6).map((key) => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}${values.get(key) === null ? "" : `; most have ${values.get(key)}`}` }, h("i", {}, lastName(key, keys)), h("span", {}, setting(run.settings[key]))));
   }
 
   function noteField(run) {
@@ -241,6 +241,12 @@ export async function showRuns(main, query) {
     timer = setTimeout(poll, Math.max(POLL, SHARE * (performance.now() - start)));
   }
   return () => { left = true; clearTimeout(timer); };
+}
+
+// The name of a setting without its section, unless others have the same name.
+function lastName(key, keys) {
+  const name = key.split(".").at(-1);
+  return keys.some((other) => other !== key && other.split(".").at(-1) === name) ? shortKey(key) : name;
 }
 
 // The value of a setting that more than half of the runs have; null: there is none.
