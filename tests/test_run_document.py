@@ -98,7 +98,19 @@ def test_unknown_keys_of_a_task_are_found_without_it(task: str) -> None:
         else:
             check_tables(document)
     check_tables(Document.empty(["task.dev_fraction=x", "task.qqqqqq=1"], values=files))
-    check_tables(Document.empty(["task.hidden_size=1"], values=files))  # a key of other tables, perhaps a new one here
+
+
+def test_a_key_of_another_section_is_refused_unless_it_may_be_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = tmp_path / "keys.json"
+    stored.write_text(key_table.FILE.read_text())
+    monkeypatch.setattr(key_table, "FILE", stored)
+    document = Document.empty(["task.hidden_size=1"], values={"task.name": "tag", "task.train": "x"})
+    with pytest.raises(ConfigError, match=r'"task.hidden_size"; did you mean "task.encoder.hidden_size"'):
+        check_tables(document)
+    os.utime(stored, (0, 0))  # older than every section
+    check_tables(document)
 
 
 def test_the_stored_keys_are_those_of_the_tasks() -> None:

@@ -54,7 +54,7 @@ def check_tables(document: Document) -> None:
     name = document.get("task.name")
     if isinstance(name, str) and (keys := key_table.read(name)):
         known = {**keys, **all_keys({"train": TrainConfig})}
-        document.check_keys("task", known, may_exist=key_table.is_declared)
+        document.check_keys("task", known, may_exist=key_table.may_be_new)
 
 
 def check_files(document: Document) -> None:

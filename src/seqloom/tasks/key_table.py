@@ -13,6 +13,10 @@ from seqloom.config.toml import KeyPath
 from seqloom.files import write
 
 FILE = Path(__file__).with_name("keys.json")
+SOURCES = FILE.parent.parent
+
+SAME_TIME = 60.0
+"""Seconds within which an installation or a checkout writes all files."""
 
 
 def read(task: str) -> dict[KeyPath, bool]:
@@ -22,10 +26,12 @@ def read(task: str) -> dict[KeyPath, bool]:
     return {("task",): True, **keys} if keys else {}
 
 
-def is_declared(name: str) -> bool:
-    """Whether a section may have a field of this name that was added after the file was written."""
+def may_be_new(name: str) -> bool:
+    """Whether a section may have got a field of this name after the file was written."""
+    written = FILE.stat().st_mtime + SAME_TIME
     field = re.compile(rf"^    {re.escape(name)}: ", re.MULTILINE)
-    texts = (source.read_text(encoding="utf-8") for source in FILE.parent.parent.rglob("*.py"))
+    changed = (source for source in SOURCES.rglob("*.py") if source.stat().st_mtime > written)
+    texts = (source.read_text(encoding="utf-8") for source in changed)
     return any("from pydantic import" in text and field.search(text) for text in texts)
 
 
