@@ -24,10 +24,10 @@ def measure(*, quick: bool) -> Iterator[Result]:
         raise SystemExit(f"bfloat16: {reason}")
     for threads in [1] if quick else sorted({1, torch.get_num_threads()}):
         torch.set_num_threads(threads)
-        yield from task_training(language_model(), threads, repetitions=3 if quick else 15)
+        yield from task_training(language_model(), threads, repetitions=3 if quick else 11)
         yield from task_training(tagger(), threads, repetitions=15 if quick else 101)
         for architecture in reversed(ARCHITECTURES):
-            yield from translation(architecture, threads, repetitions=3 if quick else 9)
+            yield from translation(architecture, threads, repetitions=3 if quick else 5)
 
 
 def task_training(case: Case, threads: int, *, repetitions: int) -> Iterator[Result]:
@@ -44,7 +44,7 @@ def task_training(case: Case, threads: int, *, repetitions: int) -> Iterator[Res
 
 def translation(architecture: str, threads: int, *, repetitions: int) -> Iterator[Result]:
     """The models of the translation benchmark: batches of 2,048 target tokens, Adam."""
-    batches = random_batches(SIZES, count=3)
+    batches = random_batches(SIZES, count=2)
     products = Bfloat16Products()
     autocast = partial(torch.autocast, "cpu", torch.bfloat16)
     models = {}
