@@ -21,5 +21,5 @@ export function expectedCard({ label, tokens, values, expected }, link) {
   }
   show(null);
   link.listen(show);
-  return h("section", { class: "card full" }, h("div", { class: "expected" }, h("div", {}, picture, h("p", { class: "small soft" }, "Dark: the model did not expect this token. Move over the text to see what it expected in its place; at first, the most surprising token is shown.")), content));
+  return h("section", { class: "card full" }, h("div", { class: "expected" }, h("div", {}, picture, h("p", { class: "small soft" }, "Strong colours: tokens that the model did not expect. Move over the text to see what it expected in their place; at first, the most surprising one is shown.")), content));
 }
