@@ -45,7 +45,7 @@ function picture(numbers, [height, width, channels], size) {
 
 function video(numbers, item) {
   const [frames, height, width, channels] = item.shape, size = height * width * channels;
-  return h("div", {}, h("div", { class: "frames" }, [...Array(frames).keys()].map((frame) => picture(numbers.subarray(frame * size, (frame + 1) * size), [height, width, channels], 72))),
+  return h("div", {}, h("div", { class: "frames" }, [...Array(frames).keys()].map((frame) => savable(picture(numbers.subarray(frame * size, (frame + 1) * size), [height, width, channels], 72), `frame ${frame + 1}`))),
     frames < item.of ? h("p", { class: "small soft" }, `${frames} of ${item.of} frames`) : null);
 }
 

@@ -36,11 +36,11 @@ function card(experiment) {
   }
 
   function show(result) {
-    const { status, sentence } = result.verdict;
+    const { status, sentence } = result.verdict, figure = address("/api/lab/figure", { name: experiment.name, at: String(Date.now()) });
     clear(outcome, h("p", {}, h("span", { class: `badge ${CLASSES[status] || ""}` }, status), " ", sentence),
       result.preset === "quick" ? h("p", { class: "note" }, "A quick look: the verdict means little.") : null,
-      h("img", { class: "picture", alt: `Figure: ${experiment.question}`, src: address("/api/lab/figure", { name: experiment.name, at: String(Date.now()) }) }),
-      h("p", { class: "small faint" }, `${number(result.minutes, 2)} minutes`));
+      h("img", { class: "picture", alt: `Figure: ${experiment.question}`, src: figure }),
+      h("p", { class: "small faint" }, `${number(result.minutes, 2)} minutes · `, h("a", { class: "never", href: figure, download: `${experiment.name}.svg` }, "save the figure as SVG")));
   }
 
   if (experiment.result) show(experiment.result);
