@@ -35,7 +35,13 @@ class Result:
     peer_best: float
 
 
-def interleave(calls: Mapping[str, Call], *, repetitions: int, warm_up: int = 2) -> dict[str, Timing]:
+def interleave(
+    calls: Mapping[str, Call],
+    *,
+    repetitions: int,
+    warm_up: int = 2,
+    rest: float = 0.0,  # seconds before each call, in which threads that another library left spinning fall asleep
+) -> dict[str, Timing]:
     """Time all calls in turn, one of each per round, so that other load on the machine affects all of them equally."""
     for call in calls.values():
         for _ in range(warm_up):
@@ -43,6 +49,7 @@ def interleave(calls: Mapping[str, Call], *, repetitions: int, warm_up: int = 2)
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repetitions):
         for name, call in calls.items():
+            time.sleep(rest)
             start = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - start)

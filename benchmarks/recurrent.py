@@ -15,6 +15,8 @@ from seqloom import cells
 from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.kernels.linalg import gemm
 from seqloom.layers.recurrent.recurrent import Recurrent
+from seqloom.models.encoder import DecoderConfig
+from seqloom.tasks.language_model import LanguageModel
 
 
 class Shape(NamedTuple):
@@ -42,6 +44,10 @@ QUICK_SHAPES = (Shape(100, 32, 256, 256), Shape(25, 32, 100, 256), Shape(300, 1,
 LONG = Shape(784, 32, 1, 128)
 SHORT = (Shape(1, 1, 128, 128), Shape(1, 1, 256, 256), Shape(50, 1, 128, 128), Shape(100, 1, 256, 256))
 """Single steps and short sequences of one row, compared with ONNX Runtime."""
+DECODERS = ((60, 128), (1000, 256))
+"""Vocabulary and width of language models, compared with ONNX Runtime."""
+REST = 0.005
+"""Seconds after which the threads of ONNX Runtime have stopped spinning."""
 
 
 class Peer(NamedTuple):
@@ -163,8 +169,7 @@ def measure(*, quick: bool) -> Iterator[Result]:
         if not quick:
             yield from _python_loops(threads)
         yield _single_steps(threads, repetitions)
-        for shape in SHORT:
-            yield _onnx_runtime(shape, threads, repetitions)
+        yield from onnx_runtime(threads, repetitions)
     if not quick:
         for shape in (SHAPES[1], LONG):
             yield training_memory(shape)
@@ -337,11 +342,19 @@ def _single_steps(threads: int, repetitions: int) -> Result:
     )
 
 
-def _onnx_runtime(shape: Shape, threads: int, repetitions: int) -> Result:
-    """The same LSTM in ONNX Runtime, called again and again with the state of the call before."""
+def onnx_runtime(threads: int, repetitions: int) -> Iterator[Result]:
+    """Short calls and steps of a decoder, compared with ONNX Runtime."""
+    for shape in SHORT:
+        yield _short_calls(shape, threads, repetitions)
+    for vocab_size, size in DECODERS:
+        yield _decoder_steps(vocab_size, size, threads, repetitions)
+
+
+def _short_calls(shape: Shape, threads: int, repetitions: int) -> Result:
+    """An LSTM that is called again and again with the state of the call before."""
     time, batch, input_size, hidden_size = shape
     layer = Recurrent(cells.LSTM(input_size, hidden_size))
-    session = _onnx_session(input_size, hidden_size, threads)
+    session = _onnx_session(_onnx_layer(input_size, hidden_size), threads)
     x, zeros = torch.randn(batch, time, input_size), torch.zeros(1, batch, hidden_size).numpy()
     x_by_time = x.transpose(0, 1).contiguous().numpy()
     calls = 400 // time
@@ -357,7 +370,7 @@ def _onnx_runtime(shape: Shape, threads: int, repetitions: int) -> Result:
         for _ in range(calls):
             _, hidden, memory = session.run(None, {"x": x_by_time, "hidden": hidden, "memory": memory})
 
-    timings = interleave({"ours": ours, "peer": peer}, repetitions=repetitions)
+    timings = interleave({"ours": ours, "peer": peer}, repetitions=repetitions, rest=REST)
     return compare_rates(
         f"LSTM, short calls {shape}",
         threads,
@@ -370,34 +383,121 @@ def _onnx_runtime(shape: Shape, threads: int, repetitions: int) -> Result:
     )
 
 
-def _onnx_session(input_size: int, hidden_size: int, threads: int) -> Any:
+def _decoder_steps(vocab_size: int, size: int, threads: int, repetitions: int) -> Result:
+    """Generation with a language model: embedding, LSTM and log-softmax of one token at a time."""
+    task = LanguageModel(
+        train="", embedding_size=size, tie_embeddings=False, decoder=DecoderConfig(hidden_size=size, layers=1)
+    )
+    words = "\n".join(f"w{number}" for number in range(vocab_size))
+    decoder: Any = task.fit(task.read(words.splitlines())).build_model().eval()
+    session = _onnx_session(_onnx_decoder(decoder.output.out_features, size), threads)
+    token, zeros, steps = torch.tensor([5]), torch.zeros(1, 1, size).numpy(), 200
+    start = decoder.start(None, 1)
+
+    def ours() -> None:
+        state = start
+        with torch.no_grad():
+            for _ in range(steps):
+                _, state = decoder.step(token, state)
+
+    def peer() -> None:
+        hidden = memory = zeros
+        for _ in range(steps):
+            inputs = {"tokens": token.numpy(), "hidden": hidden, "memory": memory}
+            _, hidden, memory = session.run(None, inputs)
+
+    timings = interleave({"ours": ours, "peer": peer}, repetitions=repetitions, rest=REST)
+    return compare_rates(
+        f"LSTM {size} decoder, {vocab_size:,} words, one step at a time",
+        threads,
+        items=steps,
+        unit="steps/s",
+        ours=timings["ours"],
+        peer=timings["peer"],
+        peer_name="onnxruntime",
+        goal=1.0,
+    )
+
+
+def _onnx_layer(input_size: int, hidden_size: int) -> Any:
     """An LSTM of ONNX with random weights, which take the same time as any others."""
-    import onnxruntime
+    from onnx import TensorProto, helper
+
+    return helper.make_graph(
+        [_lstm_node(hidden_size)],
+        "layer",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["time", "batch", input_size]),
+            *_states("hidden", "memory", size=hidden_size),
+        ],
+        [
+            helper.make_tensor_value_info("out", TensorProto.FLOAT, ["time", 1, "batch", hidden_size]),
+            *_states("last_hidden", "last_memory", size=hidden_size),
+        ],
+        _random_weights(_lstm_shapes(input_size, hidden_size)),
+    )
+
+
+def _onnx_decoder(vocab_size: int, size: int) -> Any:
+    """The same between an embedding and a softmax."""
     from onnx import TensorProto, helper, numpy_helper
 
-    def value(name: str, *shape: int | str) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
-
-    rows = 4 * hidden_size
-    weights = {"input": (1, rows, input_size), "recurrent": (1, rows, hidden_size), "bias": (1, 2 * rows)}
-    state = [value(name, 1, "batch", hidden_size) for name in ("hidden", "memory")]
-    graph = helper.make_graph(
+    shapes = {
+        "embedding": (vocab_size, size),
+        **_lstm_shapes(size, size),
+        "output": (size, vocab_size),
+        "output_bias": (vocab_size,),
+    }
+    return helper.make_graph(
         [
-            helper.make_node(
-                "LSTM",
-                ["x", *weights, "", "hidden", "memory"],
-                ["out", "last_hidden", "last_memory"],
-                hidden_size=hidden_size,
-            )
+            helper.make_node("Gather", ["embedding", "tokens"], ["embedded"]),
+            helper.make_node("Unsqueeze", ["embedded", "first"], ["x"]),
+            _lstm_node(size),
+            helper.make_node("Squeeze", ["last_hidden", "first"], ["features"]),
+            helper.make_node("Gemm", ["features", "output", "output_bias"], ["logits"]),
+            helper.make_node("LogSoftmax", ["logits"], ["log_probabilities"], axis=-1),
         ],
-        "lstm",
-        [value("x", "time", "batch", input_size), *state],
+        "decoder",
         [
-            value("out", "time", 1, "batch", hidden_size),
-            *[value(name, 1, "batch", hidden_size) for name in ("last_hidden", "last_memory")],
+            helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch"]),
+            *_states("hidden", "memory", size=size),
         ],
-        [numpy_helper.from_array((0.1 * torch.randn(shape)).numpy(), name) for name, shape in weights.items()],
+        [
+            helper.make_tensor_value_info("log_probabilities", TensorProto.FLOAT, ["batch", vocab_size]),
+            *_states("last_hidden", "last_memory", size=size),
+        ],
+        [*_random_weights(shapes), numpy_helper.from_array(torch.tensor([0]).numpy(), "first")],
     )
+
+
+def _lstm_shapes(input_size: int, hidden_size: int) -> dict[str, tuple[int, ...]]:
+    rows = 4 * hidden_size
+    return {"input": (1, rows, input_size), "recurrent": (1, rows, hidden_size), "bias": (1, 2 * rows)}
+
+
+def _lstm_node(hidden_size: int) -> Any:
+    from onnx import helper
+
+    inputs = ["x", "input", "recurrent", "bias", "", "hidden", "memory"]
+    return helper.make_node("LSTM", inputs, ["out", "last_hidden", "last_memory"], hidden_size=hidden_size)
+
+
+def _states(*names: str, size: int) -> list[Any]:
+    from onnx import TensorProto, helper
+
+    return [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, "batch", size]) for name in names]
+
+
+def _random_weights(shapes: dict[str, tuple[int, ...]]) -> list[Any]:
+    from onnx import numpy_helper
+
+    return [numpy_helper.from_array((0.1 * torch.randn(shape)).numpy(), name) for name, shape in shapes.items()]
+
+
+def _onnx_session(graph: Any, threads: int) -> Any:
+    import onnxruntime
+    from onnx import helper
+
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     options = onnxruntime.SessionOptions()

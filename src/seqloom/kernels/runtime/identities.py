@@ -184,12 +184,8 @@ class Identities:
             value = expected if kind in (SIZE, NUMBER) else 0 if expected is _ABSENT else id(expected)
             words += (kind, id(container), _position(kind, key), value, id(expected_key))
         self._table = array("q", words)
-        self._address = self._table.buffer_info()[0]
-        self._function = _function()
-
-    def same(self) -> bool:
-        """Whether all objects are the same as before."""
-        return self._function(self._address) != 0
+        self.same: Callable[[], int] = partial(_function(), self._table.buffer_info()[0])
+        """1 if all objects are the same as before, else 0."""
 
 
 def _position(kind: int, key: object) -> int:

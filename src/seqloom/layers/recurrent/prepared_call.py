@@ -68,7 +68,7 @@ class PreparedCall:
     """A call for plain inputs of the shape of ``x``, like the last one of ``CompiledCell.infer``."""
 
     def __init__(self, compiled: CompiledCell, layer: Any, same: Identities, x: Tensor) -> None:
-        self.same = same
+        self.same, self._is_same = same, same.same
         batch, steps, size = self._shape = x.shape
         weights = [table[name] for table, name in compiled.parameters]
         self._kernel = RepeatedCall(compiled.kernel, (batch, steps, size), weights, reverse=layer.reverse)
@@ -90,7 +90,7 @@ class PreparedCall:
             return None
         if not x.is_cpu or not x.is_contiguous() or not isinstance(state, tuple) or len(state) != len(shapes):
             return None
-        if layer.__dict__ is not self._fields or not self.same.same():
+        if layer.__dict__ is not self._fields or not self._is_same():
             return None
         final = []
         for field, shape in zip(state, shapes, strict=True):
