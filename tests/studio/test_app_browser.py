@@ -370,7 +370,7 @@ def test_a_drawing_and_a_recording_are_sent_as_files(page: Any) -> None:
         page.mouse.move(pad["x"] + 90, pad["y"] + 60, steps=4)
         page.mouse.up()
         expect(page.get_by_text("answer 1")).to_be_visible()
-        expect(page.get_by_alt_text("drawing.png")).to_be_visible()
+        expect(page.get_by_text("The image that the model reads")).to_be_visible()
         assert page.get_by_label("Draw here").bounding_box() == pad  # it stays under the pen
         page.get_by_role("button", name="Record").click()
         page.get_by_role("button", name="Stop").click()

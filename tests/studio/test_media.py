@@ -3,10 +3,11 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from seqloom.data.readers.music import Piece
 from seqloom.data.readers.text_files import Location
-from seqloom.studio.media import MAX_FRAMES, MAX_SECONDS, input_kind, input_media, pen_size
+from seqloom.studio.media import MAX_FRAMES, MAX_SECONDS, ink, input_kind, input_media, pen_size
 
 
 def test_sound_is_scaled_and_limited() -> None:
@@ -64,3 +65,16 @@ def test_the_size_of_a_drawing_is_that_of_the_examples() -> None:
     assert pen_size([SimpleNamespace(values=pen, name="")]) == {"height": 5.0, "step": 5.0}
     assert pen_size([SimpleNamespace(values=np.eye(3), name="")]) is None
     assert pen_size([]) is None
+
+
+def test_the_ground_and_the_pen_of_drawings_are_those_of_the_images() -> None:
+    image = np.zeros((40, 60), np.float32)
+    image[10:30, 20:24] = 1  # a line of a tenth of the height
+    light_on_dark = [SimpleNamespace(values=image.T, name="a.png"), SimpleNamespace(content=image[:, :, None], rate=0)]
+    for example in light_on_dark:
+        found = ink([example])
+        assert found is not None
+        assert found["dark"]
+        assert found["width"] == pytest.approx(0.1, abs=0.015)
+    assert ink([SimpleNamespace(values=1 - image.T, name="a.png")]) == {"dark": False, "width": found["width"]}
+    assert ink([SimpleNamespace(values=np.ones((5, 4)), name="a.npy")]) is None

@@ -13,6 +13,8 @@ MAX_FRAMES = 32  # of a video
 MAX_STEPS = 4000  # of vectors or music
 MAX_SECONDS = 60  # of sound
 MEASURED = 100  # examples, for the size of pen strokes
+DARK = 0.5  # brightness below which a background is dark
+THINNEST, THICKEST = 0.02, 0.15  # pen of a drawing, relative to the height of an image
 MAX_CURVES = 4  # channels of a series that are drawn as curves, also by the pages
 
 Values = NDArray[Any]
@@ -72,6 +74,31 @@ def pen_size(examples: Sequence[Any]) -> dict[str, float] | None:
     lengths = np.concatenate(steps) if steps else np.zeros(0)
     height, step = float(np.median(heights or [0.0])), float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
     return {"height": height, "step": step} if height > 0 and step > 0 else None
+
+
+def ink(examples: Sequence[Any]) -> dict[str, Any] | None:
+    """Whether images are light on dark, and how thick their lines are relative to their height; None: no images.
+
+    A drawing on the page gets this ground and this pen, to resemble what the model was trained on.
+    """
+    grounds, widths = [], []
+    for example in examples[:MEASURED]:
+        for facts, values in input_media(example, None, None):
+            if facts["kind"] not in {"line", "image"}:
+                continue
+            image = _levels(values).mean(axis=2) if values.ndim == 3 else _levels(values).T
+            border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
+            ground = float(np.median(border))
+            grounds.append(ground)
+            # Twice the area of lines, relative to the length of their edges, which is measured along both axes.
+            marks = np.abs(image - ground)
+            edges = (np.abs(np.diff(marks, axis=0)).sum() + np.abs(np.diff(marks, axis=1)).sum()) * np.pi / 4
+            if edges > 0:
+                widths.append(2 * float(marks.sum() / edges) / len(image))
+    if not grounds:
+        return None
+    width = min(THICKEST, max(THINNEST, float(np.median(widths)))) if widths else THINNEST
+    return {"dark": float(np.median(grounds)) < DARK, "width": width}
 
 
 def _is_pen(values: Values) -> bool:

@@ -30,7 +30,7 @@ from seqloom.service.served_runs import ServedRun
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache, DevData, read_dev_data
-from seqloom.studio.media import input_kind, input_media, pen_size
+from seqloom.studio.media import ink, input_kind, input_media, pen_size
 from seqloom.studio.run_pages import find_run
 from seqloom.studio.searches import describe_searches
 from seqloom.studio.thumbnails import thumbnail
@@ -127,6 +127,7 @@ async def describe_model(request: Request) -> JSONResponse:
         if data.examples and not task.reads_text
         else "",
         "pen": None if task.reads_text else pen_size(data.examples),
+        "ink": None if task.reads_text else ink(data.examples),
         "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
         "examples": [describe_example(task, data.examples, row) for row in chosen],
         "pictures": has_pictures(task, data.examples),

@@ -16,14 +16,16 @@ export function fileDrop(call, what = "a file") {
 
 const LINES = [0.25, 0.75]; // of a pad for pen strokes, between which a drawing has the height of the dev data
 
-// A drawing as a PNG file, dark on white; or, where `pen` is the size of the pen strokes that the model reads, as rows of dx, dy and lifted.
-export function drawingPad(call, { width = 480, height = 120, pen: size = null } = {}) {
+// A drawing as a PNG file, with the ground and the pen of the dev data (`ink`); or, where `pen` is the size of the pen strokes that the model reads, as rows of dx, dy and lifted.
+// wiped(): it was cleared.
+export function drawingPad(call, { width = 480, height = 120, pen: size = null, ink = null, wiped = () => {} } = {}) {
   const canvas = h("canvas", { class: "pad", width, height, "aria-label": "Draw here", tabindex: 0 });
   const pen = canvas.getContext("2d");
+  const dark = !size && ink?.dark, thickness = size ? 3 : Math.max(3, (ink?.width ?? 0.06) * height);
   let lines = [];
   const wipe = () => {
     lines = [];
-    pen.fillStyle = "#ffffff"; pen.fillRect(0, 0, width, height);
+    pen.fillStyle = dark ? "#000000" : "#ffffff"; pen.fillRect(0, 0, width, height);
     pen.fillStyle = "#d5dbe1";
     if (size) for (const line of LINES) pen.fillRect(0, line * height, width, 1);
   };
@@ -34,7 +36,7 @@ export function drawingPad(call, { width = 480, height = 120, pen: size = null }
   canvas.addEventListener("pointermove", (event) => {
     if (!drawing) return;
     lines.at(-1).push(at(event));
-    pen.lineWidth = size ? 3 : 7; pen.lineCap = pen.lineJoin = "round"; pen.strokeStyle = "#111111";
+    pen.lineWidth = thickness; pen.lineCap = pen.lineJoin = "round"; pen.strokeStyle = dark ? "#ffffff" : "#111111";
     pen.lineTo(...at(event)); pen.stroke();
   });
   const end = () => {
@@ -45,7 +47,7 @@ export function drawingPad(call, { width = 480, height = 120, pen: size = null }
   };
   canvas.addEventListener("pointerup", end);
   canvas.addEventListener("pointercancel", end);
-  return h("div", {}, h("h3", {}, "Draw"), canvas, size ? h("p", { class: "small soft" }, "Draw between the lines: the model gets the movements of the pen, in the size and with the spacing of points of the dev data.") : null, h("p", {}, h("button", { type: "button", onclick: wipe }, "Clear")));
+  return h("div", {}, h("h3", {}, "Draw"), canvas, size ? h("p", { class: "small soft" }, "Draw between the lines: the model gets the movements of the pen, in the size and with the spacing of points of the dev data.") : ink ? h("p", { class: "small soft" }, `${dark ? "Light on dark" : "Dark on light"}, as in the dev data.`) : null, h("p", {}, h("button", { type: "button", onclick: () => { wipe(); wiped(); } }, "Clear")));
 }
 
 // Lines of points (y downwards) as movements of a pen (y upwards) of length `step` each, with 1 where it is lifted.
@@ -142,11 +144,11 @@ function numberRows(call) {
   return h("details", {}, h("summary", {}, "or type numbers"), numbers, h("p", {}, send), problem);
 }
 
-// The input of a model that reads no text, as /api/model describes it: what fits its kind. `call` gets a value or a File.
-export function otherInputs(call, { input_kind: kind = "", pen = null }) {
+// The input of a model that reads no text, as /api/model describes it: what fits its kind. `call` gets a value or a File. wiped(): a drawing was cleared.
+export function otherInputs(call, { input_kind: kind = "", pen = null, ink = null }, wiped) {
   const parts = [];
-  if (["line", "image", ""].includes(kind)) parts.push(drawingPad(call, kind === "image" ? { width: 240, height: 240 } : {}));
-  if (kind === "strokes" && pen) parts.push(drawingPad(call, { pen }));
+  if (["line", "image", ""].includes(kind)) parts.push(drawingPad(call, { ink, wiped, ...(kind === "image" ? { width: 240, height: 240 } : {}) }));
+  if (kind === "strokes" && pen) parts.push(drawingPad(call, { pen, wiped }));
   if (["sound", ""].includes(kind)) parts.push(recorder(call));
   parts.push(fileDrop(call, kind === "music" ? "a MIDI file" : "a file"));
   if (["vectors", ""].includes(kind)) parts.push(numberRows(call));

@@ -9,6 +9,7 @@ import { exampleList, unpress } from "../examples.js";
 import { expectedCard } from "../expected.js";
 import { percent } from "../format.js";
 import { framesCard } from "../frames.js";
+import { keepInput, keptInput } from "../given.js";
 import { heatmap, makeLink, scaled } from "../heatmap.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
@@ -32,11 +33,12 @@ export async function showInside(main, query) {
     return;
   }
   const model = await get("/api/model", { run: id, example: query.get("example") || "" });
-  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "", pruned: query.get("pruned") === "1" };
-  if (!state.text && state.example === null && model.examples.length) state.example = String(model.examples[0].example);
-  let value = state.example !== null ? { example: Number(state.example) } : state.text;
+  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), given: query.get("given"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "", pruned: query.get("pruned") === "1" };
+  const own = keptInput(state.given);
+  if (!state.text && state.example === null && own === null && model.examples.length) state.example = String(model.examples[0].example);
+  let value = state.example !== null ? { example: Number(state.example) } : own ?? state.text;
   const views = h("div", { class: "inside" });
-  const bar = h("div", { class: "bar" }, h("h1", {}, "Inside"), runSelect(usable, id, (run) => go("/inside", { run, text: state.text, example: state.example })), h("span", { class: "grow" }));
+  const bar = h("div", { class: "bar" }, h("h1", {}, "Inside"), runSelect(usable, id, (run) => go("/inside", { run, text: state.text, example: state.example, given: state.given })), h("span", { class: "grow" }));
   if (model.uses_search) {
     const beam = h("input", { type: "checkbox", checked: state.beam, onchange: () => { state.beam = beam.checked; look(); } });
     bar.append(h("label", { class: "soft" }, beam, " show the search"));
@@ -51,7 +53,7 @@ export async function showInside(main, query) {
 
   const request = () => (value instanceof File ? null : { run: id, search: state.search, ...(value && value.example !== undefined ? { example: value.example } : { input: value }) });
 
-  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order, pruned: state.pruned ? "1" : "" });
+  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, given: state.given, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order, pruned: state.pruned ? "1" : "" });
 
   // The text with which an edit is compared, explained for the same label.
   const kept = new Map();
@@ -71,6 +73,7 @@ export async function showInside(main, query) {
     if (given !== value) unpress(input);
     value = given;
     state.example = value && value.example !== undefined ? String(value.example) : null;
+    state.given = typeof value !== "string" && state.example === null ? keepInput(value) : null;
     keep();
     if (typeof value === "string" && !value.trim()) {
       clear(views, message(model.reads_text ? "Type a text" : "Choose an input", "Every view follows it: change it and watch what changes."));
@@ -168,7 +171,7 @@ export async function showInside(main, query) {
     const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
     input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " Keeps this text, and shows what a change of it does.")), exampleList(id, model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
-    input.append(exampleList(id, model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "or an input of your own"), otherInputs(look, model)));
+    input.append(exampleList(id, model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "or an input of your own"), otherInputs(look, model, () => typeof value !== "string" && value.example === undefined && look(""))));
   }
   await look();
 }

@@ -5,6 +5,7 @@ import { showAnswer, targetLine } from "../answer.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { exampleList, unpress } from "../examples.js";
 import { generationCard } from "../generation.js";
+import { keepInput, keptInput } from "../given.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
 import { searchMenu } from "../search.js";
@@ -23,14 +24,14 @@ export async function showTry(main, query) {
   }
   const second = query.get("second") || "";
   const model = await get("/api/model", { run: id, example: query.get("example") || "" });
-  const state = { text: query.get("text") || "", search: query.get("search") || "", example: query.get("example"), seed: query.get("seed") || "", temperature: query.get("temperature") || "", write: query.get("write") || "" };
+  const state = { text: query.get("text") || "", search: query.get("search") || "", example: query.get("example"), seed: query.get("seed") || "", temperature: query.get("temperature") || "", write: query.get("write") || "", given: query.get("given") };
   const answers = [id, second].filter(Boolean).map((run) => ({ run, box: h("div", { "aria-live": "polite" }), controller: null }));
   let given = "";
   const others = usable.filter((run) => run.task === model.task && run.id !== id);
   clear(main,
     h("div", { class: "bar" }, h("h1", {}, "Try"), runSelect(usable, id, (run) => go("/try", { run, text: model.reads_text ? state.text : "" })),
       others.length ? h("span", { class: "soft" }, "beside") : null,
-      others.length ? runSelect(others, second, (run) => go("/try", { run: id, second: run, text: state.example === null ? state.text : "", example: state.example, search: state.search }), { label: "Second run", empty: true }) : null,
+      others.length ? runSelect(others, second, (run) => go("/try", { run: id, second: run, text: state.example === null ? state.text : "", example: state.example, search: state.search, given: state.given }), { label: "Second run", empty: true }) : null,
       h("span", { class: "grow" }), model.searches.length ? searchMenu(model.searches, state.search, (search) => { state.search = search; ask(given); }) : null));
   const grid = h("div", { class: "two" });
   const preview = h("section", { class: "card" });  // beside the pad, which must not move while somebody draws
@@ -42,15 +43,16 @@ export async function showTry(main, query) {
 
   const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model something to read: the answer appears here.")));
 
-  const keep = () => remember("/try", { run: id, second, text: model.reads_text && state.example === null ? state.text : "", search: state.search, example: state.example, seed: state.seed, temperature: state.temperature, write: state.write });
+  const keep = () => remember("/try", { run: id, second, text: model.reads_text && state.example === null ? state.text : "", search: state.search, example: state.example, seed: state.seed, temperature: state.temperature, write: state.write, given: state.given });
 
   async function ask(value = state.text) {
     state.example = value && value.example !== undefined ? String(value.example) : null;
+    state.given = isOwn(value) ? keepInput(value) : null;
     keep();
     if (value !== given && value !== first) unpress(input);
     given = value;
     if (typeof value === "string" && !value.trim()) { waiting(); return; }
-    if (!model.reads_text) showFile(value);
+    if (!model.reads_text) showRead(value);
     generation?.refresh();
     await Promise.all(answers.map(async (answer) => {
       answer.controller?.abort();
@@ -58,9 +60,9 @@ export async function showTry(main, query) {
       answer.box.classList.add("loading");
       try {
         const result = await post("/api/predict", body(answer.run, value), answer.controller.signal);
-        const inside = typeof value === "string" ? { text: value } : value.example !== undefined ? { example: String(value.example) } : null;
-        if (result.prediction.columns && answer === answers[0]) { forecasts.set(value, result.prediction); showFile(value); }
-        clear(answer.box, showAnswer(result.prediction, known(value)?.target), targetLine(known(value)?.target, result.prediction), inside ? h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")) : null);
+        const inside = typeof value === "string" ? { text: value } : value.example !== undefined ? { example: String(value.example) } : { given: state.given };
+        if (result.prediction.columns && answer === answers[0]) { forecasts.set(value, result.prediction); showRead(value); }
+        clear(answer.box, showAnswer(result.prediction, known(value)?.target), targetLine(known(value)?.target, result.prediction), h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")));
         answer.box.classList.remove("loading");
       } catch (error) {
         if (error.name !== "AbortError") { clear(answer.box, errorBox(error)); answer.box.classList.remove("loading"); }
@@ -72,9 +74,11 @@ export async function showTry(main, query) {
   const forecasts = new Map();
   const known = (value) => model.examples.find((each) => each.example === value?.example);
 
-  // What was given, where it is a file: the picture or the sound itself.
+  // A drawing, a recording, a file or numbers: an address cannot hold them.
+  const isOwn = (value) => typeof value !== "string" && value.example === undefined;
+
+  // What was given, where the model does not show what it reads of it: the picture or the sound itself.
   function showFile(value) {
-    if (value?.example !== undefined || (value instanceof File && model.input_kind === "music")) { showRead(value); return; }
     if (!(value instanceof File)) { clear(preview); return; }
     const source = URL.createObjectURL(value);
     if (/^image\//.test(value.type)) clear(preview, h("img", { class: "picture", alt: value.name, src: source }));
@@ -82,10 +86,20 @@ export async function showTry(main, query) {
     else clear(preview, h("p", { class: "soft" }, value.name));
   }
 
-  // What the model reads of an example or a file; nothing if it cannot read it, which the answer says.
+  // What the model reads; only what was given if it cannot read it, which the answer says.
   async function showRead(value) {
     const { content, values } = await postPacked("/api/media", body(id, value)).catch(() => ({ content: { media: [] } }));
-    if (value === given) clear(preview, showMedia(content.media, values, undefined, { forecast: forecasts.get(value), target: known(value)?.target }));
+    if (value !== given) return;
+    if (!content.media.length) showFile(value);
+    else clear(preview, showMedia(content.media, values, undefined, { forecast: forecasts.get(value), target: known(value)?.target }));
+  }
+
+  // A drawing was cleared: nothing is left of it, nor of the answer to it.
+  function wiped() {
+    if (!isOwn(given)) return;
+    answers.forEach(({ box, controller }) => { controller?.abort(); box.classList.remove("loading"); });
+    clear(preview);
+    ask("");
   }
 
   function body(run, value) {
@@ -98,11 +112,12 @@ export async function showTry(main, query) {
   }
 
   // Nothing was given: the first example shows what the model does.
-  if (state.example === null && !state.text && model.examples.length) {
+  const own = keptInput(state.given);
+  if (state.example === null && !state.text && own === null && model.examples.length) {
     if (model.generates === "text") state.text = model.examples[0].input.split(/\s+/).slice(0, BEGINNING).join(" ");
     else state.example = String(model.examples[0].example);
   }
-  const first = state.example !== null ? { example: Number(state.example) } : null;
+  const first = state.example !== null ? { example: Number(state.example) } : own;
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
     state.text ||= start?.input.replaceAll("\t", " ") || "";
@@ -112,7 +127,7 @@ export async function showTry(main, query) {
     else waiting();
     if (first) field.addEventListener("focus", () => field.select(), { once: true });  // typing replaces the example
   } else {
-    input.append(exampleList(id, model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or an input of your own" : "Give it something to read"), otherInputs(ask, model));
+    input.append(exampleList(id, model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or an input of your own" : "Give it something to read"), otherInputs(ask, model, wiped));
     if (first) await ask(first);
     else { waiting(); generation?.refresh(); }
   }
