@@ -104,6 +104,12 @@ def build_tagger(seed: int, output: CRF | SoftmaxOutput) -> Tagger:
 
 
 @torch.no_grad()
+def test_what_needs_one_encoder_is_refused() -> None:
+    for ensemble in (ClassifierEnsemble([nn.Identity()], numbers=False), TaggerEnsemble([nn.Identity()])):
+        with pytest.raises(ValueError, match="with one of its models"):
+            _ = ensemble.encoder
+
+
 def test_taggers_are_averaged() -> None:
     """Linear outputs against the mean of their probabilities, CRFs against the geometric mean over all sequences."""
     inputs = Padded(torch.randn(2, 3, SIZE, dtype=torch.float64), make_mask([3, 3], 3))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, NoReturn, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -128,7 +128,17 @@ class TranscriberEnsemble(nn.Module):
         return _mean_probability(logits), masks[0], following
 
 
-class ClassifierEnsemble(nn.Module):
+class _SeveralEncoders(nn.Module):
+    """Models whose outputs are averaged, so that there is no single vector of an input."""
+
+    @property
+    def encoder(self) -> NoReturn:
+        raise ValueError(
+            "an ensemble has several encoders: explain an answer, or compute vectors, with one of its models"
+        )
+
+
+class ClassifierEnsemble(_SeveralEncoders):
     """Classifiers with the same labels: the logarithm of their mean probability; of numbers, the mean."""
 
     def __init__(self, models: Sequence[nn.Module], *, numbers: bool) -> None:
@@ -141,7 +151,7 @@ class ClassifierEnsemble(nn.Module):
         return torch.stack(outputs).mean(dim=0) if self.numbers else _mean_probability(outputs)
 
 
-class TaggerEnsemble(nn.Module):
+class TaggerEnsemble(_SeveralEncoders):
     """Taggers with the same labels and the same kind of output, used as one for prediction.
 
     Of linear outputs, the probabilities of each label are averaged; of CRFs, the scores, which gives the geometric mean
