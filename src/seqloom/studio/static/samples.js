@@ -1,8 +1,9 @@
 // A few dev examples that are answered again at each evaluation: what the model learns, and what it forgets.
 
+import { isRight } from "./answer.js";
 import { clear, h } from "./dom.js";
 import { number } from "./format.js";
-import { answerText, inputText, isRight } from "./texts.js";
+import { answerText, inputText } from "./texts.js";
 
 // Returns a function that draws the answers of the rows; the chosen evaluation stays chosen while rows arrive.
 // chosen: its number; null: the last one. keep(chosen): another one was chosen.

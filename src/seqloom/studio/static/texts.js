@@ -11,10 +11,6 @@ export function answerText(text, target, input = "") {
   return h("span", { class: "aligned" }, text.split("\t").map((label, index) => h("span", { class: target && label !== wanted[index] ? "wrong" : "" }, h("small", {}, words[index] ?? ""), label)));
 }
 
-export function isRight(text, target) {
-  return Boolean(target) && (text === target || target.split("\n").includes(text));
-}
-
 export function inputText(example) {
   return example.input.replaceAll("\t", " ") || example.place.split("/").at(-1);
 }

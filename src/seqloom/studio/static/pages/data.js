@@ -1,5 +1,6 @@
 // Every dev example with the answer of a model: where it is right, and where it is not.
 
+import { isRight } from "../answer.js";
 import { get } from "../api.js";
 import { confusionCard, errorsCard } from "../confusion.js";
 import { clear, debounce, h, message } from "../dom.js";
@@ -9,7 +10,7 @@ import { lengthCard } from "../lengths.js";
 import { compareValues, longTable } from "../longtable.js";
 import { address, go, remember } from "../router.js";
 import { loadRuns, runSelect } from "../runs.js";
-import { inputText, isRight, thumbnail } from "../texts.js";
+import { inputText, thumbnail } from "../texts.js";
 
 const SHOWN = { "": "all examples", wrong: "only wrong answers", right: "only right answers" };
 
