@@ -7,7 +7,7 @@ import pytest
 from tests.service.running import KEPT
 
 from seqloom.run import Run
-from seqloom.studio.catalog import Catalog, RunEntry, entry_json, thin, write_note
+from seqloom.studio.catalog import Catalog, RunEntry, _dev_data, entry_json, thin, write_note
 
 
 def copy(folder: Path, name: str, new: str = "") -> Path:
@@ -43,6 +43,22 @@ def test_runs_of_every_task_are_shown(name: str, tmp_path: Path) -> None:
     assert (entry.task, entry.state) == (name, "finished")
     assert entry.best is not None
     assert json.loads(json.dumps(entry_json(entry), allow_nan=False)) == entry_json(entry)
+
+
+def test_dev_data_are_known_by_their_content_and_not_by_their_path(trained: Path) -> None:
+    first, second, other = (
+        next(entry for entry in Catalog(trained).entries() if entry.id == name) for name in ("first", "second", "other")
+    )
+    assert first.dev_data
+    assert first.dev_data == second.dev_data != other.dev_data
+    settings = {"task.dev": "a.tsv", "task.train": "t.tsv", "train.seed": 1, "task.label_column": "x"}
+    same = _dev_data(settings, {"a.tsv": "1", "t.tsv": "2"})
+    assert same == _dev_data(settings | {"task.dev": "copy/a.tsv", "train.seed": 2}, {"copy/a.tsv": "1"})
+    assert same != _dev_data(settings, {"a.tsv": "3", "t.tsv": "2"})
+    assert same != _dev_data(settings | {"task.label_column": "y"}, {"a.tsv": "1"})
+    held_out = settings | {"task.dev": ""}
+    assert _dev_data(held_out, {"t.tsv": "2"}) != _dev_data(held_out | {"train.seed": 2}, {"t.tsv": "2"})
+    assert _dev_data(settings, None) == ""
 
 
 def test_runs_are_found_below_a_folder_but_not_behind_links(tmp_path: Path) -> None:

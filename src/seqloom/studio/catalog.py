@@ -1,8 +1,10 @@
 """The runs below a folder for the table of the studio: read from their files, with nothing to log and no database."""
 
+import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import threading
 import tomllib
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom import checkpoint, files
+from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.run import FILES, Run, RunError
 from seqloom.run_config import load_config
 from seqloom.run_summary import flatten
@@ -26,6 +29,8 @@ STAMPED = (
     *("summary.json", "metrics.jsonl", "best/training.json", NOTE, "diverged.safetensors"),
 )
 HIDDEN_KEYS = ("task.name", "task.train", "task.dev")
+READING_KEYS = re.compile(r"task\.(\w*columns?|target|target_type|label_type|data_type|horizon|objective)")
+"""Settings without which the same files are other examples, or have other targets."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class RunEntry:
     loss: float | None = None  # the latest
     curve: tuple[float | None, ...] = ()  # the metric at each evaluation, or the loss
     settings: Mapping[str, Any] = field(default_factory=dict)  # all, by section.key
+    dev_data: str = ""  # the same for runs with the same dev examples, wherever their files are; empty: unknown
     changed: tuple[str, ...] = ()  # keys that the user has set to another value than the default
     note: str = ""
 
@@ -217,9 +223,26 @@ def _describe(identity: str, metrics: MetricsFollower, *, is_training: bool) -> 
         loss=losses[-1] if losses else None,
         curve=tuple(_finite(value) for value in thin(curve, SPARKLINE)),
         settings={key: value for key, value in settings.items() if key not in HIDDEN_KEYS},
+        dev_data=_dev_data(settings, run.environment.get("data")),
         changed=tuple(key for key in summary.get("settings", {}) if isinstance(key, str)),
         note=read_note(path),
     )
+
+
+def _dev_data(settings: Mapping[str, Any], recorded: object) -> str:
+    """A hash of the dev data by their recorded fingerprints and how they are read; empty: none is recorded."""
+    prints = recorded if isinstance(recorded, dict) else {}
+    part = "dev" if settings.get("task.dev") else "train"
+    name = settings.get(f"task.{part}")
+    used = [prints.get(key) for key in (name, f"{name} (listed files)", f"{part} {IN_MEMORY}")]
+    if not any(used):
+        return ""
+    held_out = () if part == "dev" else ("task.dev_fraction", "task.dev_fold", "train.seed")
+    keys = [key for key in settings if READING_KEYS.fullmatch(key)]
+    if settings.get("task.name") == "language_model":
+        keys.append("task.text.unit")  # a perplexity is that of a token
+    values = [(key, settings.get(key)) for key in (*held_out, *sorted(keys))]
+    return hashlib.sha256(json.dumps([used, values], default=str).encode()).hexdigest()[:16]
 
 
 def _metric(run: Run, summary: Mapping[str, Any]) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from seqloom.comparison.disagreement import compare_predictions
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.service.served_runs import ServedRun
+from seqloom.studio.catalog import Catalog
 from seqloom.studio.model_pages import dev_data, has_pictures, open_model, predict_dev
 from seqloom.terminal import json_value
 
@@ -39,7 +40,9 @@ def _shared_examples(request: Request, first: ServedRun, second: ServedRun) -> t
     for model, data in zip((first, second), pair, strict=True):
         if not data.examples:
             raise HTTPException(409, data.note or f"{model.name} has no dev data")
+    catalog: Catalog = request.app.state.catalog
+    recorded = [catalog.entry(model.name)[0]["dev_data"] for model in (first, second)]
     places = [[str(example.location) for example in data.examples] for data in pair]
-    if places[0] != places[1]:
+    if recorded[0] != recorded[1] or (not recorded[0] and places[0] != places[1]) or len(places[0]) != len(places[1]):
         raise HTTPException(409, "These runs have different dev data: they cannot be compared example by example.")
     return pair[0].examples, pair[0].note

@@ -46,7 +46,7 @@ function summarize({ id, parts, members }, named) {
   const shared = (value) => (members.every((run) => value(run) === value(first)) ? value(first) : null);
   const names = new Set(members.flatMap((run) => Object.keys(run.scores || {})));
   return {
-    id, members, parts, task: first.task, metric: first.metric, higher_is_better: first.higher_is_better,
+    id, members, parts, dev_data: members.every((run) => run.dev_data) ? [...new Set(members.map((run) => run.dev_data))].sort().join(" ") : "", task: first.task, metric: first.metric, higher_is_better: first.higher_is_better,
     title: named.length ? named.map(([name, value]) => (parts.length > 1 ? `${shortKey(name).split(".").at(-1)} ${value}` : value)).join(", ") : parts.length ? "as most of them" : first.task,
     state: shared((run) => run.state) || "mixed", note: "",
     best: best.length ? { value: mean(best), deviation: deviation(best), low: Math.min(...best), high: Math.max(...best) } : null,

@@ -13,24 +13,29 @@ export function badge(run) {
   return h("span", { class: `badge ${run.state}`, title: run.finished || run.problem || "" }, run.state);
 }
 
-// Runs whose scores can be compared: the same task and the same metric.
+// Runs that stand together: the same task and the same metric.
 export function group(run) {
   return `${run.task} ${run.metric}`;
 }
 
-// The best of each group of at least two runs; none if several are equally good.
+// Runs whose scores say which is better: those of one task and metric on the same dev data.
+function comparable(run) {
+  return run.dev_data ? `${group(run)} ${run.dev_data}` : `${group(run)} ${run.id}`; // unknown data are like no others
+}
+
+// The best of each set of at least two comparable runs; none if several are equally good.
 export function bestRuns(runs) {
   const best = new Map(), sizes = new Map(), ties = new Set();
   for (const run of runs) {
     if (!run.best) continue;
-    const key = group(run), sign = run.higher_is_better ? 1 : -1, current = best.get(key);
+    const key = comparable(run), sign = run.higher_is_better ? 1 : -1, current = best.get(key);
     sizes.set(key, (sizes.get(key) || 0) + 1);
     if (!current || sign * run.best.value > sign * current.best.value) best.set(key, run);
     else if (run.best.value === current.best.value) ties.add(key);
   }
   for (const key of ties) {
     const top = best.get(key).best.value;
-    if (runs.filter((run) => run.best && group(run) === key && run.best.value === top).length > 1) best.delete(key);
+    if (runs.filter((run) => run.best && comparable(run) === key && run.best.value === top).length > 1) best.delete(key);
   }
   return new Set([...best].filter(([key]) => sizes.get(key) > 1).map(([, run]) => run.id));
 }
