@@ -102,6 +102,7 @@ def test_two_runs_are_compared_example_by_example(client: Client, trained: Path)
     assert result["scores"] == pytest.approx(scores)
     answers = [[each.labels for each in model.predict(dev)] for model in models]
     assert result["disagreements"] == sum(first != second for first, second in zip(*answers, strict=True))
+    assert len(result["shown"]) == result["disagreements"]
     assert all(each["answers"][0] != each["answers"][1] for each in result["shown"])
     refused = client.post("/api/disagreements", {"runs": ["first", "other"]})
     assert (refused.status, "different dev data" in refused.message) == (409, True)

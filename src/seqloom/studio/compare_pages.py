@@ -30,7 +30,7 @@ async def disagreements(request: Request) -> JSONResponse:
     examples, note = await run_in_threadpool(_shared_examples, request, first, second)
     answers = await predict_dev(request, first, examples), await predict_dev(request, second, examples)
     tasks = first.model.config.task, second.model.config.task
-    result = await run_in_threadpool(compare_predictions, tasks, answers, examples)
+    result = await run_in_threadpool(compare_predictions, tasks, answers, examples, most=3 * len(examples))
     return JSONResponse(json_value({**asdict(result), "pictures": has_pictures(tasks[0], examples), "note": note}))
 
 

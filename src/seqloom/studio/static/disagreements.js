@@ -6,7 +6,7 @@ import { number } from "./format.js";
 import { address } from "./router.js";
 import { answerText, inputText, thumbnail } from "./texts.js";
 
-const SHOWN = 20;
+const SHOWN = 20; // examples, and as many more at each click
 
 // pair: the ids of two runs. side: which examples are listed first. choose(pair), keep(side): others were chosen.
 export function disagreementCard(runs, { pair, side: listed, choose, keep }) {
@@ -29,12 +29,16 @@ export function disagreementCard(runs, { pair, side: listed, choose, keep }) {
 
   function draw(result) {
     const sides = [["all", "largest difference first"], ["0", `${pair[0]} is better`], ["1", `${pair[1]} is better`]];
-    const list = h("tbody");
-    const select = h("select", { "aria-label": "Which examples", onchange: () => { keep(select.value === "all" ? "" : select.value); fill(); } }, sides.map(([value, text]) => h("option", { value, selected: value === listed }, text)));
+    const list = h("tbody"), counted = h("span", { class: "small soft", role: "status" });
+    const more = h("button", { type: "button", class: "never", onclick: () => { shown += SHOWN; fill(); } }, "Show more");
+    let shown = SHOWN;
+    const select = h("select", { "aria-label": "Which examples", onchange: () => { keep(select.value === "all" ? "" : select.value); shown = SHOWN; fill(); } }, sides.map(([value, text]) => h("option", { value, selected: value === listed }, text)));
     const sign = result.higher_is_better ? 1 : -1;
     function fill() {
       const gap = ({ scores }) => sign * ((scores[1] ?? 0) - (scores[0] ?? 0));
-      const kept = result.shown.filter((each) => select.value === "all" || (select.value === "1" ? gap(each) > 0 : gap(each) < 0)).slice(0, SHOWN);
+      const all = result.shown.filter((each) => select.value === "all" || (select.value === "1" ? gap(each) > 0 : gap(each) < 0)), kept = all.slice(0, shown);
+      counted.textContent = all.length > kept.length ? `${number(kept.length)} of ${number(all.length)} shown` : "";
+      more.hidden = all.length <= kept.length;
       clear(list, kept.map((each) => h("tr", {},
         h("td", { class: "wrap" }, h("a", { href: address("/inside", { run: pair[0], example: String(each.example) }), title: each.place }, result.pictures ? thumbnail(pair[0], each.example) : null, inputText(each))),
         aligned ? null : h("td", { class: "wrap" }, each.input.includes("\t") ? null : each.target.split("\n").map((line) => h("div", {}, line))),
@@ -47,16 +51,20 @@ export function disagreementCard(runs, { pair, side: listed, choose, keep }) {
     clear(body, verdict(result),
       h("div", { class: "bar" }, h("span", { class: "soft" }, `${number(result.disagreements)} of ${number(result.examples)} dev examples differ`), h("span", { class: "grow" }), select),
       h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), aligned ? null : h("th", {}, "target"), [0, 1].map((side) => h("th", {}, swatch(side))), [0, 1].map((side) => h("th", { class: "number" }, h("span", { class: "swatch", style: { "--colour": colour(runs.findIndex((run) => run.id === pair[side])) }, title: `${result.metric} of ${pair[side]}` }, result.metric))))), list)),
+      h("p", {}, counted, " ", more),
       result.note ? h("p", { class: "small soft" }, result.note) : null);
     fill();
   }
 
-  function verdict({ scores, difference, interval, better, metric }) {
+  // Of the better run; of the second if none is.
+  function verdict({ scores, interval, better, metric, higher_is_better: higher }) {
     if (!scores) return h("p", { class: "note" }, "This task has no paired difference.");
-    const range = interval ? `, 95 % confidence interval [${number(interval[0], 3)}, ${number(interval[1], 3)}] by a paired bootstrap over the examples` : "";
+    const own = better ?? 1, other = 1 - own, difference = scores[own] - scores[other], signed = (value) => `${value > 0 ? "+" : ""}${number(value, 3)}`;
+    const ends = interval && (own ? interval : [-interval[1], -interval[0]]);
+    const range = interval ? `, 95 % confidence interval [${ends.map(signed).join(", ")}] by a paired bootstrap over the examples` : "";
     const words = better === null || better === undefined
       ? (interval ? "The interval includes 0: these examples do not decide which is better." : "There are too few examples for an interval.")
       : `${pair[better]} is better on these examples.`;
-    return h("p", { class: "verdict" }, h("b", {}, words), h("span", { class: "soft" }, ` ${metric} ${number(scores[0])} and ${number(scores[1])}, difference ${difference > 0 ? "+" : ""}${number(difference, 3)}${range}. It does not cover chance in training: seqloom compare trains several seeds.`));
+    return h("p", { class: "verdict" }, h("b", {}, words), h("span", { class: "soft" }, ` ${metric} ${number(scores[own])} of ${pair[own]} against ${number(scores[other])} of ${pair[other]}: difference ${signed(difference)} (${higher ? "higher" : "lower"} is better)${range}. It does not cover chance in training: seqloom compare trains several seeds.`));
   }
 }

@@ -73,7 +73,7 @@ export async function showCompare(main, query) {
     };
     showCurves();
     clear(content,
-      metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : null,
+      metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : new Set(runs.map((run) => run.dev_data)).size > 1 ? h("p", { class: "note" }, "Not all of these runs have the same dev data: only scores on the same data can be compared.") : null,
       scores,
       h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), runs.length > 2 ? groupSelect : null, smoothingSelect(state.smoothing, (weight) => { state.smoothing = weight; keep(); showCurves(); }), axisSelect(state.axis, recorded, changeAxis)),
       h("div", { class: "grid" }, charts), state.group ? h("p", { class: "small soft" }, "Lines: means of the runs of a group, where all of them have values. Shaded: from the lowest to the highest of them.") : null, metrics.length === 1 ? settingCard(runs, (id) => colour(state.ids.indexOf(id))) : null, pairs);
@@ -104,17 +104,28 @@ function groupChoices(runs, chosen) {
   return [["", "no groups"], [SEEDS, "group seeds"], ...keys.map((key) => [key, `group by ${shortKey(key)}`])].filter(([value]) => value !== SEEDS || value === chosen || keys.some((key) => /(^|\.)seed$/.test(key)));
 }
 
+// The heading of scores: the metric and its direction, where all have one.
+function scoreName(runs, prefix = "") {
+  const names = new Set(runs.map((run) => run.metric));
+  return names.size === 1 ? `${prefix}${runs[0].metric} (${runs[0].higher_is_better ? "higher" : "lower"} is better)` : `${prefix}score`;
+}
+
+// The metric of a run, where several have different ones.
+function metricName(run, runs) {
+  return runs.every((each) => each.metric === run.metric) ? null : h("small", { class: "unit" }, `${run.metric}, ${run.higher_is_better ? "higher" : "lower"} is better`);
+}
+
 function groupTable(groups) {
   const best = bestRuns(groups);
   const rows = groups.map((each, index) => h("tr", {},
     h("td", { class: "swatch nowrap", style: { "--colour": colour(index) }, title: each.members.map((run) => run.id).join(", ") }, each.title),
     h("td", { class: "number soft" }, String(each.members.length)),
-    h("td", { class: "number" }, each.best ? h("span", { class: best.has(each.id) ? "best" : "" }, number(each.best.value) + (best.has(each.id) ? " ★" : "")) : "–"),
+    h("td", { class: "number" }, each.best ? h("span", { class: best.has(each.id) ? "best" : "" }, number(each.best.value) + (best.has(each.id) ? " ★" : "")) : "–", metricName(each, groups)),
     h("td", { class: "number soft" }, typeof each.best?.deviation === "number" ? number(each.best.deviation, 2) : "–"),
     h("td", { class: "number soft" }, each.best ? number(each.best.low) : "–"),
     h("td", { class: "number soft" }, each.best ? number(each.best.high) : "–")));
   return h("section", { class: "card" }, h("h2", {}, "Scores"), h("div", { class: "table" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["group", "runs", "mean of the best", "standard deviation", "lowest", "highest"].map((name) => h("th", { class: name === "group" ? "" : "number" }, name)))), h("tbody", {}, rows))));
+    h("thead", {}, h("tr", {}, ["group", "runs", scoreName(groups, "mean of the best "), "standard deviation", "lowest", "highest"].map((name) => h("th", { class: name === "group" ? "" : "number" }, name)))), h("tbody", {}, rows))));
 }
 
 function scoreTable(runs, best) {
@@ -122,12 +133,12 @@ function scoreTable(runs, best) {
   const rows = runs.map((run, index) => h("tr", {},
     h("td", { class: "swatch nowrap", style: { "--colour": colour(index) } }, h("a", { href: address("/run", { run: run.id }) }, run.id)),
     finished ? null : h("td", {}, badge(run)),
-    h("td", { class: "number" }, run.best ? h("span", { class: best.has(run.id) ? "best" : "" }, number(run.best.value) + (best.has(run.id) ? " ★" : "")) : "–"),
+    h("td", { class: "number" }, run.best ? h("span", { class: best.has(run.id) ? "best" : "" }, number(run.best.value) + (best.has(run.id) ? " ★" : "")) : "–", metricName(run, runs)),
     h("td", { class: "number soft" }, interval(run.best)),
     h("td", { class: "number soft" }, count(run.parameters)),
     h("td", { class: "number soft" }, duration(run.seconds))));
   return h("section", { class: "card" }, h("h2", {}, "Scores"), h("div", { class: "table" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["run", "state", "best", "95 % interval", "parameters", "time"].filter((name) => name !== "state" || !finished).map((name) => h("th", { class: ["run", "state"].includes(name) ? "" : "number" }, name)))), h("tbody", {}, rows))));
+    h("thead", {}, h("tr", {}, ["run", "state", scoreName(runs, "best "), "95 % interval", "parameters", "time"].filter((name) => name !== "state" || !finished).map((name) => h("th", { class: ["run", "state"].includes(name) ? "" : "number" }, name)))), h("tbody", {}, rows))));
 }
 
 function differenceTable(runs) {
