@@ -159,7 +159,7 @@ CASES = [
 
 @pytest.mark.parametrize("words", [True, False])
 @pytest.mark.parametrize(("name", "search", "kind", "method"), CASES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_guided_transcripts(
     name: str, search: str, kind: str, method: str, words: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def interleave_once(calls: Mapping[str, Callable[[], object]], **_: int) -> dict
     return {name: Timing(2.0 + index, 1.0 + index) for index, name in enumerate(calls)}
 
 
+@pytest.mark.exhaustive
 def test_every_case_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     def greedy(**_: object) -> dict[str, Decoder]:
         return {"a peer": lambda logits: lambda: [Decoded(best_path(row), []) for row in logits]}

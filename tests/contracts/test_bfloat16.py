@@ -36,7 +36,7 @@ from seqloom.testing.layers import (
 )
 
 pytestmark = [
-    pytest.mark.sampled(8),
+    pytest.mark.sampled(16),
     pytest.mark.skipif(unsupported() is not None, reason="no bfloat16 instructions"),
 ]
 

@@ -39,7 +39,9 @@ def narrow(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize(("real", "dtype"), [("float", torch.float32), ("double", torch.float64)])
+@pytest.mark.parametrize(
+    ("real", "dtype"), [("float", torch.float32), pytest.param("double", torch.float64, marks=pytest.mark.exhaustive)]
+)
 def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gemm.lanes(real) <= 8
     for rows, depth, columns in [(1, 1, 1), (13, 17, 31), (15, 9, 65)]:
@@ -58,7 +60,7 @@ def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize("real", ["float", "double"])
+@pytest.mark.parametrize("real", ["float", pytest.param("double", marks=pytest.mark.exhaustive)])
 def test_narrow_programs(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for rows, threads in ((3, 2), (60, 1)):
         for epilogue in ("none", "add", "gelu"):
