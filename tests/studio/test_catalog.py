@@ -7,7 +7,7 @@ import pytest
 from tests.service.running import KEPT
 
 from seqloom.run import Run
-from seqloom.studio.catalog import Catalog, RunEntry, _dev_data, entry_json, thin, write_note
+from seqloom.studio.catalog import Catalog, RunEntry, _dev_data, _input_kind, entry_json, thin, write_note
 
 
 def copy(folder: Path, name: str, new: str = "") -> Path:
@@ -59,6 +59,24 @@ def test_dev_data_are_known_by_their_content_and_not_by_their_path(trained: Path
     held_out = settings | {"task.dev": ""}
     assert _dev_data(held_out, {"t.tsv": "2"}) != _dev_data(held_out | {"train.seed": 2}, {"t.tsv": "2"})
     assert _dev_data(settings, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "kind"),
+    [
+        (["a.png", "b/c.PNG"], "image"),
+        (["a.wav"], "sound"),
+        (["a.npy"], ".npy"),
+        (["", ""], "numbers"),
+        (["See file a.png", "It ends."], "text"),
+        (["yes", "a\tb"], "texts"),
+        (["a ||| b"], "pairs"),
+        ([], ""),
+    ],
+)
+def test_the_kind_of_input_is_that_of_the_recorded_samples(inputs: list[str], kind: str) -> None:
+    assert _input_kind([{"input": text} for text in inputs]) == kind
+    assert _input_kind(None) == ""
 
 
 def test_runs_are_found_below_a_folder_but_not_behind_links(tmp_path: Path) -> None:

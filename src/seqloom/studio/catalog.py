@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom import checkpoint, files
+from seqloom.data.readers import audio_files, pixels
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.run import FILES, Run, RunError
 from seqloom.run_config import load_config
@@ -67,6 +68,7 @@ class RunEntry:
     loss: float | None = None  # the latest
     curve: tuple[float | None, ...] = ()  # the metric at each evaluation, or the loss
     settings: Mapping[str, Any] = field(default_factory=dict)  # all, by section.key
+    input_kind: str = ""  # text, texts (words), pairs, image, sound, numbers, or the suffix of files; empty: unknown
     dev_data: str = ""  # the same for runs with the same dev examples, wherever their files are; empty: unknown
     changed: tuple[str, ...] = ()  # keys that the user has set to another value than the default
     note: str = ""
@@ -223,10 +225,33 @@ def _describe(identity: str, metrics: MetricsFollower, *, is_training: bool) -> 
         loss=losses[-1] if losses else None,
         curve=tuple(_finite(value) for value in thin(curve, SPARKLINE)),
         settings={key: value for key, value in settings.items() if key not in HIDDEN_KEYS},
+        input_kind=_input_kind(summary.get("samples")),
         dev_data=_dev_data(settings, run.environment.get("data")),
         changed=tuple(key for key in summary.get("settings", {}) if isinstance(key, str)),
         note=read_note(path),
     )
+
+
+def _input_kind(samples: object) -> str:
+    """What a model reads, by the samples of the dev data that its training has recorded."""
+    inputs = (
+        [str(each.get("input", "")) for each in samples if isinstance(each, dict)] if isinstance(samples, list) else []
+    )
+    if not inputs:
+        return ""
+    if not any(inputs):
+        return "numbers"
+    suffixes = {Path(text).suffix.lower() for text in inputs}
+    if (
+        len(suffixes) == 1
+        and suffixes != {""}
+        and not any(character.isspace() for text in inputs for character in text)
+    ):
+        (suffix,) = suffixes
+        return "image" if suffix in pixels.SUFFIXES else "sound" if suffix in audio_files.SUFFIXES else suffix
+    if all(" ||| " in text for text in inputs):
+        return "pairs"
+    return "texts" if any("\t" in text for text in inputs) else "text"
 
 
 def _dev_data(settings: Mapping[str, Any], recorded: object) -> str:

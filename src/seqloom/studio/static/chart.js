@@ -92,7 +92,7 @@ export function parseRange(text) {
 
 // domain: [low, high] of the axis, which then cannot be zoomed, as of pictures that stand one below the other
 // series: [{name, points: [[x, y]], band?: [[x, low, high]], bandName?, colour?, dashed?, dots?, ghost?}]; a ghost is drawn faintly, and named nowhere; marks: [{y, name}]; view: shared with other charts
-export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, plain = false, empty = "no values yet", view = makeView(), domain = null, scales = makeScales() }) {
+export function lineChart({ title, series, xLabel = "updates", logarithmic = false, marks = [], limits = null, wide = false, plain = false, empty = "no values", view = makeView(), domain = null, scales = makeScales() }) {
   let WIDTH = 0;  // of the place where it stands, so that texts have one size everywhere
   const box = h("section", { class: plain ? "chart" : wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
@@ -114,7 +114,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
     reset.hidden = !view.range;
     save.disabled = !curves.length;
     show = () => {};
-    if (!curves.length) { clear(body, h("p", { class: "faint" }, empty)); return; }
+    if (!curves.length) { clear(body, h("p", { class: "faint" }, typeof empty === "function" ? empty() : empty)); return; }
     const lines = marks.filter((mark) => usable(mark.y));
     const transform = state.logarithmic ? Math.log10 : (value) => value;
     const whole = domain || extent(curves.flatMap((curve) => curve.points), ([x]) => x);

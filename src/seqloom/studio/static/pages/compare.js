@@ -107,7 +107,7 @@ function groupChoices(runs, chosen) {
 // The heading of scores: the metric and its direction, where all have one.
 function scoreName(runs, prefix = "") {
   const names = new Set(runs.map((run) => run.metric));
-  return names.size === 1 ? `${prefix}${runs[0].metric} (${runs[0].higher_is_better ? "higher" : "lower"} is better)` : `${prefix}score`;
+  return names.size === 1 ? [`${prefix}${runs[0].metric}`, h("small", { class: "unit" }, `${runs[0].higher_is_better ? "higher" : "lower"} is better`)] : `${prefix}score`;
 }
 
 // The metric of a run, where several have different ones.

@@ -34,9 +34,10 @@ export async function showRun(main, query) {
       draw();
     })), charts, samples, scores(data), settings(data), pictures(id, data.pictures));
 
+  const noEvaluation = () => (run.state === "training" ? "no evaluation yet" : "no evaluation");
   const drawn = {
     loss: lineChart({ title: "Loss", view, scales, series: [] }),
-    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, view, scales, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: "baseline" }], empty: "no evaluation yet" }),
+    score: lineChart({ title: `${run.metric || "Score"} on the dev data`, view, scales, series: [], marks: run.baseline === null ? [] : [{ y: run.baseline, name: "baseline" }], empty: noEvaluation }),
     rate: lineChart({ title: "Learning rate", view, scales, series: [] }),
     norm: lineChart({ title: "Gradient norm", view, scales, series: [], logarithmic: true, empty: "this model is not trained by gradient descent" }),
     clipped: lineChart({ title: "Share of clipped updates", view, scales, series: [], limits: [0, 1], empty: "no clipping" }),
@@ -54,7 +55,7 @@ export async function showRun(main, query) {
     drawn.clipped.update([{ name: "clipped", points: curve("clipped") }], label);
     const last = rows.at(-1) || {}, limit = run.settings["train.updates"];
     clear(facts,
-      fact("best " + run.metric, run.best ? number(run.best.value) : "–", run.best ? interval(run.best) || `epoch ${number(run.best.epoch, 3)}` : "no evaluation yet"),
+      fact("best " + run.metric, run.best ? number(run.best.value) : "–", run.best ? interval(run.best) || `epoch ${number(run.best.epoch, 3)}` : noEvaluation()),
       fact("last", run.last ? number(run.last.value) : "–", run.last ? `epoch ${number(run.last.epoch, 3)}` : ""),
       run.baseline === null ? null : fact("baseline", number(run.baseline), data.baseline),
       fact("epoch", number(last.epoch ?? 0, 3), `update ${number(last.update ?? 0)}${limit ? ` of ${number(limit)}` : ""}`),

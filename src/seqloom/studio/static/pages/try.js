@@ -24,14 +24,17 @@ export async function showTry(main, query) {
   }
   const second = query.get("second") || "";
   const model = await get("/api/model", { run: id, example: query.get("example") || "" });
-  const state = { text: query.get("text") || "", search: query.get("search") || "", example: query.get("example"), seed: query.get("seed") || "", temperature: query.get("temperature") || "", write: query.get("write") || "", given: query.get("given") };
+  const state = { text: query.get("text") || "", search: query.get("search") || "", example: query.get("example"), seed: query.get("seed") || "", temperature: query.get("temperature") || "", write: query.get("write") || "", given: query.get("given"), typed: query.has("text") };
   const answers = [id, second].filter(Boolean).map((run) => ({ run, box: h("div", { "aria-live": "polite" }), controller: null }));
   let given = "";
-  const others = usable.filter((run) => run.task === model.task && run.id !== id);
+  // Only what somebody typed is worth asking another model, if it reads texts too.
+  const kind = (run) => runs.find((each) => each.id === run)?.input_kind || "";
+  const typedFor = (run) => (state.typed && (!kind(run) || kind(run).startsWith("text")) ? state.text : "");
+  const others = usable.filter((run) => run.task === model.task && run.id !== id && (!run.input_kind || !kind(id) || run.input_kind === kind(id)));
   clear(main,
-    h("div", { class: "bar" }, h("h1", {}, "Try"), runSelect(usable, id, (run) => go("/try", { run, text: model.reads_text ? state.text : "" })),
+    h("div", { class: "bar" }, h("h1", {}, "Try"), runSelect(usable, id, (run) => go("/try", { run, text: typedFor(run) })),
       others.length ? h("span", { class: "soft" }, "beside") : null,
-      others.length ? runSelect(others, second, (run) => go("/try", { run: id, second: run, text: state.example === null ? state.text : "", example: state.example, search: state.search, given: state.given }), { label: "Second run", empty: true }) : null,
+      others.length ? runSelect(others, second, (run) => go("/try", { run: id, second: run, text: typedFor(run), example: state.example, search: state.search, given: state.given }), { label: "Second run", empty: true }) : null,
       h("span", { class: "grow" }), model.searches.length ? searchMenu(model.searches, state.search, (search) => { state.search = search; ask(given); }) : null));
   const grid = h("div", { class: "two" });
   const preview = h("section", { class: "card" });  // beside the pad, which must not move while somebody draws
@@ -43,7 +46,7 @@ export async function showTry(main, query) {
 
   const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model something to read: the answer appears here.")));
 
-  const keep = () => remember("/try", { run: id, second, text: model.reads_text && state.example === null ? state.text : "", search: state.search, example: state.example, seed: state.seed, temperature: state.temperature, write: state.write, given: state.given });
+  const keep = () => remember("/try", { run: id, second, text: model.reads_text && state.typed ? state.text : "", search: state.search, example: state.example, seed: state.seed, temperature: state.temperature, write: state.write, given: state.given });
 
   async function ask(value = state.text) {
     state.example = value && value.example !== undefined ? String(value.example) : null;
@@ -121,8 +124,8 @@ export async function showTry(main, query) {
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
     state.text ||= start?.input.replaceAll("\t", " ") || "";
-    const field = h("textarea", { rows: 4, value: state.text, placeholder: "Type a text: the answer follows", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; ask(); }, 200) });
-    input.append(field, exampleList(id, model, first?.example, (example) => { state.text = field.value = example.input.replaceAll("\t", " "); ask({ example: example.example }); }) || "");
+    const field = h("textarea", { rows: 4, value: state.text, placeholder: "Type a text: the answer follows", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; state.typed = true; ask(); }, 200) });
+    input.append(field, exampleList(id, model, first?.example, (example) => { state.text = field.value = example.input.replaceAll("\t", " "); state.typed = false; ask({ example: example.example }); }) || "");
     if (first || state.text) await ask(first || state.text);
     else waiting();
     if (first) field.addEventListener("focus", () => field.select(), { once: true });  // typing replaces the example
