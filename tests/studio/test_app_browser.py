@@ -464,8 +464,20 @@ def test_the_inside_of_every_task_is_shown(page: Any, folder: Path) -> None:
 
 def test_a_chart_is_saved_and_colours_are_kept(page: Any) -> None:
     page.goto("/run?run=tag")
-    text = download(page, page.get_by_role("button", name="SVG").first)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save Loss as SVG").click()
+    assert saved.value.suggested_filename == "tag-loss.svg"
+    text = Path(saved.value.path()).read_text()
     assert text.startswith("<svg")
+    for written in (">tag: Loss<", ">Loss<", ">training data<"):  # title, axis and legend
+        assert written in text
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save", exact=True).click()
+    assert saved.value.suggested_filename == "tag-run.html"
+    content = Path(saved.value.path()).read_text()
+    assert "<title>tag: Run</title>" in content
+    assert "<button" not in content
+    assert "See inside" not in content
     assert 'stroke="rgb' in text
     before = page.evaluate("document.documentElement.dataset.theme")
     page.locator("#theme").click()

@@ -64,7 +64,14 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", show);
 
-document.querySelector("#save").addEventListener("click", () => savePage(main, document.title.replace(" · Seqloom Studio", "")));
+const save = document.querySelector("#save");
+save.addEventListener("click", async () => {
+  await savePage(main, document.title.replace(" · Seqloom Studio", ""));
+  const name = save.textContent;
+  save.textContent = "Saved";
+  save.disabled = true;
+  setTimeout(() => { save.textContent = name; save.disabled = false; }, 1500);
+});
 
 const theme = document.querySelector("#theme");
 function applyTheme(name) {

@@ -96,10 +96,10 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
   let WIDTH = 0;  // of the place where it stands, so that texts have one size everywhere
   const box = h("section", { class: plain ? "chart" : wide ? "card chart wide" : "card chart", "aria-label": title });
   const body = h("div", { class: "chart" });
-  const state = { logarithmic: logarithmic !== scales.has(title), series, xLabel };
+  const state = { logarithmic: logarithmic !== scales.has(title), series, xLabel, legend: [] };
   const clip = `chart-${++charts}`;
   const toggle = h("button", { class: "save", type: "button", title: "Logarithmic axis", onclick: () => { state.logarithmic = !state.logarithmic; scales.change(title); draw(); } }, "log");
-  const save = h("button", { class: "save", type: "button", title: "Save as SVG", "aria-label": `Save ${title} as SVG`, onclick: () => saveSvg(body.querySelector("svg"), title) }, "SVG");
+  const save = h("button", { class: "save", type: "button", title: "Save as SVG", "aria-label": `Save ${title} as SVG`, onclick: () => saveSvg(body.querySelector("svg"), title, { yLabel: `${title.replace(/ on the .*/, "")}${state.logarithmic ? " (logarithmic)" : ""}`, legend: state.legend }) }, "SVG");
   const reset = h("button", { class: "save", type: "button", title: "Show the whole axis", hidden: true, onclick: () => view.zoom(null) }, "Reset zoom");
   box.append(h("div", { class: "tools" }, h(plain ? "h3" : "h2", {}, title), h("span", { class: "buttons-right" }, reset, toggle, save)), body);
   let show = () => {};  // the crosshair at view.at
@@ -219,6 +219,7 @@ export function lineChart({ title, series, xLabel = "updates", logarithmic = fal
       view.zoom(first <= whole[0] && last >= whole[1] ? null : [first, last]);
     }
     const named = curves.filter((curve) => !curve.ghost);
+    state.legend = named;
     const entries = [...named.map((curve) => h("span", { class: curve.dots ? "dots" : curve.dashed ? "dashed" : "", style: { "--colour": curve.colour } }, curve.name)), ...named.filter((curve) => curve.bandName).map((curve) => h("span", { class: "banded", style: { "--colour": curve.colour } }, curve.bandName))];
     const legend = entries.length > 1 ? h("div", { class: "legend" }, entries) : null;
     const focused = body.contains(document.activeElement);

@@ -24,18 +24,58 @@ export function download(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-function safeName(title) {
-  return title.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, "") || "picture";
+const MOST_RUNS = 3; // that a name of a file holds
+
+// The runs that the address names.
+function subjects() {
+  const query = new URLSearchParams(location.search), runs = [...query.getAll("run"), ...query.getAll("runs")];
+  return runs.length > MOST_RUNS ? [...runs.slice(0, MOST_RUNS), `${runs.length - MOST_RUNS} more`] : runs;
 }
 
-export function saveSvg(svg, title) {
-  const copy = resolved(svg);
-  const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  ground.setAttribute("width", "100%");
-  ground.setAttribute("height", "100%");
-  ground.setAttribute("fill", getComputedStyle(document.documentElement).getPropertyValue("--ground").trim());
-  copy.prepend(ground);
+function fullTitle(title) {
+  return [subjects().join(", "), title].filter(Boolean).join(": ");
+}
+
+function safeName(title) {
+  return [...subjects(), title].join(" ").toLowerCase().replace(/[^\p{L}\p{N}_]+/gu, "-").replace(/^-|-$/g, "") || "picture";
+}
+
+// A drawing with its title above; yLabel: of its axis; legend: [{name, colour, dashed, dots}], which stands below.
+export function saveSvg(svg, title, { yLabel = "", legend = [] } = {}) {
+  const copy = resolved(svg), box = svg.viewBox.baseVal, area = box?.width ? box : { x: 0, y: 0, width: svg.clientWidth, height: svg.clientHeight };
+  const style = getComputedStyle(document.documentElement), ink = style.getPropertyValue("--ink").trim(), left = yLabel ? 20 : 0, top = 32, line = 20;
+  const drawing = node("g", { transform: `translate(${left - area.x} ${top - area.y})` }), width = area.width + left, rows = [[]];
+  drawing.append(...copy.childNodes);
+  let end = 12;
+  for (const entry of legend) {
+    const size = 36 + 7 * entry.name.length;
+    if (end + size > width && rows.at(-1).length) { rows.push([]); end = 12; }
+    rows.at(-1).push({ ...entry, x: end });
+    end += size;
+  }
+  const height = area.height + top + (legend.length ? rows.length * line + 8 : 0);
+  const text = { fill: ink, stroke: "none", "font-family": "system-ui, sans-serif" };
+  copy.append(node("rect", { width, height, fill: style.getPropertyValue("--ground").trim(), stroke: "none" }), node("text", { ...text, x: 12, y: 20, "font-size": 13, "font-weight": 600 }, fullTitle(title)), drawing);
+  const middle = top + area.height / 2;
+  if (yLabel) copy.append(node("text", { ...text, x: 14, y: middle, "font-size": 12, "text-anchor": "middle", transform: `rotate(-90 14 ${middle})` }, yLabel));
+  rows.forEach((entries, row) => entries.forEach(({ name, colour, dashed, dots, x }) => {
+    const y = top + area.height + row * line + 10, seen = colourValue(svg, colour);
+    copy.append(dots ? node("circle", { cx: x + 8, cy: y, r: 4, fill: "none", stroke: seen, "stroke-width": 1.75 }) : node("line", { x1: x, x2: x + 16, y1: y, y2: y, stroke: seen, "stroke-width": 2.5, "stroke-dasharray": dashed ? "5 4" : "none" }), node("text", { ...text, x: x + 22, y: y + 4, "font-size": 12 }, name));
+  }));
+  copy.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
+  copy.setAttribute("aria-label", fullTitle(title));
   download(`${safeName(title)}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy));
+}
+
+// A colour such as var(--c0) as a file can hold it.
+function colourValue(svg, colour) {
+  const probe = node("line", { stroke: colour });
+  svg.append(probe);
+  const value = getComputedStyle(probe).stroke;
+  probe.remove();
+  return value;
 }
 
 function node(name, attributes, text = "") {
@@ -50,7 +90,7 @@ export function saveHeatmap({ title, canvas, columnNames, low, high, signed, col
   const width = 720, height = 240, left = 16, top = 32, style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--ink").trim(), ground = style.getPropertyValue("--ground").trim();
   const svg = node("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width + 32} ${height + 96}`, "font-family": "system-ui, sans-serif", "font-size": 12, fill: ink });
-  svg.append(node("rect", { width: "100%", height: "100%", fill: ground }), node("text", { x: left, y: 20, "font-weight": 600 }, title));
+  svg.append(node("rect", { width: "100%", height: "100%", fill: ground }), node("text", { x: left, y: 20, "font-weight": 600 }, fullTitle(title)));
   svg.append(node("image", { x: left, y: top, width, height, preserveAspectRatio: "none", href: canvas.toDataURL("image/png"), "image-rendering": "pixelated" }));
   const step = Math.max(1, Math.ceil(columnNames.length / 40));
   columnNames.forEach((name, index) => {
@@ -117,7 +157,15 @@ export async function savePage(element, title) {
     text.textContent = element.querySelectorAll("select")[index].selectedOptions[0]?.textContent ?? "";
     select.replaceWith(text);
   });
-  copy.querySelectorAll(".save, .bar button, .tip, .cursor, .brush, .never, input, audio").forEach((part) => part.remove());
+  // Buttons that hold something to read become text; what only acts is of no use.
+  copy.querySelectorAll("label:has(input), .save, .bar button, .button, .tip, .cursor, .brush, .never, input, audio").forEach((part) => part.remove());
+  copy.querySelectorAll("button").forEach((button) => {
+    if (!button.matches("th *, td *, .token, .chip-button, .disclosure, [aria-pressed]")) { button.remove(); return; }
+    const text = document.createElement("span");
+    text.className = button.className;
+    text.append(...button.childNodes);
+    button.replaceWith(text);
+  });
   await Promise.all([...copy.querySelectorAll("img:not([src^='data:'])")].map(async (image) => {
     image.removeAttribute("loading");
     const source = image.getAttribute("src"), shown = [...element.querySelectorAll("img")].find((each) => each.getAttribute("src") === source);
@@ -127,7 +175,7 @@ export async function savePage(element, title) {
   copy.querySelectorAll("details").forEach((part) => part.setAttribute("open", ""));
   const theme = document.documentElement.dataset.theme || "light";
   // As text: the policy of the studio allows no styles that are written into a page.
-  const escaped = title.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+  const escaped = fullTitle(title).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
   const head = `<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped}</title><style>\n${style}</style>`;
   download(`${safeName(title)}.html`, "text/html", `<!doctype html>\n<html lang="en" data-theme="${theme}"><head>${head}</head><body><main>${copy.innerHTML}</main></body></html>\n`);
 }
