@@ -164,7 +164,7 @@ export function statePanel({ run, input, layers, values, nameLayer, tokens, chos
       return [h("div", { class: "stack" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest))),
         h("p", { class: "small soft" }, `Mean ${number(result.mean, 3)}, standard deviation ${number(result.deviation, 3)} over ${number(result.examples)} dev examples; at most one place of each example.`)];
     });
-    if (isNew) box.scrollIntoView({ block: "nearest" });
+    if (isNew) box.scrollIntoView({ block: "start" }); // below the header, which stays
   }
 
   // A unit of an address: layer and number.
