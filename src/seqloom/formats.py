@@ -58,6 +58,11 @@ def format_percent(share: float, decimals: int = 0) -> str:
     return text
 
 
+def percent_in_text(share: float) -> str:
+    """The same in a sentence: with a space, at which no line breaks."""
+    return format_percent(share).replace("%", "\N{NO-BREAK SPACE}%")
+
+
 def format_loss(loss: float) -> str:
     """A loss with four decimal places, or with a power of ten where these would say nothing."""
     return f"{loss:.4f}" if 1e-3 <= abs(loss) < 1e5 or loss == 0 else f"{loss:.3g}"

@@ -30,6 +30,7 @@ FILES = ("config.toml", "learned.json", "env.json")
 
 MAX_LINE_BYTES = 1 << 20  # of metrics.jsonl
 MAX_FILE_BYTES = 1 << 30
+LOG_END = 1 << 16  # bytes of train.log that are read
 SHOWN_SCORES = 8  # in a notebook
 DETAILS = "details/dev.json"
 SUMMARY = "summary.json"
@@ -263,6 +264,14 @@ class Run:
     def log(self, line: str) -> None:
         """Append a line with a time stamp to train.log."""
         _append(self._log_path, f"{datetime.now(UTC).astimezone():%Y-%m-%d %H:%M:%S%z} {line}\n")
+
+    def log_end(self) -> list[str]:
+        """The last lines of train.log; none if there is no log."""
+        if not os.path.lexists(self._log_path):
+            return []
+        with checkpoint.open_regular_file(self._log_path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_END))
+            return file.read(LOG_END).decode(errors="replace").splitlines()
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Append a row to metrics.jsonl."""

@@ -235,3 +235,9 @@ def resume_changes(overrides: Sequence[str]) -> dict[str, Any]:
     changes: dict[str, Any] = document.values.get("train", {})
     document.build(train=TrainConfig)  # finds unknown keys and wrong values
     return changes
+
+
+def default_learning_rate(run: Run, task: Task) -> float:
+    """What the learning rate of a run would be if its configuration did not set it."""
+    document = configuration.parse(run.config, str(run.path / "config.toml"))
+    return float(type(task).defaults(document, None).get("train.learning_rate", TrainConfig().learning_rate))

@@ -24,6 +24,7 @@ from seqloom.diagnosis.run_doctor import doctor_run, make_batch, task_names
 from seqloom.diagnosis.training_doctor import TrainingDoctor
 from seqloom.run import Run
 from seqloom.run_config import Config
+from seqloom.training.divergence import Diverged
 from seqloom.training.progress import Progress
 from seqloom.training.self_trained import SelfTrained
 
@@ -114,6 +115,32 @@ def test_a_problem_is_reported_once(tmp_path: Path) -> None:
     assert [each["gates (encoder)"] for each in examined] == ["problem"] * 3
     warnings = "".join(event.warning for event in events)
     assert warnings.count("of the outputs of the encoder (layer 1) are saturated") == 1
+
+
+def test_a_training_that_diverged_is_described_as_in_its_log(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"updates": 40, "evaluate_every": 40, "log_every": 3}
+    changes |= {"optimizer": "sgd", "learning_rate": 1e30, "clip_norm": 0.0}
+    skipped: list[int] = []
+    with pytest.raises(Diverged) as error:
+        workflow.train(
+            configured(tmp_path, **changes),
+            output=tmp_path / "run",
+            listeners=[lambda _, event: skipped.append(event.skipped)],  # it does not see the last update
+        )
+    reason = str(error.value).partition(": ")[2].partition(";")[0]
+    assert "10 updates in a row" in reason
+    diagnosis = doctor_run(tmp_path / "run")
+    first = diagnosis.findings[0]
+    total = skipped[-1] + 1
+    more = f"; {total} were skipped in all" if total > 10 else ""
+    start = (
+        f"Training diverged: {reason}{more}. train.learning_rate = 1e+30 is too high. Try train.learning_rate = 0.1,"
+    )
+    assert first.verdict.startswith(start)
+    assert first.evidence["skipped_updates"] == total
+    assert not [each for each in diagnosis.findings if each.severity == "healthy"]
+    Run.open(tmp_path / "run").log("update 12: loss 0.5, learning_rate 0.001")  # it was resumed
+    assert "diverged" not in doctor_run(tmp_path / "run").findings[0].verdict
 
 
 def test_a_doctor_that_fails_does_not_stop_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

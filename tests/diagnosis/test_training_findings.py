@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from seqloom.diagnosis.training_findings import training_findings
+from seqloom.diagnosis.diagnosis import Finding
+from seqloom.diagnosis.training_findings import training_findings, with_training_findings
 from seqloom.diagnosis.training_record import TrainingRecord, training_record
 
 
@@ -82,6 +83,97 @@ def test_a_learning_rate_that_is_too_high() -> None:
     skipped = build(rows(FALLING, DEV, skipped=list(range(1, 21))))
     assert skipped.skipped == 20
     assert "20 updates were skipped" in verdict(skipped, "learning rate")
+    assert verdict(skipped, "learning") == "The model learns: accuracy 0.7 (baseline 0.4)."
+    assert set(severities(skipped)) == {"learning", "learning rate"}
+
+
+GAVE_UP = "the gradient was not finite in 10 updates in a row, the last of them 15"
+
+
+def diverged(logged: list[dict[str, Any]]) -> TrainingRecord:
+    record = training_record(
+        logged,
+        metric="accuracy",
+        higher_is_better=True,
+        clip_norm=0,
+        learning_rate=3e4,
+        diverged=GAVE_UP,
+        default_learning_rate=0.002,
+    )
+    assert record is not None
+    return record
+
+
+def test_nothing_is_healthy_in_a_training_that_diverged() -> None:
+    values = {"learning_rate": 3e4, "clipped": 0.0, "gradient_norms": {"encoder": 1e13, "output": 1e12}}
+    first = {"update": 5, "loss": 1.44e15, "gradient_norm": 1e13, **values}
+    record = diverged([first, {"update": 10, "loss": math.nan, "skipped": 5}])
+    assert (record.skipped, record.updates) == (10, 15)  # five of them are in no log entry
+    measured = [Finding("stability", "healthy", "", part="encoder"), Finding("units", "healthy", "", part="encoder")]
+    found = with_training_findings([Finding("memory", "problem", ""), *measured], record, {})
+    assert [each.title for each in found] == ["learning rate", "memory", "clipping", "units (encoder)"]
+    assert found[0].verdict == (
+        f"Training diverged: {GAVE_UP}. train.learning_rate = 30000 is too high. Try train.learning_rate = 0.002, the "
+        "default, with train.clip_norm = 1; seqloom check CONFIG --learning-rate suggests a value."
+    )
+    assert found[2].verdict.startswith("Gradients explode: their norm is usually 1e+13")
+    (only,) = with_training_findings([], diverged([]), {})  # it diverged before the first log entry
+    assert (only.name, only.evidence["skipped_updates"]) == ("learning rate", 10)
+
+
+def test_a_loss_far_above_the_baseline_is_absurd() -> None:
+    def found(losses: list[float], baseline: dict[str, float]) -> dict[str, str]:
+        record = build(rows(losses, [0.5])[:-1], gradient_norm=[])  # without dev scores
+        return {each.name: each.severity for each in training_findings(record, baseline)}
+
+    assert found([40.0] * 3, {"loss": 3.2}) == {"learning rate": "problem"}
+    assert found([4.0] * 3, {"loss": 3.2}) == {"learning": "healthy", "learning rate": "healthy"}
+    assert found([2e6] * 3, {}) == {"learning rate": "problem"}
+    assert found([2e6, 1e6, 5e5], {})["learning rate"] == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("rate", "optimizer", "default", "expected"),
+    [(0.009, "adam", 0.002, "0.003, a third of it"), (0.3, "adam", 0.002, "0.002, the default"),
+     (30.0, "sgd", 0.1, "0.1, usual for SGD"), (0.3, "adam", 0.0, "0.1, a third of it")],
+)  # fmt: skip
+def test_a_usable_learning_rate_is_suggested(rate: float, optimizer: str, default: float, expected: str) -> None:
+    record = build(rows(FALLING, DEV, skipped=[1] * 20))
+    record = replace(record, peak_learning_rate=rate, optimizer=optimizer, default_learning_rate=default)
+    assert verdict(record, "learning rate").startswith("1 update was skipped, because")
+    assert f"Try train.learning_rate = {expected}; seqloom check" in verdict(record, "learning rate")
+
+
+def test_no_finding_raises_a_learning_rate_that_another_lowers() -> None:
+    steady = [5.0 - 0.2 * number for number in range(20)]
+    falling = rows(steady, DEV, learning_rate=[1e-3] * 19 + [1e-5])
+    gates = Finding("gates", "problem", "Lower train.learning_rate", part="encoder", learning_rate="lower")
+
+    def found(record: TrainingRecord, *measured: Finding, baseline: float = 0.4) -> Finding:
+        findings = with_training_findings(measured, record, {"accuracy": baseline})
+        assert len({each.learning_rate for each in findings} - {""}) <= 1
+        return next(each for each in findings if each.name == "learning rate")
+
+    assert "raise train.epochs, or train.learning_rate" in found(build(falling)).verdict
+    assert found(build(falling), gates).verdict.endswith("raise train.epochs.")
+    assert found(build(falling), gates).keys == ("train.epochs",)
+    exploding = build(rows(steady, DEV, learning_rate=[1e-3] * 19 + [1e-5], gradient_norm=[500.0] * 20))
+    assert found(exploding).verdict.endswith("raise train.epochs.")
+    flat = build(rows([0.69] * 20, [0.7] * 5))
+    assert "is too low, or far too high" in found(flat).verdict
+    assert "is too high, see the finding gates (encoder)" in found(flat, gates).verdict
+    assert "whether a lower one is better, see the finding gates" in found(build(rows(FALLING, DEV)), gates).verdict
+    useless = build(falling, peak_learning_rate=300.0, default_learning_rate=0.002)
+    assert "300 is too high" in found(useless, gates, baseline=0.9).verdict
+    clipped = build(rows(FALLING, DEV, clipped=[1.0] * 20, gradient_norm=[3.0] * 20), optimizer="sgd")
+    texts = [
+        next(each.verdict for each in training_findings(clipped, {}, measured) if each.name == "clipping")
+        for measured in ((), (gates,))
+    ]
+    assert [text.rpartition(": ")[2].split(". ")[1] for text in texts] == [
+        "Raise train.clip_norm to 6.",
+        "Lower train.learning_rate.",
+    ]
 
 
 def test_a_training_that_ended_too_early() -> None:
@@ -101,7 +193,10 @@ def test_clipping_is_weighed_by_updates() -> None:
     assert record.clipped_share == pytest.approx(0.75)
     assert severities(record)["clipping"] == "warning"
     assert severities(replace(record, optimizer="adam"))["clipping"] == "healthy"
-    assert "75% of the updates were clipped to 1" in verdict(record, "clipping")
+    assert "75\N{NO-BREAK SPACE}% of all updates were clipped to 1; in the 20 updates" in verdict(record, "clipping")
+    assert "at most 3" in verdict(record, "clipping")
+    unlogged = build(rows(FALLING, DEV, clipped=[0.45] * 20, gradient_norm=[0.919] * 20))
+    assert "whose norm is logged it was usually 0.919." in verdict(unlogged, "clipping")
     exploding = build(rows(FALLING, DEV, clipped=[1.0] * 20, gradient_norm=[500.0] * 20))
     assert severities(exploding)["clipping"] == "problem"
     spiky = build(rows(FALLING, DEV, gradient_norm=[0.5] * 19 + [50.0]), clip_norm=0.0)

@@ -27,6 +27,7 @@ class Finding:
     keys: tuple[str, ...] = ()  # of the configuration, that may change it; empty: nothing has to change
     evidence: dict[str, Any] = field(default_factory=dict)  # numbers
     part: str = ""  # of the model, such as encoder; empty: of the training as a whole
+    learning_rate: Literal["", "lower", "raise"] = ""  # how train.learning_rate should change; empty: it says nothing
 
     @property
     def title(self) -> str:

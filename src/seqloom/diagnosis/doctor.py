@@ -90,7 +90,6 @@ def diagnose(
     source: str = "",
     reach: int = 0,
     targets: int = TARGETS,
-    more: Sequence[Finding] = (),  # about the training
     notes: Sequence[str] = (),
 ) -> Diagnosis:
     """Measure a module while its loss is computed, and draw conclusions."""
@@ -103,7 +102,6 @@ def diagnose(
             source=source,
             reach=reach,
             targets=targets,
-            more=more,
             notes=notes,
         )
 
@@ -117,15 +115,14 @@ def _diagnose(
     source: str,
     reach: int,
     targets: int,
-    more: Sequence[Finding],
     notes: Sequence[str],
 ) -> Diagnosis:
     loss, parts = record(module, compute_loss)
     remarks = list(notes)
     if not math.isfinite(float(loss.detach())):
         verdict = "The loss of these sequences is not a finite number: weights or inputs are too large, or NaN."
-        findings = [Finding("stability", "problem", verdict, ("train.learning_rate",)), *more]
-        return Diagnosis(name, source, by_severity(findings), [], notes=remarks)
+        bad = Finding("stability", "problem", verdict, ("train.learning_rate",), learning_rate="lower")
+        return Diagnosis(name, source, [bad], [], notes=remarks)
     parts = [part for part in parts if part.cells or part.values]
     if not parts:
         remarks.append(NOTHING_TO_FOLLOW)
@@ -145,7 +142,7 @@ def _diagnose(
     ]
     findings = [each for part in measured for each in part_findings(part, reach=reach, pooling=names.pooling)]
     findings += [attention(heads)] if heads else []
-    return Diagnosis(name, source, by_severity([*findings, *more]), measured, heads, notes=remarks)
+    return Diagnosis(name, source, by_severity(findings), measured, heads, notes=remarks)
 
 
 def _measure(

@@ -9,7 +9,7 @@ from seqloom.diagnosis.activity import UNGATED, GateUse
 from seqloom.diagnosis.attention import HeadUse
 from seqloom.diagnosis.diagnosis import SEVERITIES, Finding, PartDiagnosis, Severity
 from seqloom.diagnosis.gradients import BACKWARD, FORWARD, GradientByLag
-from seqloom.formats import format_number, format_percent
+from seqloom.formats import format_number, percent_in_text
 
 FORGETTING = {"lstm", "peephole", "layer_norm_lstm", "mogrifier_lstm", "slstm"}
 """Cells whose forget gate has a bias that can be set."""
@@ -30,8 +30,14 @@ def part_findings(part: PartDiagnosis, *, reach: int, pooling: str) -> Iterator[
 
 
 def by_severity(findings: Sequence[Finding]) -> list[Finding]:
-    """The most serious first; otherwise in their order."""
-    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    """The most serious first, of these a learning rate that is too high, which causes others; else in their order."""
+    return sorted(
+        findings,
+        key=lambda finding: (
+            SEVERITIES.index(finding.severity),
+            finding.name != "learning rate" or finding.learning_rate != "lower",
+        ),
+    )
 
 
 def memory(part: PartDiagnosis, *, reach: int = 0, pooling: str = "") -> Finding:
@@ -86,7 +92,7 @@ def memory(part: PartDiagnosis, *, reach: int = 0, pooling: str = "") -> Finding
     if saturated and part.key:
         advice, keys = "Its outputs or gates are saturated: lower train.learning_rate.", ("train.learning_rate",)
     verdict = f"{about}; {gap} (vanishing gradient). {advice}"
-    return finding(severity, verdict, keys)
+    return finding(severity, verdict, keys, learning_rate="lower" if saturated and part.key else "")
 
 
 def _memory_severity(curve: GradientByLag, *, needed: int, length: float, given: bool) -> Severity:
@@ -172,14 +178,16 @@ def stability(part: PartDiagnosis) -> Finding:
     if part.cell not in (*FORGETTING, "gru", "transformer"):
         keys.append(_key(part, "cell"))
         advice += f', or try {_key(part, "cell")} = "lstm"'
-    return finding(severity, f"{text} {advice}.", tuple(keys))
+    return finding(severity, f"{text} {advice}.", tuple(keys), learning_rate="lower")
 
 
 def _describe_exponent(exponent: float) -> str:
     if exponent == -math.inf:
         return "the state does not depend on the one before"
     change = math.exp(exponent) - 1
-    return f"a small change of the state {'grows' if change > 0 else 'shrinks'} by {format_percent(abs(change))} a step"
+    return (
+        f"a small change of the state {'grows' if change > 0 else 'shrinks'} by {percent_in_text(abs(change))} a step"
+    )
 
 
 def gates(part: PartDiagnosis) -> Finding:
@@ -201,18 +209,18 @@ def gates(part: PartDiagnosis) -> Finding:
         verdict = f"Gates of the {part.name} react to the input: {_describe_gates(part.gates)}."
         if all(use.bounds == (-1, 1) for use in part.gates):
             share = max(use.low + use.high for use in part.gates)
-            verdict = f"{format_percent(share)} of the outputs of the {part.name} are saturated."
+            verdict = f"{percent_in_text(share)} of the outputs of the {part.name} are saturated."
         return finding(severity, verdict)
     where = f"the {worst.gate} gate" if worst.bounds == (0, 1) else f"the {worst.gate}"
     if worst.gate != UNGATED or worst.bounds == (0, 1):
         side = "saturated" if worst.bounds != (0, 1) else "closed" if worst.stuck_low >= worst.stuck_high else "open"
-        text = f"{format_percent(harm)} of the units of {where} of the {part.name} ({worst.layer}) are always {side}"
+        text = f"{percent_in_text(harm)} of the units of {where} of the {part.name} ({worst.layer}) are always {side}"
     else:
-        text = f"{format_percent(harm)} of the outputs of the {part.name} ({worst.layer}) are saturated"
+        text = f"{percent_in_text(harm)} of the outputs of the {part.name} ({worst.layer}) are saturated"
     keys = ("train.learning_rate", "train.clip_norm") if part.key else ()
     advice = "Lower train.learning_rate" if part.key else "Lower the learning rate"
     verdict = f"{text}, so that almost no gradient passes. {advice}, or scale the inputs."
-    return finding(severity, verdict, keys)
+    return finding(severity, verdict, keys, learning_rate="lower")
 
 
 def _harm(use: GateUse) -> float:
@@ -230,11 +238,11 @@ def _describe_gates(uses: Sequence[GateUse]) -> str:
     keeping = [use for use in uses if use.effect == "keeps"]
     if keeping:
         mean = sum(use.mean for use in keeping) / len(keeping)
-        return f"a unit keeps {format_percent(mean)} of its value at a step, on average"
+        return f"a unit keeps {percent_in_text(mean)} of its value at a step, on average"
     largest = max(use.stuck for use in uses)
     if not largest:
         return "no unit of a gate is stuck"
-    return f"at most {format_percent(largest)} of the units of a gate are stuck"
+    return f"at most {percent_in_text(largest)} of the units of a gate are stuck"
 
 
 def units(part: PartDiagnosis) -> Finding:
@@ -260,7 +268,7 @@ def units(part: PartDiagnosis) -> Finding:
             "changes whatever is read. Lower the learning rate; with a relu, try leaky_relu."
         )
         keys = ("train.learning_rate", _key(part, "options.activation")) if part.key else ()
-        return finding(severity, verdict, keys)
+        return finding(severity, verdict, keys, learning_rate="lower")
     narrow = min(part.units, key=lambda use: use.effective_rank / use.units)
     rank = f"{narrow.effective_rank:.0f} of {narrow.units} dimensions"
     measurable = narrow.steps >= limit.ENOUGH_STEPS * narrow.units
@@ -297,7 +305,7 @@ def attention(heads: Sequence[HeadUse]) -> Finding:
             f"{len(single)} of {len(heads)} heads attend to a single position, whose softmax passes almost no "
             "gradient. If the scores are poor: lower train.learning_rate, or use train.warmup."
         )
-        return finding("warning", verdict, ("train.learning_rate", "train.warmup"))
+        return finding("warning", verdict, ("train.learning_rate", "train.warmup"), learning_rate="lower")
     places = sum(head.places for head in heads) / len(heads)
     verdict = f"A head attends to {places:.1f} positions on average"
     if distances:

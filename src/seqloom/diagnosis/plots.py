@@ -9,6 +9,7 @@ from seqloom.diagnosis import thresholds as limit
 from seqloom.diagnosis.diagnosis import Diagnosis, Finding, PartDiagnosis
 from seqloom.diagnosis.gradients import GradientByLag
 from seqloom.diagnosis.training_record import Points, TrainingRecord
+from seqloom.formats import percent_in_text
 from seqloom.insight.plotting import (
     BLACK,
     BLUE,
@@ -53,7 +54,7 @@ def _drawing(diagnosis: Diagnosis, finding: Finding) -> "Callable[[], Figure] | 
     if finding.name == "attention" and diagnosis.heads:
         return lambda: draw_heads(diagnosis)
     record = diagnosis.training
-    if record is not None and finding.name in _OF_TRAINING:
+    if record is not None and record.loss and finding.name in _OF_TRAINING:
         return lambda: _OF_TRAINING[finding.name](record)
     return None
 
@@ -164,14 +165,14 @@ def draw_gates(part: PartDiagnosis) -> "Figure":
     )
     for row, use in zip(rows, uses, strict=True):
         if use.stuck > 0.005:
-            text = f"{use.stuck:.0%} of units stuck"
+            text = f"{percent_in_text(use.stuck)} of units stuck"
             box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
             axes.annotate(text, (0.5, row), va="center", ha="center", fontsize=8, color=BLACK, bbox=box)
     names = [f"{use.layer} {use.direction}, {use.gate}" + (f" ({use.effect})" if use.effect else "") for use in uses]
     axes.set_yticks(rows, names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.set_xlabel("share of all values")
     axes.grid(visible=False, axis="y")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
@@ -274,7 +275,7 @@ def draw_clipping(record: TrainingRecord) -> "Figure":
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     _curve(below, record.clipped, ORANGE, "clipped")
     below.set(ylabel="clipped updates", xlabel="update", ylim=(-0.03, 1.03))
-    below.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    below.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     return figure
 
 

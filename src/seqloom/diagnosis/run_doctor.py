@@ -1,6 +1,7 @@
 """The doctor for a training run: its model on labelled data, and the record of its training."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,22 +15,24 @@ from seqloom.data.fingerprint import fingerprint
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY, as_source
 from seqloom.data.readers.text_files import DataError, expand, resolve
-from seqloom.diagnosis.diagnosis import Diagnosis, Finding
+from seqloom.diagnosis.diagnosis import Diagnosis
 from seqloom.diagnosis.doctor import TARGETS, Names, diagnose
-from seqloom.diagnosis.findings import by_severity
 from seqloom.diagnosis.report import report
-from seqloom.diagnosis.training_findings import training_findings
+from seqloom.diagnosis.thresholds import SGD_LEARNING_RATE
+from seqloom.diagnosis.training_findings import with_training_findings
 from seqloom.diagnosis.training_record import TrainingRecord, training_record
 from seqloom.insight.plotting import SUFFIXES, check_theme
 from seqloom.model import Model, with_unopened_data
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
-from seqloom.run_config import Config, load_config
+from seqloom.run_config import Config, default_learning_rate, load_config
 from seqloom.tasks.task import PredictionOptions, Task
 from seqloom.training_data import data_readers
 
 PARTS = {"encoder": "encoder", "decoder": "decoder", "characters": "character encoder"}
 """Sections of a configuration with layers that read sequences, and what their part of the model is called."""
+LOGGED_DIVERGENCE = re.compile(r"\S+ \S+ training diverged: (?P<reason>.*?)(; lower train\.learning_rate.*)?$")
+LOGGED_UPDATE = re.compile(r"\S+ \S+ (update \d+: loss|finished: )")
 MAX_ROWS = 64
 """Sequences that are examined at most."""
 MAX_STEPS = 512
@@ -60,10 +63,10 @@ def doctor_run(
     config = load_config(run, layer=layer)
     record = _training_record(run, config)
     baseline = run.summary().get("baseline_scores", {})
-    findings = list(training_findings(record, baseline)) if record is not None else []
+    findings = with_training_findings([], record, baseline)
     if not (run.saved("best") or run.saved("last")):
-        notes = ["the run has no checkpoint yet: only the record of its training was examined"]
-        return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=notes)
+        notes = ["the run has no checkpoint: only the record of its training was examined"]
+        return Diagnosis(run.name, "", findings, [], training=record, notes=notes)
     given = {name: value for name, value in (("folder", folder), ("captions", captions)) if value}
     task = config.task.with_options(**cast(PredictionOptions, given))
     task = with_unopened_data(task, given, run)
@@ -74,11 +77,12 @@ def doctor_run(
         data = _labelled(model, file) if file else _own_data(run, config, model)
     if task.is_self_trained:
         notes = [f"the model of {run.path} is not trained by gradients, which the doctor follows"]
-        return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=notes)
+        return Diagnosis(run.name, "", findings, [], training=record, notes=notes)
     if not data.examples:
-        return Diagnosis(run.name, "", by_severity(findings), [], training=record, notes=data.notes)
-    diagnosis = _examine(model, data, reach=reach, targets=targets, more=findings)
-    return replace(diagnosis, training=record)
+        return Diagnosis(run.name, "", findings, [], training=record, notes=data.notes)
+    diagnosis = _examine(model, data, reach=reach, targets=targets)
+    findings = with_training_findings(diagnosis.findings, record, baseline)
+    return replace(diagnosis, findings=findings, training=record)
 
 
 def report_run(
@@ -117,7 +121,7 @@ def examine_model(model: Model, source: Any, *, reach: int, targets: int) -> Dia
     return _examine(model, _labelled(model, source), reach=reach, targets=targets)
 
 
-def _examine(model: Model, data: _Data, *, reach: int, targets: int, more: Sequence[Finding] = ()) -> Diagnosis:
+def _examine(model: Model, data: _Data, *, reach: int, targets: int) -> Diagnosis:
     task, module = model.task, model.module
     batch, notes = make_batch(model.config._replace(task=task), data.examples)
     return diagnose(
@@ -128,7 +132,6 @@ def _examine(model: Model, data: _Data, *, reach: int, targets: int, more: Seque
         source=data.source,
         reach=reach,
         targets=targets,
-        more=more,
         notes=[*data.notes, *notes],
     )
 
@@ -243,4 +246,18 @@ def _training_record(run: Run, config: Config) -> TrainingRecord | None:
         optimizer=settings.optimizer,
         degenerate=str(_facts(run).get("degenerate") or ""),
         finished=run.summary().get("finished", ""),
+        diverged=_divergence(run),
+        default_learning_rate=SGD_LEARNING_RATE
+        if config.train.optimizer == "sgd"
+        else default_learning_rate(run, config.task),
     )
+
+
+def _divergence(run: Run) -> str:
+    """Why the training diverged, as its log says; empty: it did not, or it was resumed since."""
+    for line in reversed(run.log_end()):
+        if match := LOGGED_DIVERGENCE.match(line):
+            return match["reason"]
+        if LOGGED_UPDATE.match(line):
+            break
+    return ""

@@ -50,6 +50,15 @@ MOST_HEADS = 0.5
 
 LITTLE = 0.05
 """Share by which the training loss has to fall before a model counts as having learned something."""
+ABSURD = 1e6
+"""A training loss or gradient norm above this, without any fall of the loss, is that of weights that have exploded."""
+FAR_ABOVE = 10.0
+"""Times the loss of the trivial baseline, beyond bad luck at the start; or times the default learning rate, so that a
+third of it would still be too high."""
+FAR_TOO_HIGH = 100.0
+"""Times the default learning rate, from which on a model that learns nothing needs no other explanation."""
+SGD_LEARNING_RATE = 0.1
+"""Where to start with SGD, whose updates are not divided by the size of the gradient; defaults are those of Adam."""
 OFTEN_CLIPPED = 0.5
 """Share of clipped updates above which clipping, not the learning rate, sets the size of most updates of SGD."""
 UNBALANCED = 1e4

@@ -1,6 +1,7 @@
 """What the metrics of a training say: loss, gradient norms, clipping, and the gap between training and dev data."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -10,6 +11,8 @@ from seqloom.metrics.learning import ending_limit
 
 Points = list[tuple[int, float]]
 """Updates and values."""
+SKIPPED_IN_A_ROW = re.compile(r"in (?P<count>\d+) updates in a row, the last of them (?P<last>\d+)")
+"""How a training says that it was given up."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class TrainingRecord:
     peak_learning_rate: float = 0.0
     degenerate: str = ""  # how the predictions show that nothing was learned; empty: they do not
     finished: str = ""  # why the training stopped; empty: it did not finish
+    diverged: str = ""  # why the training was given up; empty: it was not
+    default_learning_rate: float = 0.0  # of the task and the optimizer; 0: unknown
 
     @property
     def limit(self) -> str:
@@ -58,10 +63,12 @@ def training_record(
     optimizer: str = "",
     degenerate: str = "",
     finished: str = "",
+    diverged: str = "",
+    default_learning_rate: float = 0.0,
 ) -> TrainingRecord | None:
-    """The record of a training from the rows of metrics.jsonl; None if they hold no loss."""
+    """The record of a training from the rows of metrics.jsonl; None if they hold no loss, and it did not diverge."""
     loss = _points(rows, "loss")
-    if not loss:
+    if not loss and not diverged:
         return None
     groups: dict[str, Points] = {}
     for row in rows:
@@ -69,6 +76,12 @@ def training_record(
         for name, value in norms.items() if isinstance(norms, dict) else ():
             if _is_number(value):
                 groups.setdefault(str(name), []).append((int(row["update"]), float(value)))
+    skipped = max((int(row["skipped"]) for row in rows if _is_number(row.get("skipped"))), default=0)
+    updates = max((int(row["update"]) for row in rows if _is_number(row.get("update"))), default=0)
+    if gave_up := SKIPPED_IN_A_ROW.search(diverged):  # the last of these updates are in no log entry
+        last = int(gave_up["last"])
+        skipped += min(int(gave_up["count"]), max(last - updates, 0))
+        updates = max(updates, last)
     dev = [{"update": row["update"], **row["dev"]} for row in rows if isinstance(row.get("dev"), dict)]
     return TrainingRecord(
         loss,
@@ -80,13 +93,15 @@ def training_record(
         _points(rows, "gradient_norm"),
         _points(rows, "clipped"),
         groups,
-        max((int(row["skipped"]) for row in rows if _is_number(row.get("skipped"))), default=0),
-        max(int(row["update"]) for row in rows if _is_number(row.get("update"))),
+        skipped,
+        updates,
         clip_norm,
         optimizer,
         learning_rate,
         degenerate,
         finished,
+        diverged,
+        default_learning_rate,
     )
 
 
