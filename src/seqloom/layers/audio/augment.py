@@ -1,6 +1,7 @@
 """Audio augmentation: SpecAugment (Park et al. 2019), speed perturbation (Ko et al. 2015), VTLP, filters, noise."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -99,7 +100,30 @@ class SpeedPerturbation(nn.Module):
         return f"speeds={', '.join(map(str, self.speeds))}"
 
 
-class RandomCrop(nn.Module):
+class SampleAugmentation(nn.Module, ABC):
+    """A random change of samples, in training only."""
+
+    def forward(
+        self,
+        samples: Tensor,  # (B, N)
+        mask: Tensor | None = None,  # (B, N), True where real; right-padded
+    ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
+        mask = _check_mask(samples, mask)
+        samples = samples.masked_fill(~mask, 0)
+        if not self.training or not samples.numel():
+            return samples, mask
+        return self.augment(samples, mask)
+
+    @abstractmethod
+    def augment(
+        self,
+        samples: Tensor,  # (B, N), zero in the padding
+        mask: Tensor,  # (B, N)
+    ) -> tuple[Tensor, Tensor]:  # the same
+        """The changed samples of a batch that is not empty."""
+
+
+class RandomCrop(SampleAugmentation):
     """In training, cuts each row of samples at both ends, by random lengths up to a maximum.
 
     Recordings are often cut inside their first or last sound. At most a quarter of a row is cut off at each end.
@@ -111,15 +135,7 @@ class RandomCrop(nn.Module):
             raise ValueError(f"crop must be at least 0 samples, got {longest}")
         self.longest = longest  # samples
 
-    def forward(
-        self,
-        samples: Tensor,  # (B, N)
-        mask: Tensor | None = None,  # (B, N), True where real; right-padded
-    ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
-        mask = _check_mask(samples, mask)
-        samples = samples.masked_fill(~mask, 0)
-        if not self.training or not samples.numel():
-            return samples, mask
+    def augment(self, samples: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         lengths = mask.sum(dim=1)
         longest = (lengths // 4).clamp(max=self.longest)
         start, end = (torch.rand(2, len(samples), device=samples.device) * (longest + 1)).long()
@@ -178,7 +194,7 @@ class RandomOffset(nn.Module):
         return f"deviation={self.deviation}, size={self.size}, smooth={self.smooth}"
 
 
-class RandomFilter(nn.Module):
+class RandomFilter(SampleAugmentation):
     """In training, filters each row with a random, smooth frequency response, as another microphone would.
 
     In decibels, the response at the frequency f is Σ c_k cos(π k f / Nyquist), k = 1 to 4, with normal c_k of deviation
@@ -191,22 +207,14 @@ class RandomFilter(nn.Module):
             raise ValueError(f"filter_db must be at least 0, got {deviation}")
         self.deviation = deviation  # decibels, of c_1
 
-    def forward(
-        self,
-        samples: Tensor,  # (B, N)
-        mask: Tensor | None = None,  # (B, N), True where real; right-padded
-    ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
-        mask = _check_mask(samples, mask)
-        samples = samples.masked_fill(~mask, 0)
-        if not self.training or not samples.numel():
-            return samples, mask
+    def augment(self, samples: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return _filter(samples, self.deviation).masked_fill(~mask, 0), mask
 
     def extra_repr(self) -> str:
         return f"deviation={self.deviation} dB"
 
 
-class AdditiveNoise(nn.Module):
+class AdditiveNoise(SampleAugmentation):
     """In training, adds noise with a random, smooth spectrum to each row, at a random signal-to-noise ratio."""
 
     def __init__(self, min_snr: float, max_snr: float) -> None:
@@ -216,15 +224,7 @@ class AdditiveNoise(nn.Module):
         self.min_snr = min_snr  # decibels
         self.max_snr = max_snr
 
-    def forward(
-        self,
-        samples: Tensor,  # (B, N)
-        mask: Tensor | None = None,  # (B, N), True where real; right-padded
-    ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
-        mask = _check_mask(samples, mask)
-        samples = samples.masked_fill(~mask, 0)
-        if not self.training or not samples.numel():
-            return samples, mask
+    def augment(self, samples: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         noise = _filter(torch.randn_like(samples), NOISE_DEVIATION).masked_fill(~mask, 0)
         snr = samples.new_empty(len(samples), 1).uniform_(self.min_snr, self.max_snr)
         signal, level = (values.square().sum(dim=1, keepdim=True) for values in (samples, noise))
