@@ -13,8 +13,6 @@ from seqloom.formats import format_number, percent_in_text
 from seqloom.metrics.learning import flat_loss
 
 RATE, CLIP = "train.learning_rate", "train.clip_norm"
-
-
 CHECK = "seqloom check CONFIG --learning-rate"
 OF_GRADIENTS = ("memory", "stability")
 """Findings about the gradients of a part: a training that has failed shows that they are not healthy."""

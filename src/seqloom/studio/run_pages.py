@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
-from seqloom.run import Run
+from seqloom.run import Run, RunError
 from seqloom.run_summary import PICTURES
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.studio.catalog import Catalog, write_note
@@ -27,7 +27,6 @@ from seqloom.studio.metrics_follower import MetricsFollower
 from seqloom.terminal import json_value
 
 WATCH_SECONDS = 1.0  # between two looks at the metrics of a run
-LOG_END = 65_536  # bytes of train.log that are read
 MAX_WARNINGS = 3
 WARNING = re.compile(r"^\S+ \S+ (warning: |(?=training diverged))")
 PICTURE_TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
@@ -80,7 +79,7 @@ def _describe(catalog: Catalog, identity: str, path: Path) -> dict[str, Any]:
     ]
     values = {
         "run": entry,
-        "warnings": _warnings(path),
+        "warnings": _warnings(run),
         "rows": rows,
         "config": run.config,
         "details": run.details(),
@@ -96,16 +95,11 @@ def _describe(catalog: Catalog, identity: str, path: Path) -> dict[str, Any]:
     return shown
 
 
-def _warnings(path: Path) -> list[str]:
+def _warnings(run: Run) -> list[str]:
     """What the training warned about, or why it failed, from the end of its log."""
-    log = path / "train.log"
-    if log.is_symlink():
-        return []
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_END))
-            lines = file.read(LOG_END).decode(errors="replace").splitlines()
-    except OSError:
+        lines = run.log_end()
+    except RunError:  # a log that cannot be read, or a link
         return []
     texts = [text for line in lines if (text := WARNING.sub("", line, count=1)) != line]
     return list(dict.fromkeys(texts))[-MAX_WARNINGS:]
