@@ -61,28 +61,42 @@ def doctor_run(
     """Examine a run: its best checkpoint on labelled data, and the record of its training."""
     run = Run.open(path)
     config = load_config(run, layer=layer)
+    options = {name: value for name, value in (("folder", folder), ("captions", captions)) if value}
+    measured = _examine_best(run, config, file, examples=examples, options=options, reach=reach, targets=targets)
     record = _training_record(run, config)
-    baseline = run.summary().get("baseline_scores", {})
-    findings = with_training_findings([], record, baseline)
+    findings = with_training_findings(measured.findings, record, run.summary().get("baseline_scores", {}))
+    return replace(measured, findings=findings, training=record)
+
+
+def _examine_best(
+    run: Run,
+    config: Config,
+    file: str,
+    *,
+    examples: Sequence[Any],
+    options: Mapping[str, str],  # of the task, where its files are
+    reach: int,
+    targets: int,
+) -> Diagnosis:
+    """The best checkpoint on labelled data; no findings but a note where nothing can be measured."""
     if not (run.saved("best") or run.saved("last")):
-        notes = ["the run has no checkpoint: only the record of its training was examined"]
-        return Diagnosis(run.name, "", findings, [], training=record, notes=notes)
-    given = {name: value for name, value in (("folder", folder), ("captions", captions)) if value}
-    task = config.task.with_options(**cast(PredictionOptions, given))
-    task = with_unopened_data(task, given, run)
+        return _unmeasured(run, ["the run has no checkpoint: only the record of its training was examined"])
+    task = config.task.with_options(**cast(PredictionOptions, options))
+    task = with_unopened_data(task, options, run)
     model = Model(config._replace(task=task), task.load_model(run.load_best().model, run.path), name=run.name)
     if examples:
         data = _Data(list(examples), _source(config), [])
     else:
         data = _labelled(model, file) if file else _own_data(run, config, model)
     if task.is_self_trained:
-        notes = [f"the model of {run.path} is not trained by gradients, which the doctor follows"]
-        return Diagnosis(run.name, "", findings, [], training=record, notes=notes)
+        return _unmeasured(run, [f"the model of {run.path} is not trained by gradients, which the doctor follows"])
     if not data.examples:
-        return Diagnosis(run.name, "", findings, [], training=record, notes=data.notes)
-    diagnosis = _examine(model, data, reach=reach, targets=targets)
-    findings = with_training_findings(diagnosis.findings, record, baseline)
-    return replace(diagnosis, findings=findings, training=record)
+        return _unmeasured(run, data.notes)
+    return _examine(model, data, reach=reach, targets=targets)
+
+
+def _unmeasured(run: Run, notes: list[str]) -> Diagnosis:
+    return Diagnosis(run.name, "", [], [], notes=notes)
 
 
 def report_run(
