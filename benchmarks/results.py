@@ -6,6 +6,7 @@ import shutil
 import time
 import tomllib
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from benchmarks import prepare
@@ -70,34 +71,50 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     config = figure.get("config", figure.get("run", name))
     path = prepare_data(config)
     run_name = figure.get("run", name)  # may be the run of another figure
-    overrides = figure.get("overrides", [])
-    run, minutes = train_run(run_name, path, overrides=overrides, retrain=retrain and run_name == name)
+    seeds = range(1, figure.get("seeds", 1) + 1)
+    runs = [
+        train_run(
+            name_of_seed(run_name, seed),
+            path,
+            overrides=[*figure.get("overrides", []), *[f"train.seed={seed}"] * (len(seeds) > 1)],
+            retrain=retrain and run_name == name,
+        )
+        for seed in seeds
+    ]
     if "writer" in figure:
         write_drawings(Path("runs/results", figure["writer"]), figure["texts"], Path(figure["file"]))
     decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
     others = [Path("runs/results", other) for other in figure.get("ensemble", [])]
-    scores = (
+    scores = [
         load(run.path, own_files=True, ensemble=others, **decoding).evaluate(figure["file"])
         if "file" in figure
         else run.best_metrics()
-    )
+        for run, _ in runs
+    ]
+    metric, values = figure["metric"], [each[figure["metric"]] for each in scores]
     return {
         "name": name,
         "data": figure["data"],
         "split": figure["split"],
-        "metric": figure["metric"],
-        "value": scores[figure["metric"]],
-        "interval": scores.get(f"{figure['metric']}_interval"),
+        "metric": metric,
+        "value": mean(values),
+        "seeds": values if len(values) > 1 else [],
+        "interval": scores[0].get(f"{metric}_interval") if len(values) == 1 else None,
         "goal": figure.get("goal"),
         "lower": figure.get("lower", False),
         "compare": figure.get("compare", ""),
         "command": f"scripts/results {name}",
         "config": str(path),
-        "minutes": minutes,
-        "parameters": describe_run(run.path)["parameters"],
+        "minutes": mean(minutes for _, minutes in runs),
+        "parameters": describe_run(runs[0][0].path)["parameters"],
         "versions": machine_info().versions,
-        "all": {key: value for key, value in scores.items() if isinstance(value, float | int)},
+        "all": {key: value for key, value in scores[0].items() if isinstance(value, float | int)},
     }
+
+
+def name_of_seed(name: str, seed: int) -> str:
+    """The run of a figure by the number of its seed."""
+    return name if seed == 1 else f"{name}_seed{seed}"
 
 
 def render(results: list[dict[str, Any]]) -> str:
@@ -107,8 +124,9 @@ def render(results: list[dict[str, Any]]) -> str:
         "",
         "Each row is one training run of a configuration in `benchmarks/configs`, started by the command in the last",
         "column; `SEQLOOM_DATA` is the folder of the data sets. All choices were made on dev. A dev value is that of",
-        "the best checkpoint, which was selected by it; a test value was measured once, at the end. `scripts/results`",
-        "generates this page from `docs/results.json`.",
+        "the best checkpoint, which was selected by it; a test value was measured once, at the end. ± is the standard",
+        "deviation over runs that differ only in `train.seed`; the value is their mean. `scripts/results` generates",
+        "this page from `docs/results.json`.",
         "",
         "| data | split | metric | value | 95 % interval | goal | | for comparison | minutes | parameters | command |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -117,7 +135,9 @@ def render(results: list[dict[str, Any]]) -> str:
         low, high = row["interval"] or (None, None)
         interval = "" if low is None else f"{low:.4g}–{high:.4g}"
         goal = "" if row["goal"] is None else f"{'≤' if row['lower'] else '≥'} {row['goal']:g}"
-        cells = [row["data"], row["split"], row["metric"], f"{row['value']:.4g}", interval, goal, verdict(row)]
+        seeds = row.get("seeds", [])
+        spread = f" ± {stdev(seeds):.2g} ({len(seeds)} seeds)" if seeds else ""
+        cells = [row["data"], row["split"], row["metric"], f"{row['value']:.4g}{spread}", interval, goal, verdict(row)]
         cells += [row["compare"], f"{row['minutes']:.1f}", f"{row['parameters']:,}", f"`{row['command']}`"]
         text.append(f"| {' | '.join(cells)} |")
     remarks = RESULTS.parent / "results_remarks.md"

@@ -61,6 +61,7 @@ RUNS = {
     "classify": ["classify.toml"],
     "forecast": ["forecast.toml"],
     "three_years": ["forecast.toml", "task.horizon=3"],
+    "other_forecast": ["forecast.toml", "train.seed=2"],
     "sales": [
         *("--task", "forecast", "--data", "sales.csv[0:0.8]", "task.dev=sales.csv[0.8:1]", "task.target=sales"),
         *("task.horizon=14", "task.calendar=true"),

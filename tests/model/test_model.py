@@ -297,6 +297,29 @@ def test_taggers_form_an_ensemble_if_their_outputs_are_of_one_kind(tmp_path: Pat
         load(crf, ensemble=[linear])
 
 
+def test_a_neural_language_model_and_an_ngram_form_an_ensemble(tmp_path: Path) -> None:
+    neural, ngram, both = (
+        workflow.train(build(CASES[name], tmp_path, updates=2), output=tmp_path / name).path
+        for name in ("language_model", "language_model, ngram", "language_model, bidirectional")
+    )
+    lines = ["a cd é", "b x"]
+    alone, counted, together = load(neural), load(ngram), load(neural, ensemble=[ngram])
+    answers = zip(*(model.predict(lines) for model in (alone, counted, together)), strict=True)
+    for first, second, mean in answers:
+        pairs = zip(first.log_probabilities, second.log_probabilities, strict=True)
+        expected = [math.log((math.exp(one) + math.exp(other)) / 2) for one, other in pairs]
+        assert mean.log_probabilities == pytest.approx(expected, abs=1e-6)
+    assert together.evaluate(lines)["perplexity"] < max(
+        model.evaluate(lines)["perplexity"] for model in (alone, counted)
+    )
+    with pytest.raises(
+        ValueError, match=r"cannot form an ensemble: they differ in task\.objective or task\.direction$"
+    ):
+        load(neural, ensemble=[both])
+    with pytest.raises(TypeError, match="cannot be part of an ensemble: it does not only predict the next token"):
+        load(both, ensemble=[both])
+
+
 def test_runs_with_other_reading_directions_cannot_form_an_ensemble(translators: list[Path], tmp_path: Path) -> None:
     case = CASES["translate, transformer"]
     other = build(case._replace(fields={**case.fields, "reverse_source": True}), tmp_path)

@@ -12,15 +12,24 @@ from tests.decoding.tokens.reference import Limits, Toy, everything
 from torch import Tensor, nn
 
 from seqloom import state as states
-from seqloom.data.batch import Padded
+from seqloom.data.batch import Batch, Padded
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.search import Step
 from seqloom.layers.embedding import Embedding
+from seqloom.layers.layer import Layer
 from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
-from seqloom.models.ensemble import ClassifierEnsemble, Ensemble, TaggerEnsemble, TranscriberEnsemble, ensemble_step
+from seqloom.models.ensemble import (
+    ClassifierEnsemble,
+    Ensemble,
+    LanguageModelEnsemble,
+    TaggerEnsemble,
+    TranscriberEnsemble,
+    ensemble_step,
+)
+from seqloom.models.ngram.ngram_decoder import NGramDecoder
 from seqloom.models.signals.frame_encoder import FrameEncoder
 from seqloom.models.tagger import FrameEmbedding, SoftmaxOutput, Tagger
 from seqloom.models.transcription.transcriber import Transcriber
@@ -94,6 +103,36 @@ def test_probabilities_of_classifiers_and_numbers_are_averaged() -> None:
     labels = ClassifierEnsemble(models, numbers=False)(x)
     torch.testing.assert_close(labels.exp(), outputs.softmax(dim=-1).mean(dim=0), rtol=0, atol=1e-13)
     torch.testing.assert_close(ClassifierEnsemble(models, numbers=True)(x), outputs.mean(dim=0), rtol=0, atol=1e-13)
+
+
+@torch.no_grad()
+def test_probabilities_of_language_models_are_averaged_whole_and_in_parts() -> None:
+    ngram = NGramDecoder(lambda text: text, ["<pad>", "<unk>", "</s>", *"abcd"], order=3, end=2)
+    ngram.count([[3, 4, 5], [4, 6], [5, 3, 4, 6]])
+    models = [Decoder(Embedding(VOCAB_SIZE, SIZE), build_language_layer(cell)) for cell in ("gru", "lstm")]
+    for seed, model in enumerate(models):
+        randomize(model, seed=seed)
+    together = LanguageModelEnsemble([*models, ngram]).eval()
+    tokens = torch.tensor([[2, 3, 4, 5, 2, 4, 6], [2, 4, 4, 2, 3, 6, 5]])
+    inputs, target = tokens[:, :-1], tokens[:, 1:]
+    members: list[Any] = [*models, ngram]
+    whole = [model(inputs, model.start(None, 2))[0].double().log_softmax(dim=-1) for model in members]
+    expected = torch.stack(whole).exp().mean(dim=0)  # (B, T, V)
+    actual, _ = together(inputs, together.start(None, 2))
+    torch.testing.assert_close(actual.exp(), expected, rtol=0, atol=1e-12)
+    state, scores = None, list[Tensor]()
+    for part in (slice(2), slice(2, None)):
+        columns = Padded(inputs[:, part], torch.ones_like(inputs[:, part], dtype=torch.bool))
+        result = together.score_texts(Batch(columns, target[:, part], columns.values.numel(), state=state))
+        state, scores = result.state, [*scores, torch.tensor(result.forward, dtype=torch.float64)]
+    chosen = expected.gather(2, target.unsqueeze(2)).squeeze(2)
+    torch.testing.assert_close(
+        torch.cat(scores, dim=1).exp(), chosen, rtol=0, atol=1e-7
+    )  # scores have single precision
+
+
+def build_language_layer(cell: str) -> Layer:
+    return build_stack(PrenetConfig(), RecurrenceConfig(cell=cell, hidden_size=SIZE), SIZE, causal=True)
 
 
 def build_tagger(seed: int, output: CRF | SoftmaxOutput) -> Tagger:

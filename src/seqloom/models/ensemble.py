@@ -8,11 +8,13 @@ from typing import Any, NoReturn, Self, cast
 import torch
 from torch import Tensor, nn
 
+from seqloom.data.batch import Batch, Padded
 from seqloom.decoding.tokens.search import Step
 from seqloom.layers.layer import Memory
 from seqloom.models.crf import CRF
-from seqloom.models.decoder import Decoder, step
+from seqloom.models.decoder import Decoder, TokenScores, step
 from seqloom.models.encoder_decoder import EncoderDecoder
+from seqloom.models.forecaster import Forecaster, ForecastInputs, ForecastOutput
 from seqloom.models.tagger import SoftmaxOutput, Tagger
 from seqloom.models.transcription.transcriber import Transcriber
 
@@ -39,6 +41,16 @@ def ensemble_step(steps: Sequence[Step], weights: Sequence[float] | None = None)
         return torch.stack(weighted).logsumexp(dim=0), tuple(part for _, part in results)
 
     return average
+
+
+def _run_steps(
+    step: Step, tokens: Tensor, state: tuple[Any, ...]
+) -> tuple[Tensor, tuple[Any, ...]]:  # (B, T) → (B, T, V), state
+    log_probs = []
+    for column in tokens.unbind(1):
+        scores, state = step(column, state)
+        log_probs.append(scores)
+    return torch.stack(log_probs, dim=1), state
 
 
 class Ensemble(nn.Module):
@@ -80,11 +92,7 @@ class Ensemble(nn.Module):
         *,
         mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature; outputs at padding are not used
     ) -> tuple[Tensor, tuple[Any, ...]]:  # log-probabilities (B, T, V), state
-        log_probs = []
-        for column in tokens.unbind(1):
-            scores, state = self._step(column, state)
-            log_probs.append(scores)
-        return torch.stack(log_probs, dim=1), state
+        return _run_steps(self._step, tokens, state)
 
     features = forward
     """The log-probabilities themselves: there is no softmax after them."""
@@ -96,6 +104,36 @@ class Ensemble(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
         """The log-probability of each target, and whether it is the most probable token."""
         return features.gather(1, target.unsqueeze(1)).squeeze(1), features.argmax(dim=1) == target
+
+
+class LanguageModelEnsemble(nn.Module):
+    """Language models with the same vocabulary, neural ones or n-grams: the mean of their probabilities of a token."""
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self._step = ensemble_step([partial(step, model) for model in models])
+
+    def start(self, memory: None, batch: int) -> tuple[Any, ...]:
+        return tuple(cast(Decoder, model).start(memory, batch) for model in self.models)
+
+    def forward(
+        self,
+        tokens: Tensor,  # (B, T)
+        state: tuple[Any, ...],
+        *,
+        mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature; outputs at padding are not used
+    ) -> tuple[Tensor, tuple[Any, ...]]:  # log-probabilities (B, T, V), states
+        return _run_steps(self._step, tokens, state)
+
+    def score_texts(self, batch: Batch) -> TokenScores:
+        """The log-probabilities of the tokens of each row."""
+        states = batch.state or (None,) * len(self.models)
+        pairs = zip(self.models, states, strict=True)
+        scores = [cast(Decoder, model).score_texts(batch._replace(state=state)) for model, state in pairs]
+        rows = zip(*(each.forward for each in scores), strict=True)
+        means = [torch.tensor(row, dtype=torch.float64).logsumexp(dim=0) - math.log(len(scores)) for row in rows]
+        return TokenScores([mean.tolist() for mean in means], state=tuple(each.state for each in scores))
 
 
 class TranscriberEnsemble(nn.Module):
@@ -186,6 +224,41 @@ class TaggerEnsemble(_SeveralEncoders):
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T, L)
         """The probability of each label at each position."""
         return self._labels.marginals(emissions, mask)
+
+
+class ForecasterEnsemble(_SeveralEncoders):
+    """Forecasters of the same columns and steps: the mean of their forecasts, and of each quantile.
+
+    The mean of quantiles (Vincent 1912) keeps the shape of intervals; a mixture of distributions would be wider. Of
+    binary frames, probabilities are averaged.
+    """
+
+    def __init__(self, models: Sequence[nn.Module], *, binary: bool) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self.binary = binary
+
+    def forward(
+        self, inputs: Padded | ForecastInputs, state: tuple[Any, ...] | None = None
+    ) -> tuple[Tensor, tuple[Any, ...]]:  # (B, T or 1, horizon, targets), states
+        states = state or (None,) * len(self.models)
+        points, following = zip(
+            *(model(inputs, part) for model, part in zip(self.models, states, strict=True)), strict=True
+        )
+        mean = torch.stack([point.sigmoid() if self.binary else point for point in points]).mean(dim=0)
+        return mean.logit() if self.binary else mean, following
+
+    def forecast(
+        self, inputs: Padded | ForecastInputs, state: tuple[Any, ...] | None = None
+    ) -> tuple[ForecastOutput, tuple[Any, ...]]:
+        """The mean point forecast and the mean quantiles."""
+        states = state or (None,) * len(self.models)
+        results = [
+            cast(Forecaster, model).forecast(inputs, part) for model, part in zip(self.models, states, strict=True)
+        ]
+        points, quantiles = zip(*(output for output, _ in results), strict=True)
+        mean = ForecastOutput(torch.stack(points).mean(dim=0), torch.stack(quantiles).mean(dim=0))
+        return mean, tuple(part for _, part in results)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqloom.data.batch import Batch, Padded
 from seqloom.data.readers.text_files import DataError
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
 
@@ -29,7 +30,8 @@ def test_outputs_match_the_log_probabilities(counted: NGramDecoder) -> None:
     text = [3, 5, 4, 1, 2]
     target = torch.tensor([text, [4, 2, 0, 0, 0]])
     mask = torch.arange(5) < torch.tensor([[5], [2]])
-    first, second = counted.log_probabilities(target, mask)
+    inputs = torch.cat([torch.full((2, 1), 2), target[:, :-1]], dim=1)
+    first, second = counted.score_texts(Batch(Padded(inputs, mask), target, 7)).forward
     assert len(second) == 2
     outputs, _ = counted(torch.tensor([[2, *text[:-1]]]), counted.start(None, 1))
     assert outputs[0, torch.arange(5), torch.tensor(text)].tolist() == first

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,14 +63,18 @@ class NGramDecoder(CountingModel):
         """Write the model as an ARPA file."""
         write_arpa(self.counted, self.symbols, path)
 
-    def log_probabilities(self, target: Tensor, mask: Tensor) -> list[list[float]]:  # (B, T) → B lists
-        """The log-probability of each token of each row; a row is a text and ends with the end token."""
-        rows = [row[real].tolist()[:-1] for row, real in zip(target, mask, strict=True)]
-        return [log_probs.tolist() for log_probs in self.counted.score(rows)]
-
     def score_texts(self, batch: Batch) -> TokenScores:
-        """The log-probabilities of the tokens of each row."""
-        return TokenScores(self.log_probabilities(batch.target, batch.inputs.mask))
+        """The log-probabilities of the tokens of each row, whose context may begin in the batch before."""
+        tokens, mask = batch.inputs
+        words = (batch.state or self.start(None, len(tokens))).words.numpy()
+        contexts = []
+        for step in tokens.T.numpy():
+            words = self.counted.advance(words, step)
+            contexts.append(words)
+        real = mask.numpy()
+        values = self.counted.log_probability(batch.target.numpy()[real], np.stack(contexts, axis=1)[real])
+        rows = np.split(values, np.cumsum(real.sum(axis=1))[:-1])
+        return TokenScores([row.tolist() for row in rows], state=self.State(torch.from_numpy(words)))
 
     def search_lm(self, *, end: int, vocabulary_ids: Sequence[int]) -> NGramLM:  # noqa: ARG002  known from the counts
         """The tables themselves as the language model of a search over frames."""

@@ -45,6 +45,7 @@ from seqloom.insight.forecast_paths import ForecastPaths
 from seqloom.insight.plotting import plot_path
 from seqloom.metrics.backtest import Backtest
 from seqloom.models.encoder import Encoder, build_stack
+from seqloom.models.ensemble import ForecasterEnsemble
 from seqloom.models.exponential_smoothing import fit_smoothing
 from seqloom.models.forecast_distributions import ForecastDistribution, build_distribution, point_losses
 from seqloom.models.forecaster import Forecaster, ForecastInputs, LinearBase
@@ -362,7 +363,9 @@ class Forecast(ForecastScoring):
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         if self.levels:
-            (forecast, scaled_quantiles), state = cast(Forecaster, model).forecast(batch.inputs, batch.state)
+            (forecast, scaled_quantiles), state = cast(Forecaster | ForecasterEnsemble, model).forecast(
+                batch.inputs, batch.state
+            )
         else:
             forecast, state = model(batch.inputs, batch.state)
             scaled_quantiles = forecast.new_empty((*forecast.shape, 0))
@@ -410,6 +413,9 @@ class Forecast(ForecastScoring):
                 )
             )
         return Predictions(answers, state)
+
+    def ensemble(self, models: Sequence[nn.Module]) -> ForecasterEnsemble:
+        return ForecasterEnsemble(models, binary=self.data_type == "binary")
 
     def to_json(self, prediction: ForecastPrediction) -> dict[str, Any]:
         return prediction.to_json()

@@ -23,6 +23,12 @@ MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
 
 MIN_GAIN = 0.02  # by which a linear forecast has to be better than the last value to be the base of a network
 
+READ_AND_FORECAST = (
+    *("data_type", "output", "history", "horizon", "columns", "target", "group_column", "inputs", "calendar"),
+    *("future_covariates", "static_covariates", "channel_independent", "distribution", "quantiles"),
+)
+"""Keys of what a model reads and forecasts, in which the models of an ensemble agree."""
+
 
 class Learned(SeriesScales):
     """Columns and scales of the training data, and baselines fitted to them."""
@@ -157,6 +163,15 @@ class ForecastSettings(Task):
     """Read only the end of each series, to forecast the unknown future."""
 
     learned: Learned | None = Field(None, exclude=True)
+
+    def ensemble_conflict(self, other: Task) -> str:
+        if not isinstance(other, ForecastSettings):
+            return super().ensemble_conflict(other)
+        for field in READ_AND_FORECAST:
+            if getattr(self, field) != getattr(other, field):
+                return f"differ in task.{field}"
+        # A linear forecast is a baseline of each: the same data give the same one.
+        return "" if self.learned == other.learned else "were trained on different data"
 
     @property
     def known_columns(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from seqloom.layers.layer import Memory
 from seqloom.layers.softmax_loss import sampled_cross_entropy
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
+from seqloom.models.ensemble import LanguageModelEnsemble
 from seqloom.models.generation import GeneratedToken
 from seqloom.models.ngram.arpa import ArpaVocabulary, from_arpa_words, read_words
 from seqloom.models.pretrained.contextual import ContextualVectors
@@ -34,7 +35,7 @@ from seqloom.tasks.language_model.causal import Bidirectional, Causal
 from seqloom.tasks.language_model.masked import Masked
 from seqloom.tasks.language_model.objective import Objective
 from seqloom.tasks.language_model.settings import LanguageModelSettings, Learned, TextLine
-from seqloom.tasks.task import Loss, Predictions
+from seqloom.tasks.task import Loss, Predictions, Task
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
@@ -149,6 +150,18 @@ class LanguageModel(LanguageModelSettings):
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         return self._objective.predict(model, batch)
+
+    def ensemble_conflict(self, other: Task) -> str:
+        if isinstance(other, LanguageModel) and (other.objective, other.direction) != (self.objective, self.direction):
+            return "differ in task.objective or task.direction"
+        return super().ensemble_conflict(other)
+
+    def ensemble(self, models: Sequence[nn.Module]) -> LanguageModelEnsemble:
+        if (self.objective, self.direction) != ("causal", "forward"):
+            raise TypeError(
+                "this language model cannot be part of an ensemble: it does not only predict the next token"
+            )
+        return LanguageModelEnsemble(models)
 
     def for_prediction(self) -> Self:
         """A masked model fills each [MASK] and scores whole texts; its evaluation in training hides some tokens."""
