@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.kernels.linalg import cross_entropy as kernel
+from seqloom.kernels.linalg import large_products
 from seqloom.kernels.linalg.bfloat16 import contract
 from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.runtime.buffers import borrow
@@ -160,7 +161,7 @@ def _logit_gradients(
     shape = len(hidden), len(weight) if matrix is None else matrix.width
     with borrow(math.prod(shape), hidden) as buffer:  # allocating this much memory would cost as much as the softmax
         out = buffer[: math.prod(shape)].view(shape)
-        logits = torch.mm(hidden, weight.T, out=out) if matrix is None else matrix.multiply(hidden, out)
+        logits = large_products.multiply(hidden, weight.T, out) if matrix is None else matrix.multiply(hidden, out)
         yield kernel.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
 
 
@@ -176,8 +177,9 @@ class _CrossEntropy(torch.autograd.Function):
         rounded: RoundedWeight | None,  # None: products in float32
     ) -> Tensor:
         total = hidden.new_zeros(())
-        hidden_gradient = torch.empty_like(hidden)
+        hidden_gradient = hidden.new_empty(hidden.shape)
         weight_gradient: Tensor | None = None
+        compiled = hidden.device.type == "cpu" and hidden.dtype in LLVM_TYPES
         bias_gradient = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(hidden, weight):
             with _logit_gradients(hidden[rows], weight, bias, target[rows], smoothing, rounded) as (loss, gradient):
@@ -185,6 +187,11 @@ class _CrossEntropy(torch.autograd.Function):
                 if rounded is not None:
                     hidden_gradient[rows] = rounded.plain(weight).multiply(gradient)
                     weight_gradient = contract(gradient, hidden[rows], weight_gradient)
+                elif compiled:
+                    large_products.multiply(gradient, weight, hidden_gradient[rows])
+                    earlier = weight_gradient
+                    weight_gradient = weight.new_empty(weight.shape) if earlier is None else earlier
+                    large_products.contract(gradient, hidden[rows], weight_gradient, add=earlier is not None)
                 else:
                     torch.mm(gradient, weight, out=hidden_gradient[rows])
                     if weight_gradient is None:

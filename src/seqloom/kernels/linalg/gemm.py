@@ -73,8 +73,8 @@ def python_function(real: str, name: str) -> Callable[..., None]:
 def _emit(real: str) -> str:
     module = ir.Module("products")
     for rows in range(1, tile_rows() + 1):
-        _tile(module, real, rows, transposed=False)
-        _tile(module, real, rows, transposed=True)
+        emit_tile(module, real, rows, transposed=False)
+        emit_tile(module, real, rows, transposed=True)
     _multiply(module, real)
     _contract(module, real)
     _dot(module, real)
@@ -82,11 +82,14 @@ def _emit(real: str) -> str:
     return str(module)
 
 
-def _tile(module: ir.Module, real: str, rows: int, *, transposed: bool) -> None:
-    """One tile of out (rows, panel). The rows of left are ``stride`` apart, or, if ``transposed``, its columns are."""
-    emit = Emitter(module, f"{'tile_transposed' if transposed else 'tile'}{rows}", 6, real)
+def emit_tile(module: ir.Module, real: str, rows: int, *, transposed: bool, may_add: bool = False) -> None:
+    """One tile of out (rows, panel). The rows of left are ``stride`` apart, or, if ``transposed``, its columns are.
+
+    A transposed tile is added to out, the other one replaces it; with ``may_add``, a further argument decides.
+    """
+    emit = Emitter(module, f"{'tile_transposed' if transposed else 'tile'}{rows}", 7 if may_add else 6, real)
     emit.function.linkage = "internal"
-    left, stride, right, depth, out, out_stride = emit.arguments
+    left, stride, right, depth, out, out_stride = emit.arguments[:6]
     builder = emit.builder
     width = PANEL_VECTORS * emit.lanes
     # With few accumulators, the latency of additions limits the speed: use several per element.
@@ -116,8 +119,13 @@ def _tile(module: ir.Module, real: str, rows: int, *, transposed: bool) -> None:
         return updated
 
     count = rows * PANEL_VECTORS
-    zeros = (emit.splat(0.0),) * (count * unroll)
-    initial = tuple(emit.load(target) for target in targets) if transposed else zeros
+    initial = (emit.splat(0.0),) * (count * unroll)
+    if may_add:
+        added = builder.icmp_signed("!=", emit.arguments[6], integer(0))
+        earlier = tuple(builder.select(added, emit.load(target), emit.splat(0.0)) for target in targets)
+        initial = (*earlier, *initial[count:])
+    elif transposed:
+        initial = tuple(emit.load(target) for target in targets)
     even = builder.and_(depth, integer(-unroll))
     with emit.loop_carrying(0, even, unroll, initial) as (index, sums, advance):
         final = advance(*accumulate(index, sums, unroll))
