@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,18 @@ def new_page(browser: Any, address: str, problems: list[str], **options: Any) ->
     own = (address, "blob:", "data:")
     page.on("request", lambda request: problems.append(request.url) if not request.url.startswith(own) else None)
     return page
+
+
+def expect(locator: Any) -> Any:
+    """Assertions about a locator, which wait until they hold."""
+    return playwright.expect(locator)
+
+
+def download(page: Any, button: Any) -> str:
+    """The text of the file that a button saves."""
+    with page.expect_download() as saved:
+        button.click()
+    return Path(saved.value.path()).read_text()
 
 
 def _is_problem(message: Any) -> bool:

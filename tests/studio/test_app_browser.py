@@ -5,76 +5,24 @@ import re
 import shutil
 import signal
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chromium import CHROMIUM, new_page, playwright
+from tests.chromium import CHROMIUM, download, expect
 from tests.service.running import KEPT, running
+from tests.studio.conftest import MARKUP
 from tests.test_workflow import at, send, settings
 
-from seqloom import checkpoint, workflow
+from seqloom import workflow
 from seqloom.data.readers.midi import parse_midi
 from seqloom.interrupt import Interrupted
-from seqloom.run import FILES, Run
+from seqloom.run import Run
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.app import build_app
-from seqloom.studio.catalog import write_note
 from seqloom.training.progress import Progress
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: scripts/setup installs it as root")
-MARKUP = "<img src=x onerror=alert(1)>"
-
-
-def expect(locator: Any) -> Any:
-    return playwright.expect(locator)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
-    """A run of each task, two trained taggers with their data, and a run whose name and note are markup."""
-    folder = tmp_path_factory.mktemp("browser")
-    for path in [*KEPT.iterdir(), trained / "first", trained / "second"]:
-        shutil.copytree(path, folder / path.name)
-    other = Path(shutil.copytree(KEPT / "tag", folder / "second <b>tagger<b>"))
-    text = (other / "config.toml").read_text()
-    (other / "config.toml").write_text(text.replace("hidden_size = 6", "hidden_size = 7", 1))
-    (other / checkpoint.MANIFEST).unlink()
-    checkpoint.write_manifest(other, FILES)
-    write_note(other, MARKUP)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def address(folder: Path) -> Iterator[str]:
-    settings = ServiceSettings(port=0)
-    with running(build_app(folder, settings), settings) as port:
-        yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture(scope="module")
-def opened(browser: Any, address: str) -> Iterator[tuple[Any, list[str]]]:
-    """A page, and what went wrong in it: errors, dialogs, requests to elsewhere."""
-    problems: list[str] = []
-    view = {"width": 1280, "height": 800}
-    page = new_page(browser, address, problems, viewport=view, base_url=address, permissions=["microphone"])
-    yield page, problems
-    page.context.close()
-
-
-@pytest.fixture
-def page(opened: tuple[Any, list[str]]) -> Iterator[Any]:
-    """The page, which may neither fail nor ask for anything outside."""
-    page, problems = opened
-    yield page
-    assert problems == []
-
-
-def download(page: Any, button: Any) -> str:
-    with page.expect_download() as saved:
-        button.click()
-    return Path(saved.value.path()).read_text()
 
 
 def test_the_table_shows_runs_and_leads_to_a_comparison(page: Any, folder: Path) -> None:
@@ -344,7 +292,7 @@ def test_a_model_of_music_composes(page: Any, tmp_path: Path) -> None:
 def test_a_drawing_for_a_model_of_pen_strokes_is_sent_as_movements(page: Any) -> None:
     rows = page.evaluate(
         """async () => {
-          const { penStrokes } = await import("/static/inputs.js");
+          const { penStrokes } = await import("/static/drawing.js");
           return penStrokes([[[10, 40], [40, 40], [40, 10]], [[60, 20]]], 2, 0.1);  // right by 3, up by 3; a dot
         }"""
     )
@@ -355,12 +303,14 @@ def test_a_drawing_for_a_model_of_pen_strokes_is_sent_as_movements(page: Any) ->
 def test_a_drawing_and_a_recording_are_sent_as_files(page: Any) -> None:
     page.goto("/try?run=transcribe")
     sent: list[tuple[str, bytes]] = []
+    known: dict[str, Any] = {"unknown": {"words": [], "read_by": ""}}
 
     def keep(route: Any) -> None:
         body = route.request.post_data_buffer
         name = re.search(rb'filename="([^"]+)"', body)
         sent.append((name[1].decode() if name else "", body))
-        route.fulfill(body=json.dumps({"version": "", "prediction": {"text": f"answer {len(sent)}"}}))
+        answer = {"version": "", "prediction": {"text": f"answer {len(sent)}"}, **known}
+        route.fulfill(body=json.dumps(answer))
 
     page.route("**/api/predict", keep)
     try:

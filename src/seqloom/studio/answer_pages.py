@@ -21,5 +21,5 @@ async def list_answers(request: Request) -> JSONResponse:
     predictions = await predict_dev(request, model, data.examples)
     task = model.model.config.task
     table = await run_in_threadpool(tabulate, task, predictions, data.examples)
-    content = {**asdict(table), "pictures": has_pictures(task, data.examples), "note": data.note}
-    return JSONResponse(json_value(content))
+    facts = {"reads_text": task.reads_text, "pictures": has_pictures(task, data.examples), "note": data.note}
+    return JSONResponse(json_value({**asdict(table), **facts}))

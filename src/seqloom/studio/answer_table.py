@@ -9,7 +9,7 @@ from typing import Any
 from seqloom.comparison.disagreement import scores_by_example, shortened
 from seqloom.tasks.task import Task
 
-MAX_ERRORS = 6  # of an example that are listed
+MAX_ERRORS = 50  # of an example that are listed
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,13 @@ async def read_input(request: Request, kind: type[Body]) -> tuple[Body, ServedRu
 async def predict(request: Request) -> JSONResponse:
     body, model, example = await read_input(request, InputRequest)
     (prediction,) = await model.predict([example], search=body.search)
-    return JSONResponse({"version": model.current.version, "prediction": prediction})
+    unknown = unknown_words(model.model.config.task, example)
+    return JSONResponse({"version": model.current.version, "prediction": prediction, "unknown": unknown})
+
+
+def unknown_words(task: Task, example: Any) -> dict[str, Any]:
+    """The words of an input that the model reads as <unk>, and what else it reads of them."""
+    return {"words": task.unknown_words(example), "read_by": task.reads_unknown_by}
 
 
 async def show_media(request: Request) -> Response:
@@ -261,6 +267,7 @@ async def inside(request: Request) -> Response:
             "version": loaded.version,
             "tokens": task.input_tokens(example),
             "text": task.example_texts(example)[0].replace("\t", " "),
+            "unknown": unknown_words(task, example),
             "media": _places(media),
             "headline": explanation.headline,
             "explanation": {

@@ -405,6 +405,15 @@ class Task(Capabilities, ABC):
         """Why the prediction for an input means little, such as a text of unknown words; empty: nothing to say."""
         return ""
 
+    def unknown_words(self, example: Any) -> list[str]:  # noqa: ARG002
+        """The tokens of a text that are not in the vocabulary, so that the model reads them as <unk>; each once."""
+        return []
+
+    @property
+    def reads_unknown_by(self) -> str:
+        """What the model reads of an unknown word beside <unk>, such as its letters; empty: nothing."""
+        return ""
+
     def check_inputs(self, examples: Sequence[Any]) -> None:
         """Raise a DataError if the fitted model cannot read the examples, such as vectors with other channels."""
 

@@ -1,7 +1,9 @@
 // A prediction as people read it, whatever the task.
 
+import { saveBoxesButton } from "./boxes.js";
 import { h } from "./dom.js";
 import { number, percent } from "./format.js";
+import { visible } from "./strip.js";
 
 const SHOWN = 8;
 
@@ -26,11 +28,20 @@ export function showAnswer(prediction, target = "") {
   }
   if (prediction.columns && prediction.values) parts.push(forecast(prediction));
   if (prediction.value !== undefined) parts.push(h("p", { class: "answer" }, [prediction.value].flat().map((value) => number(value)).join(", ")));
-  if (prediction.neighbours) parts.push(meter(Object.fromEntries(prediction.neighbours.map((item) => [item.word ?? item[0], item.similarity ?? item[1]]))));
+  if (prediction.neighbours) parts.push(meter(Object.fromEntries(prediction.neighbours.map((item) => [item.word ?? item[0], item.similarity ?? item[1]])), (value) => number(value, 3), "the similarities"));
   if (prediction.kind && prediction.words && prediction.scores) parts.push(nearestWords(prediction));
   if (prediction.warning) parts.push(h("p", { class: "note" }, prediction.warning));
   if (!parts.length) parts.push(h("pre", {}, JSON.stringify(prediction, null, 2)));
   return h("div", {}, parts);
+}
+
+const MOST_UNKNOWN = 8; // words
+
+// Says which words of a text the model does not know; nothing if it knows all of them, or if a prediction says it already.
+export function unknownNote({ words, read_by: aids }, prediction) {
+  if (!words.length || prediction.warning) return null;
+  const one = words.length === 1, named = words.slice(0, MOST_UNKNOWN).map((word) => `“${visible(word)}”`).join(", "), more = words.length - MOST_UNKNOWN;
+  return h("p", { class: "note" }, `${named}${more > 0 ? ` and ${more} more` : ""} ${one ? "is" : "are"} not in the vocabulary: the model reads ${one ? "it" : "them"} as <unk>${aids ? `, and by ${one ? "its" : "their"} ${aids}` : ""}.`);
 }
 
 // Whether an answer is that of the data; nothing if they have none, or one for each element.
@@ -44,18 +55,19 @@ export function targetLine(target, prediction) {
 // Of word vectors: the words that answer a question, or those near a word.
 function nearestWords({ kind, words, scores, unknown = [] }) {
   if (kind === "odd") return h("p", { class: "answer" }, `${words[0]} is the odd one out`);
-  return h("div", {}, words.length ? h("p", { class: "answer" }, words[0]) : null, meter(Object.fromEntries(words.map((word, index) => [word, scores[index]])), (value) => number(value, 3)), h("p", { class: "small soft" }, "Cosine similarity of the word vectors."),
+  return h("div", {}, words.length ? h("p", { class: "answer" }, words[0]) : null, meter(Object.fromEntries(words.map((word, index) => [word, scores[index]])), (value) => number(value, 3), "the similarities"), h("p", { class: "small soft" }, "Cosine similarity of the word vectors."),
     unknown.length ? h("p", { class: "note" }, `Unknown: ${unknown.join(", ")}`) : null);
 }
 
-export function meter(values, format = percent) {
+export function meter(values, format = percent, title = "the probabilities") {
   const entries = Object.entries(values).sort((a, b) => b[1] - a[1]);
   const rows = entries.slice(0, SHOWN).flatMap(([name, value]) => [
     h("span", {}, name),
     h("div", { role: "img", "aria-label": `${name} ${format(value)}` }, h("i", { style: { width: `${Math.max(0, Math.min(1, value)) * 100}%` } })),
     h("span", { class: "number small" }, format(value)),
   ]);
-  return h("div", { class: "meters" }, h("div", { class: "meter" }, rows), entries.length > SHOWN ? h("p", { class: "faint small" }, `and ${entries.length - SHOWN} more`) : null);
+  const bars = h("div", { class: "meter" }, rows);
+  return h("div", { class: "meters savable" }, bars, saveBoxesButton(title, () => bars), entries.length > SHOWN ? h("p", { class: "faint small" }, `and ${entries.length - SHOWN} more`) : null);
 }
 
 function tagged({ words, labels, probabilities }, target) {

@@ -264,16 +264,3 @@ function describe(title, curves, range, label) {
   });
   return `${title}${part}: ${parts.join("; ")}`;
 }
-
-// A curve without axes, for a table; band: [[low, high]] of each value.
-export function sparkline(values, band = []) {
-  const points = values.map((value, index) => [index, value]).filter(([, value]) => value !== null);
-  const svg = h("svg:svg", { viewBox: "0 0 96 24", width: 96, height: 24, "aria-hidden": "true" });
-  if (points.length === 1) svg.append(h("svg:circle", { cx: 94, cy: 12, r: 2, fill: "var(--accent)" }));
-  if (points.length < 2) return svg;
-  const [low, high] = extent([...points.map(([, y]) => y), ...band.flat()], (y) => y);
-  const place = (x, y) => `${(2 + (x / (values.length - 1)) * 92).toFixed(1)} ${(21 - ((y - low) / (high - low || 1)) * 18).toFixed(1)}`;
-  if (band.length) svg.append(h("svg:path", { d: `M${[...band.map(([, top], x) => place(x, top)), ...band.map(([bottom], x) => place(x, bottom)).reverse()].join("L")}Z`, fill: "var(--accent)", opacity: 0.2 }));
-  svg.append(h("svg:path", { d: `M${points.map(([x, y]) => place(x, y)).join("L")}`, fill: "none", stroke: "var(--accent)", "stroke-width": 1.5 }));
-  return svg;
-}

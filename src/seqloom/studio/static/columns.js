@@ -1,7 +1,7 @@
 // The columns of the table of runs: which ones, in which order.
 
 import { clear, h } from "./dom.js";
-import { number, setting } from "./format.js";
+import { number, setting, shortSetting } from "./format.js";
 import { popover } from "./popover.js";
 import { shortKey } from "./runs.js";
 
@@ -14,9 +14,9 @@ export function otherColumn(name) {
     return { title: metric, width: 104, number: true, sort: { [name]: (run) => run.scores?.[metric] ?? Infinity }, cell: (run) => (typeof run.scores?.[metric] === "number" ? number(run.scores[metric]) : "–") };
   }
   return {
-    title: shortKey(name), width: 100, setting: true,
+    title: shortKey(name), width: Math.max(88, Math.min(168, 8 * shortKey(name).length + 20)), setting: true,
     sort: { [name]: (run) => (name in run.settings ? (typeof run.settings[name] === "number" ? run.settings[name] : setting(run.settings[name])) : "\uffff") },
-    cell: (run) => (name in run.settings ? setting(run.settings[name]) : run.members ? h("span", { class: "faint" }, "several") : h("span", { class: "faint" }, "–")),
+    cell: (run) => (name in run.settings ? shortSetting(run.settings[name]) : run.members ? h("span", { class: "faint" }, "several") : h("span", { class: "faint" }, "–")),
   };
 }
 

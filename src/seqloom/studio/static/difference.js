@@ -1,6 +1,7 @@
 // What an edit of the input changes: the answer, what mattered, and the hidden states, before and after.
 
 import { showAnswer } from "./answer.js";
+import { saveBoxesButton } from "./boxes.js";
 import { h } from "./dom.js";
 import { number, percent } from "./format.js";
 import { heatmap, shadeCss } from "./heatmap.js";
@@ -110,9 +111,10 @@ function labelChanges(sides) {
   if (!before || Array.isArray(before) || !after) return null;
   const labels = Object.keys(after).sort((a, b) => Math.abs(after[b] - before[b]) - Math.abs(after[a] - before[a])).slice(0, SHOWN);
   const bar = (value, name) => h("td", {}, h("div", { class: "meter-bar", role: "img", "aria-label": `${name} ${percent(value)}` }, h("i", { style: { width: `${100 * value}%` } })), h("span", { class: "small" }, percent(value)));
-  return h("div", { class: "table changes" }, h("table", {}, h("thead", {}, h("tr", {}, ["label", "before", "after", "change"].map((name) => h("th", { class: name === "change" ? "number" : "" }, name)))),
+  const table = h("div", { class: "table changes" }, h("table", {}, h("thead", {}, h("tr", {}, ["label", "before", "after", "change"].map((name) => h("th", { class: name === "change" ? "number" : "" }, name)))),
     h("tbody", {}, labels.map((label) => h("tr", {}, h("td", {}, label), bar(before[label] ?? 0, "before"), bar(after[label], "after"),
       h("td", { class: "number" }, signed(100 * (after[label] - (before[label] ?? 0)), 1), " points"))))));
+  return h("div", {}, h("div", { class: "tools" }, h("h3", {}, "Probabilities of the labels, those that change most first"), saveBoxesButton("the change of the probabilities", () => table)), table);
 }
 
 function signed(value, digits) {
@@ -142,10 +144,11 @@ function tokenTable(sides, lists, pairs) {
   });
   const { attribution } = sides[1].explanation;
   const about = shown === scores ? `How much each token mattered for ${attribution.target || "the answer"}${attribution.word ? ` at “${attribution.word}”` : ""}` : values.every(Boolean) ? sides[1].explanation.token_values.label : "The tokens";
-  return h("div", {}, h("h3", {}, `${about}, before and after; edited tokens are underlined`), h("div", { class: "table aligned-tokens", tabindex: 0, role: "region", "aria-label": "Tokens before and after" }, h("table", {}, h("tbody", {},
+  const table = h("div", { class: "table aligned-tokens", tabindex: 0, role: "region", "aria-label": "Tokens before and after" }, h("table", {}, h("tbody", {},
     row("before", pairs.map(([i, j]) => cell(0, i, j))), labels.every(Boolean) ? row("", label(0)) : null,
     row("after", pairs.map(([i, j]) => cell(1, j, i))), labels.every(Boolean) ? row("", label(1)) : null,
-    shown ? row("change", pairs.map(([i, j]) => h("td", { class: "small" }, i === null || j === null ? "" : signed(shown[1][j] - shown[0][i], 2)))) : null))));
+    shown ? row("change", pairs.map(([i, j]) => h("td", { class: "small" }, i === null || j === null ? "" : signed(shown[1][j] - shown[0][i], 2)))) : null)));
+  return h("div", {}, h("div", { class: "tools" }, h("h3", {}, `${about}, before and after; edited tokens are underlined`), saveBoxesButton("the tokens before and after", () => table)), table);
 }
 
 // How different the hidden states are at each token that both texts have: how long the edit is remembered.

@@ -1,15 +1,15 @@
 // Two runs on the same dev examples: the paired interval of the difference, and where their answers differ.
 
 import { post } from "./api.js";
-import { clear, colour, errorBox, h } from "./dom.js";
+import { clear, errorBox, h } from "./dom.js";
 import { number } from "./format.js";
 import { address } from "./router.js";
-import { answerText, inputText, thumbnail } from "./texts.js";
+import { answerText, inputText, targetText, thumbnail } from "./texts.js";
 
 const SHOWN = 20; // examples, and as many more at each click
 
-// pair: the ids of two runs. side: which examples are listed first. choose(pair), keep(side): others were chosen.
-export function disagreementCard(runs, { pair, side: listed, choose, keep }) {
+// pair: the ids of two runs. tint(id): the colour of a run. side: which examples are listed first. choose(pair), keep(side): others were chosen.
+export function disagreementCard(runs, { pair, tint, side: listed, choose, keep }) {
   const body = h("div", { "aria-live": "polite" });
   const selects = [0, 1].map((side) => h("select", { "aria-label": side ? "Second run" : "First run", onchange: () => choose([selects[0].value, selects[1].value]) },
     runs.map((run) => h("option", { value: run.id, selected: run.id === pair[side] }, run.id))));
@@ -41,16 +41,16 @@ export function disagreementCard(runs, { pair, side: listed, choose, keep }) {
       more.hidden = all.length <= kept.length;
       clear(list, kept.map((each) => h("tr", {},
         h("td", { class: "wrap" }, h("a", { href: address("/inside", { run: pair[0], example: String(each.example) }), title: each.place }, result.pictures ? thumbnail(pair[0], each.example) : null, inputText(each))),
-        aligned ? null : h("td", { class: "wrap" }, each.input.includes("\t") ? null : each.target.split("\n").map((line) => h("div", {}, line))),
+        hasTarget ? h("td", { class: "wrap" }, targetText(each)) : null,
         [0, 1].map((side) => h("td", { class: "wrap" }, answerText(each.answers[side], each.target, each.input))),
         [0, 1].map((side) => h("td", { class: "number soft" }, number(each.scores[side], 3))))));
       if (!kept.length) clear(list, h("tr", {}, h("td", { colSpan: 6, class: "soft" }, "There are none.")));
     }
-    const aligned = result.shown.length > 0 && result.shown.every((each) => each.input.includes("\t") || !each.target);
-    const swatch = (side) => h("span", { class: "swatch", style: { "--colour": colour(runs.findIndex((run) => run.id === pair[side])) } }, pair[side]);
+    const hasTarget = result.shown.some((each) => each.target);
+    const swatch = (side) => h("span", { class: "swatch", style: { "--colour": tint(pair[side]) } }, pair[side]);
     clear(body, verdict(result),
       h("div", { class: "bar" }, h("span", { class: "soft" }, `${number(result.disagreements)} of ${number(result.examples)} dev examples differ`), h("span", { class: "grow" }), select),
-      h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), aligned ? null : h("th", {}, "target"), [0, 1].map((side) => h("th", {}, swatch(side))), [0, 1].map((side) => h("th", { class: "number" }, h("span", { class: "swatch", style: { "--colour": colour(runs.findIndex((run) => run.id === pair[side])) }, title: `${result.metric} of ${pair[side]}` }, result.metric))))), list)),
+      h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), hasTarget ? h("th", {}, "target") : null, [0, 1].map((side) => h("th", {}, swatch(side))), [0, 1].map((side) => h("th", { class: "number" }, h("span", { class: "swatch", style: { "--colour": tint(pair[side]) }, title: `${result.metric} of ${pair[side]}` }, result.metric))))), list)),
       h("p", {}, counted, " ", more),
       result.note ? h("p", { class: "small soft" }, result.note) : null);
     fill();

@@ -57,6 +57,26 @@ export function paced(call, least = 1000) {
   };
 }
 
+// One place of the tab order for many buttons: arrow keys, Home and End move among them.
+export function rove(box, buttons, current = 0) {
+  let at = Math.max(0, current);
+  buttons.forEach((button, index) => { button.tabIndex = index === at ? 0 : -1; });
+  const move = (index) => {
+    buttons[at].tabIndex = -1;
+    at = index;
+    buttons[at].tabIndex = 0;
+  };
+  box.addEventListener("focusin", (event) => { const index = buttons.findIndex((button) => button.contains(event.target)); if (index >= 0) move(index); });
+  box.addEventListener("keydown", (event) => {
+    const next = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    buttons[Math.max(0, Math.min(buttons.length - 1, next))].focus();
+  });
+}
+
+export const COLOURS = 10; // as in style.css
+
 export function colour(index) {
-  return `var(--c${index % 10})`;
+  return `var(--c${index % COLOURS})`;
 }

@@ -1,6 +1,6 @@
 // Dev examples to begin with, as a list.
 
-import { h } from "./dom.js";
+import { h, rove } from "./dom.js";
 import { thumbnail } from "./texts.js";
 
 export function exampleName(example) {
@@ -15,9 +15,13 @@ export function unpress(box) {
 // run: whose dev data they are. call(example): one was chosen.
 export function exampleList(run, model, chosen, call) {
   if (!model.examples.length) return model.note ? h("p", { class: "small soft" }, model.note) : null;
-  return h("div", { class: "examples never" }, h("h3", {}, model.reads_text ? "or an example of the dev data" : "An example of the dev data"),
-    h("div", { class: `list${model.pictures ? " pictured" : ""}` }, model.examples.map((example) => h("button", { type: "button", "aria-pressed": String(chosen === example.example), "aria-label": exampleName(example), title: `${example.place}${example.target && !example.target.includes("\t") ? `: ${example.target}` : ""}`, onclick: (event) => {
-      call(example);
-      event.currentTarget.setAttribute("aria-pressed", "true");
-    } }, model.pictures ? thumbnail(run, example.example) : null, model.pictures ? null : exampleName(example), example.target && !example.target.includes("\t") ? h("small", {}, example.target.split("\n")[0]) : model.pictures ? h("small", {}, exampleName(example)) : null))));
+  const label = (example) => `${example.place}${example.target && !example.target.includes("\t") ? `: ${example.target}` : ""}`;
+  const remark = (example) => (example.target && !example.target.includes("\t") ? example.target.split("\n")[0] : model.pictures ? exampleName(example) : "");
+  const buttons = model.examples.map((example) => h("button", { type: "button", "aria-pressed": String(chosen === example.example), "aria-label": exampleName(example), title: label(example), onclick: (event) => {
+    call(example);
+    event.currentTarget.setAttribute("aria-pressed", "true");
+  } }, model.pictures ? thumbnail(run, example.example) : exampleName(example), remark(example) ? h("small", {}, remark(example)) : null));
+  const list = h("div", { class: `list${model.pictures ? " pictured" : ""}`, role: "toolbar", "aria-label": "Dev examples, arrow keys move" }, buttons);
+  rove(list, buttons, model.examples.findIndex((example) => example.example === chosen));
+  return h("div", { class: "examples never" }, h("h3", {}, model.reads_text ? "or an example of the dev data" : "An example of the dev data"), list);
 }

@@ -45,6 +45,11 @@ export function setting(value) {
   return typeof value === "string" ? value || '""' : JSON.stringify(value);
 }
 
+// The same where there is little room.
+export function shortSetting(value) {
+  return typeof value === "number" && String(value).length > 8 ? number(value) : setting(value);
+}
+
 export function date(text) {
   const time = new Date(text);
   if (!text || Number.isNaN(time.getTime())) return "–";

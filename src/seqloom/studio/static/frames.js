@@ -1,5 +1,6 @@
 // The frames of a transcript, as in distill.pub's article on CTC: what the model reads, the probabilities below it, and the path.
 
+import { saveBoxesButton } from "./boxes.js";
 import { lineChart, makeView } from "./chart.js";
 import { h } from "./dom.js";
 
@@ -28,6 +29,7 @@ function path({ most_probable: tokens }) {
     if (frame && tokens[frame - 1] === token) bars.at(-1).stop = frame + 1;
     else bars.push({ token, start: frame, stop: frame + 1 });
   });
-  return h("div", { class: "below-chart", role: "img", "aria-label": `The most probable token of each frame, without blanks: ${bars.map((bar) => bar.token).join(" ")}` }, h("div", { class: "ctc-path" }, bars.map(({ token, start, stop }) =>
-    h("span", { title: `${token}: ${stop - start > 1 ? `frames ${start + 1} to ${stop}` : `frame ${start + 1}`}`, style: { left: `${(start / tokens.length) * 100}%`, width: `${((stop - start) / tokens.length) * 100}%` } }, h("b", {}, token === " " ? "␣" : token)))));
+  const drawing = h("div", { class: "ctc-path" }, bars.map(({ token, start, stop }) =>
+    h("span", { title: `${token}: ${stop - start > 1 ? `frames ${start + 1} to ${stop}` : `frame ${start + 1}`}`, style: { left: `${(start / tokens.length) * 100}%`, width: `${((stop - start) / tokens.length) * 100}%` } }, h("b", {}, token === " " ? "␣" : token))));
+  return h("div", { class: "below-chart savable" }, h("div", { role: "img", "aria-label": `The most probable token of each frame, without blanks: ${bars.map((bar) => bar.token).join(" ")}` }, drawing), saveBoxesButton("the path", () => drawing));
 }

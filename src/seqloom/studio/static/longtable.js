@@ -2,19 +2,19 @@
 
 import { clear, h } from "./dom.js";
 
-export const ROW = 40; // pixels, as in style.css
+const ROW = 40; // pixels, as in style.css
 const CHUNK = 8; // rows that are added or removed together while the table is scrolled
 
-// row(item): its element. frame: the element that scrolls. width(): the number of columns.
-export function longTable({ frame, body, row, width, empty }) {
+// row(item): its element. frame: the element that scrolls. width(): the number of columns. height(): of a row in pixels.
+export function longTable({ frame, body, row, width, empty, height = () => ROW }) {
   let items = [], drawn = [0, 0], waiting = false;
   const made = new Map(); // the rows in the document, by their place
   const above = space(), below = space();
 
   // Scrolling moves no row that stays.
   function fill(changed = false) {
-    const seen = Math.ceil((frame.clientHeight || 800) / ROW);
-    const first = Math.max(0, Math.floor(frame.scrollTop / ROW / CHUNK - 0.5) * CHUNK);
+    const seen = Math.ceil((frame.clientHeight || 800) / height());
+    const first = Math.max(0, Math.floor(frame.scrollTop / height() / CHUNK - 0.5) * CHUNK);
     const last = Math.min(items.length, first + (Math.ceil(seen / CHUNK) + 2) * CHUNK);
     if (!changed && first === drawn[0] && last === drawn[1]) return;
     if (changed) {
@@ -40,7 +40,7 @@ export function longTable({ frame, body, row, width, empty }) {
   // A row as high as the rows that are not in the document.
   function space() {
     const cell = h("td", { class: "space" }), element = h("tr", { "aria-hidden": "true", hidden: true }, cell);
-    return { row: element, set: (rows) => { element.hidden = !rows; cell.colSpan = width(); cell.style.height = `${rows * ROW}px`; } };
+    return { row: element, set: (rows) => { element.hidden = !rows; cell.colSpan = width(); cell.style.height = `${rows * height()}px`; } };
   }
 
   frame.addEventListener("scroll", () => {

@@ -1,7 +1,7 @@
 // What the pages know about runs.
 
 import { get } from "./api.js";
-import { h } from "./dom.js";
+import { colour, COLOURS, h } from "./dom.js";
 import { setting } from "./format.js";
 
 // All runs; without `runs` if nothing has changed since the version that is known.
@@ -11,6 +11,24 @@ export async function loadRuns(known = "") {
 
 export function badge(run) {
   return h("span", { class: `badge ${run.state}`, title: run.finished || run.problem || "" }, run.state);
+}
+
+// A colour for each run, the same on all pages: by the order in which they were started, so that a new run changes no other.
+export function runColours(runs) {
+  const order = [...runs].sort((a, b) => (a.started || "").localeCompare(b.started || "") || a.id.localeCompare(b.id));
+  return new Map(order.map((run, index) => [run.id, colour(index)]));
+}
+
+// The colours of some runs that stand in one picture: where two have the same, the later one takes a colour that is free.
+export function distinctColours(ids, all) {
+  const taken = new Set(), chosen = new Map();
+  for (const id of ids) {
+    const free = [...Array(COLOURS).keys()].map(colour).find((each) => !taken.has(each) && !ids.some((other) => !chosen.has(other) && other !== id && all.get(other) === each));
+    const own = all.get(id), tint = taken.has(own) ? free ?? own : own;
+    taken.add(tint);
+    chosen.set(id, tint);
+  }
+  return chosen;
 }
 
 // Runs that stand together: the same task and the same metric.

@@ -1,9 +1,10 @@
 // A few dev examples that are answered again at each evaluation: what the model learns, and what it forgets.
 
 import { isRight } from "./answer.js";
+import { saveBoxesButton } from "./boxes.js";
 import { clear, h } from "./dom.js";
 import { number } from "./format.js";
-import { answerText, inputText } from "./texts.js";
+import { answerText, inputText, targetText } from "./texts.js";
 
 // Returns a function that draws the answers of the rows; the chosen evaluation stays chosen while rows arrive.
 // chosen: its number; null: the last one. keep(chosen): another one was chosen.
@@ -11,7 +12,7 @@ export function sampleAnswers(box, samples, chosen, keep) {
   const slider = h("input", { type: "range", min: 0, "aria-label": "Evaluation", oninput: () => { chosen = slider.value === slider.max ? null : Number(slider.value); keep(chosen); fill(); } });
   const label = h("span", { class: "soft number" });
   const body = h("tbody");
-  const aligned = samples.every((sample) => sample.input.includes("\t") || !sample.target);
+  const hasTarget = samples.some((sample) => sample.target);
   let evaluations = [];
 
   function fill() {
@@ -22,7 +23,7 @@ export function sampleAnswers(box, samples, chosen, keep) {
     label.textContent = `epoch ${number(now.epoch, 3)}, update ${number(now.update)}`;
     clear(body, samples.map((sample, index) => h("tr", {},
       h("td", { class: "wrap" }, inputText(sample)),
-      aligned ? null : h("td", { class: "wrap" }, sample.target.split("\n").map((line) => h("div", {}, line))),
+      hasTarget ? h("td", { class: "wrap" }, targetText({ ...sample, answers: [now.answers[index] ?? ""] })) : null,
       h("td", { class: "wrap" }, answerText(now.answers[index] ?? "", sample.target, sample.input)),
       h("td", {}, history(sample, index, at)))));
   }
@@ -40,8 +41,8 @@ export function sampleAnswers(box, samples, chosen, keep) {
     evaluations = rows.filter((row) => Array.isArray(row.answers));
     if (!samples.length || !evaluations.length) return;
     if (!box.firstChild) {
-      box.append(h("section", { class: "card full" }, h("div", { class: "tools" }, h("h2", {}, "What it answers to some dev examples"), h("span", {}, label, " ", slider)),
-        h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, ["input", aligned ? "" : "target", "answer", "right at each evaluation"].filter(Boolean).map((name) => h("th", {}, name)))), body))));
+      box.append(h("section", { class: "card full" }, h("div", { class: "tools" }, h("h2", {}, "What it answers to some dev examples"), h("span", {}, label, " ", slider, " ", saveBoxesButton("the answers to some dev examples", () => box.querySelector(".table")))),
+        h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, ["input", hasTarget ? "target" : "", "answer", "right at each evaluation"].filter(Boolean).map((name) => h("th", {}, name)))), body))));
     }
     fill();
   };

@@ -1,6 +1,7 @@
 // Pictures as files: SVG, or one HTML page that needs nothing else.
 
-function resolved(svg) {
+// A copy of a drawing that has the styles of the page in it.
+export function resolved(svg) {
   const copy = svg.cloneNode(true);
   const originals = [svg, ...svg.querySelectorAll("*")];
   const copies = [copy, ...copy.querySelectorAll("*")];

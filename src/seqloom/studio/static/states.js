@@ -1,6 +1,7 @@
 // Hidden states: gates over time, places in the dev data with similar states, what excites a unit, how far gradients reach.
 
 import { post } from "./api.js";
+import { saveBoxesButton } from "./boxes.js";
 import { clear, errorBox, h } from "./dom.js";
 import { number } from "./format.js";
 import { heatmap, ORDERS, range, scaled, shadeCss, unitOrder } from "./heatmap.js";
@@ -8,6 +9,8 @@ import { address } from "./router.js";
 import { visible } from "./strip.js";
 
 const AUTOMATIC_REACH = 64; // elements up to which gradients are measured at once
+const THRESHOLD = 0.3; // as in LSTMVis
+const MOST_ACTIVE = 40; // units that are listed
 const MOST_SHADED = 600; // tokens that are shown in the colours of a unit
 
 export function layerName(name) {
@@ -113,23 +116,36 @@ export function standOut(numbers, units, steps, start, stop, most = 6) {
   return facts.sort((a, b) => Math.abs(b.gap) - Math.abs(a.gap)).slice(0, most).filter(({ gap }) => Math.abs(gap) > 0.5);
 }
 
-// A panel that shows the places of a phrase or of a unit. `input`: the input of the page for a request. `values`: the states of all layers.
-// chosen("layer:unit"): a unit is shown; empty: none.
-export function statePanel({ run, input, layers, values, nameLayer, tokens, chosen }) {
+// The units that are at least at a threshold in all steps of a phrase, and below it in the steps before and after, as in LSTMVis.
+export function activeUnits(numbers, units, steps, [start, stop], threshold) {
+  const value = (unit, step) => numbers[unit * steps + step], phrase = [...Array(stop - start).keys()].map((index) => start + index);
+  return [...Array(units).keys()].filter((unit) => phrase.every((step) => value(unit, step) >= threshold) && [start - 1, stop].every((step) => step < 0 || step >= steps || value(unit, step) < threshold));
+}
+
+// A panel that shows the places of a phrase or of a unit. `input(fields)`: the body of a request about the input of the page. `values`: the states of all layers.
+// chosen("layer:unit"): a unit is shown; empty: none. threshold: above which a unit counts as active; changed(threshold).
+export function statePanel({ run, input, layers, values, nameLayer, tokens, chosen, threshold = THRESHOLD, changed }) {
   const how = tokens.length ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
   const [what, act] = tokens.length ? ["phrase", "Select a phrase"] : ["steps", "Select some steps"];
-  const content = h("div", { "aria-live": "polite" }, h("p", {}, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", {}, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below: its values in this input, and where in the dev data they are highest and lowest.")));
-  const select = h("select", { "aria-label": "Layer of the states", onchange: () => state.phrase && similar(...state.phrase) }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
+  const content = h("div", { "aria-live": "polite" }, h("p", {}, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", {}, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below, or type its number: its values in this input, and where in the dev data they are highest and lowest.")));
+  const select = h("select", { "aria-label": "Layer of the states", onchange: () => { limitField(); if (state.phrase) similar(...state.phrase); } }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
   const state = { phrase: null };
+  const unitsOf = (name) => outputOf(layers.find((layer) => layer.name === name)).units;
+  const field = h("input", { type: "number", min: 1, max: unitsOf(select.value), step: 1, placeholder: `1–${unitsOf(select.value)}`, "aria-label": "Number of a unit", onchange: () => {
+    const index = Number(field.value) - 1;
+    if (Number.isInteger(index) && index >= 0 && index < unitsOf(select.value)) unit(select.value, index, false);
+    else if (field.value) field.reportValidity();
+  } });
+  const limitField = () => { field.max = unitsOf(select.value); field.placeholder = `1–${field.max}`; };
   const title = h("h2", {}, "Where else is the model in this state?");
-  const box = h("section", { class: "card", id: "states" }, h("div", { class: "tools" }, title, layers.length > 1 ? select : null), content);
+  const box = h("section", { class: "card", id: "states" }, h("div", { class: "tools" }, title, h("span", { class: "pick never" }, layers.length > 1 ? select : null, h("label", { class: "small soft" }, "unit ", field))), content);
   const numbersOf = (layer) => { const part = outputOf(layer); return values.subarray(part.start, part.start + part.units * layer.steps); };
 
   async function load(heading, path, body, draw) {
     const request = state.request = {};
     clear(content, heading, h("p", { class: "faint" }, "Computing the states of the dev data …"));
     try {
-      const result = await post(path, body);
+      const result = await post(path, await body);
       if (request === state.request) clear(content, heading, draw(result));
     } catch (error) {
       if (request === state.request) clear(content, heading, errorBox(error));
@@ -139,14 +155,23 @@ export function statePanel({ run, input, layers, values, nameLayer, tokens, chos
   async function similar(start, stop, words = state.words) {
     Object.assign(state, { phrase: [start, stop], words });
     title.textContent = "Where else is the model in this state?";
+    field.value = "";
     const layer = layers.find(({ name }) => name === select.value), output = outputOf(layer);
     const units = standOut(numbersOf(layer), output.units, layer.steps, start, stop);
     const heading = [h("p", {}, "Places with states like those of ", h("mark", {}, joined(words)), `, in ${nameLayer(select.value)}:`)];
-    const buttons = units.map(({ unit: index, gap }) => h("button", { type: "button", class: "chip-button", title: `${number(Math.abs(gap), 2)} standard deviations ${gap > 0 ? "above" : "below"} the rest of the input`, onclick: () => unit(layer.name, index) }, `${index + 1} ${gap > 0 ? "↑" : "↓"}`));
-    await load(heading, "/api/similar", { ...input(), layer: select.value, start, stop }, (result) => [
+    const button = (index, text, title) => h("button", { type: "button", class: "chip-button", title, onclick: () => unit(layer.name, index) }, text);
+    const active = h("span", { class: "chosen-parts", role: "status" });
+    const list = () => {
+      const found = activeUnits(numbersOf(layer), output.units, layer.steps, [start, stop], threshold);
+      clear(active, found.slice(0, MOST_ACTIVE).map((index) => button(index, String(index + 1), `unit ${index + 1}`)), found.length ? null : h("span", { class: "small" }, "none"), found.length > MOST_ACTIVE ? h("span", { class: "small" }, `and ${found.length - MOST_ACTIVE} more`) : null);
+    };
+    const limit = h("input", { type: "number", step: 0.1, value: threshold, "aria-label": "Threshold", oninput: () => { if (limit.value === "") return; threshold = Number(limit.value); changed(threshold === THRESHOLD ? "" : limit.value); list(); } });
+    list();
+    await load(heading, "/api/similar", input({ layer: select.value, start, stop }), (result) => [
       rows(["dev data", "similarity"], result.matches.map((match) => place(run, match, number(match.value, 3)))),
       h("p", { class: "small soft" }, `Cosine of the states, after the mean of each unit was subtracted, among ${number(result.examples)} dev examples (${number(result.elements)} elements); the best place of each example.`),
-      buttons.length ? h("p", { class: "chosen-parts never" }, h("span", { class: "small soft" }, `Units that act in this ${what} and not in the rest: `), buttons) : null]);
+      units.length ? h("p", { class: "chosen-parts never" }, h("span", { class: "small soft" }, `Units that differ most between this ${what} and the rest: `), units.map(({ unit: index, gap }) => button(index, `${index + 1} ${gap > 0 ? "↑" : "↓"}`, `${number(Math.abs(gap), 2)} standard deviations ${gap > 0 ? "above" : "below"} the rest of the input`))) : null,
+      h("p", { class: "chosen-parts pick never" }, h("label", { class: "small soft" }, "Units at or above ", limit, ` in all of this ${what}, and below it right before and after: `), active)]);
   }
 
   async function unit(name, index, isNew = true) {
@@ -154,14 +179,17 @@ export function statePanel({ run, input, layers, values, nameLayer, tokens, chos
     chosen(`${name}:${index + 1}`);
     title.textContent = `What does unit ${index + 1} do?`;
     if (layers.some((layer) => layer.name === name)) select.value = name;
+    limitField();
+    field.value = String(index + 1);
     const layer = layers.find((each) => each.name === name), own = numbersOf(layer).subarray(index * layer.steps, (index + 1) * layer.steps), scale = Math.max(...own.map(Math.abs)) || 1;
     const here = tokens.length === layer.steps && tokens.length <= MOST_SHADED
-      ? h("p", { class: "shaded-text" }, shaded(tokens, [...own], scale))
+      ? h("p", { class: "shaded-text", tabindex: 0 }, shaded(tokens, [...own], scale))
       : heatmap({ title: "Its value at each step", values: own, rows: 1, columns: layer.steps, rowName: () => `unit ${index + 1}`, height: 24, limits: [Math.min(0, ...own), Math.max(0, ...own)] });
-    const heading = [h("h3", {}, `Unit ${index + 1} of ${nameLayer(name)} in this input`), here, h("p", { class: "small soft" }, h("span", { class: "key positive" }, "positive"), h("span", { class: "key negative" }, "negative"), ` Strongest: ${number(own.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0), 3)}.`)];
+    const heading = [h("div", { class: "tools" }, h("h3", {}, `Unit ${index + 1} of ${nameLayer(name)} in this input`), here.matches("p") ? saveBoxesButton(`unit ${index + 1}`, () => here) : null), here, h("p", { class: "small soft" }, h("span", { class: "key positive" }, "positive"), h("span", { class: "key negative" }, "negative"), ` Strongest: ${number(own.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0), 3)}.`)];
     await load(heading, "/api/unit", { run, layer: name, unit: index }, (result) => {
       const extreme = Math.max(...[...result.highest, ...result.lowest].map((match) => Math.abs(match.value))) || 1, list = (matches) => matches.map((match) => place(run, match, number(match.value, 3), extreme));
-      return [h("div", { class: "stack" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest))),
+      const places = h("div", { class: "stack" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest)));
+      return [h("div", { class: "tools" }, h("h3", {}, "In the dev data"), saveBoxesButton(`where unit ${index + 1} is highest and lowest`, () => places)), places,
         h("p", { class: "small soft" }, `Mean ${number(result.mean, 3)}, standard deviation ${number(result.deviation, 3)} over ${number(result.examples)} dev examples; at most one place of each example.`)];
     });
     if (isNew) box.scrollIntoView({ block: "start" }); // below the header, which stays
@@ -185,7 +213,7 @@ export function reachCard({ input, tokens, link, nameLayer, steps }) {
   async function measure() {
     clear(body, h("p", { class: "faint" }, "Following gradients back …"));
     try {
-      const { layers } = await post("/api/reach", input());
+      const { layers } = await post("/api/reach", await input());
       clear(body, h("div", { class: "views reach" }, layers.map((layer) => {
         const columns = layer.norms[0]?.length || 0;
         const relative = layer.norms.map((row) => { const peak = Math.max(...row) || 1; return row.map((value) => value / peak); });

@@ -11,6 +11,13 @@ export function answerText(text, target, input = "") {
   return h("span", { class: "aligned" }, text.split("\t").map((label, index) => h("span", { class: target && label !== wanted[index] ? "wrong" : "" }, h("small", {}, words[index] ?? ""), label)));
 }
 
+// The target of an example; of aligned sequences, labels that an answer misses are marked.
+export function targetText({ input, target, answers = [] }) {
+  if (!target.includes("\t") && !input.includes("\t")) return target.split("\n").map((line) => h("div", {}, line));
+  const words = input.split("\t"), given = answers.map((answer) => answer.split("\t"));
+  return h("span", { class: "aligned" }, target.split("\t").map((label, index) => h("span", { class: given.some((labels) => labels[index] !== label) ? "right" : "" }, h("small", {}, words[index] ?? ""), label)));
+}
+
 export function inputText(example) {
   return example.input.replaceAll("\t", " ") || example.place.split("/").at(-1);
 }

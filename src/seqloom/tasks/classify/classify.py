@@ -274,6 +274,12 @@ class Classify(ClassifySettings):
             return ""
         return next(filter(None, map(encoding.describe_unknown, self._texts(example))), "")
 
+    def unknown_words(self, example: LabelledSequence) -> list[str]:
+        encoding = self.fitted.text
+        if encoding is None or not isinstance(example.content, str):
+            return []
+        return list(dict.fromkeys(token for text in self._texts(example) for token in encoding.unknown_tokens(text)))
+
     def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
         return self.fitted.labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))
 

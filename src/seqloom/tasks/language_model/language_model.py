@@ -115,6 +115,13 @@ class LanguageModel(LanguageModelSettings):
     def input_warning(self, example: TextLine) -> str:
         return self.tokenizer.describe_unknown(example.text)
 
+    def unknown_words(self, example: TextLine) -> list[str]:
+        return self.tokenizer.unknown_tokens(example.text.replace(MASK, " "))
+
+    @property
+    def reads_unknown_by(self) -> str:
+        return "letters" if self.fitted.characters is not None else ""
+
     def summarize_example(self, example: TextLine) -> ExampleSummary:
         return ExampleSummary(content=example.text.encode())
 

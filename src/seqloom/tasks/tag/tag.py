@@ -478,6 +478,21 @@ class Tag(TagSettings):
     def inputs_are_files(self) -> bool:
         return self.fitted.words is None
 
+    def unknown_words(self, example: TaggedSequence) -> list[str]:
+        known = self.fitted.words
+        if known is None or not isinstance(example, Sentence):
+            return []
+        return [word for word in dict.fromkeys(example.words) if lookup_form(self, word) not in known]
+
+    @property
+    def reads_unknown_by(self) -> str:
+        aids = {
+            "suffixes": self.model == "hmm",
+            "letters": self.model != "hmm" and self.characters.layers > 0,
+            "pretrained vectors": self.fitted.vectors is not None,
+        }
+        return " and ".join(name for name, is_read in aids.items() if is_read)
+
     def input_tokens(self, example: TaggedSequence) -> list[str]:
         return list(example.words) if isinstance(example, Sentence) else []
 

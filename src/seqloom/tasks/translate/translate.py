@@ -262,6 +262,9 @@ class Translate(TranslateScoring):
     def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:
         return Ensemble(models)
 
+    def unknown_words(self, example: Pair) -> list[str]:
+        return self.fitted.source.unknown_tokens(example.source)
+
     def input_tokens(self, example: Pair) -> list[str]:
         tokens = text_tokens(self.fitted.source, example.source, [])
         return [*(tokens[::-1] if self.reverse_source else tokens), END]

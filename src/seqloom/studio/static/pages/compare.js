@@ -7,9 +7,10 @@ import { disagreementCard } from "../disagreements.js";
 import { clear, colour, h, message } from "../dom.js";
 import { count, duration, interval, number, setting } from "../format.js";
 import { groupRuns, meanPoints, SEEDS } from "../groups.js";
+import { parallelCard } from "../parallel.js";
 import { address, remember } from "../router.js";
 import { settingCard } from "../settingplots.js";
-import { badge, bestRuns, differences, loadRuns, shortKey } from "../runs.js";
+import { badge, bestRuns, differences, distinctColours, loadRuns, runColours, shortKey } from "../runs.js";
 
 const MOST = 30;
 const MOST_BESIDE = 4; // runs whose scores and settings stand side by side
@@ -40,7 +41,7 @@ export async function showCompare(main, query) {
       return;
     }
     const details = await Promise.all(state.ids.map((id) => get("/api/run", { run: id })));
-    const runs = details.map((detail) => detail.run);
+    const runs = details.map((detail) => detail.run), colours = distinctColours(state.ids, runColours(all)), tint = (id) => colours.get(id);
     const best = bestRuns(runs);
     const recorded = details.map((detail) => detail.rows);
     state.axis = chosenAxis(state.axis, recorded);
@@ -59,12 +60,12 @@ export async function showCompare(main, query) {
     }
     function plainCurves(value) {
       const own = (id) => points(details.find((detail) => detail.run.id === id).rows, state.axis, value);
-      if (!state.group) return details.map((detail, index) => ({ name: detail.run.id, colour: colour(index), points: own(detail.run.id) }));
+      if (!state.group) return details.map((detail) => ({ name: detail.run.id, colour: tint(detail.run.id), points: own(detail.run.id) }));
       return groups().map((each, index) => ({ name: `${each.title} (${each.members.length})`, colour: colour(index), ...meanPoints(each.members.map((run) => own(run.id))) }));
     }
     function showCurves() {
       shown.forEach(([, value, isNoisy], index) => charts[index].update(curves(value, isNoisy), axisLabel(state.axis)));
-      clear(scores, state.group ? groupTable(groups()) : scoreTable(runs, best), differenceTable(state.group ? groups() : runs));
+      clear(scores, state.group ? groupTable(groups()) : scoreTable(runs, best, tint), differenceTable(state.group ? groups() : runs));
     }
     const changeAxis = (axis) => {
       state.axis = axis;
@@ -76,22 +77,22 @@ export async function showCompare(main, query) {
       metrics.length > 1 ? h("p", { class: "note" }, "These runs have different metrics: their scores cannot be compared.") : new Set(runs.map((run) => run.dev_data)).size > 1 ? h("p", { class: "note" }, "Not all of these runs have the same dev data: only scores on the same data can be compared.") : null,
       scores,
       h("div", { class: "bar" }, h("h2", {}, "Learning curves"), h("span", { class: "small soft never" }, "Drag over a part to zoom in."), h("span", { class: "grow" }), runs.length > 2 ? groupSelect : null, smoothingSelect(state.smoothing, (weight) => { state.smoothing = weight; keep(); showCurves(); }), axisSelect(state.axis, recorded, changeAxis)),
-      h("div", { class: "grid" }, charts), state.group ? h("p", { class: "small soft" }, "Lines: means of the runs of a group, where all of them have values. Shaded: from the lowest to the highest of them.") : null, metrics.length === 1 ? settingCard(runs, (id) => colour(state.ids.indexOf(id))) : null, pairs);
-    showPair(runs);
+      h("div", { class: "grid" }, charts), state.group ? h("p", { class: "small soft" }, "Lines: means of the runs of a group, where all of them have values. Shaded: from the lowest to the highest of them.") : null, metrics.length === 1 ? [parallelCard(runs, tint), settingCard(runs, tint)] : null, pairs);
+    showPair(runs, tint);
   }
 
   const pairs = h("div");
   // The two best of one task and metric, unless others were chosen.
-  function showPair(runs) {
+  function showPair(runs, tint) {
     const scored = runs.filter((run) => run.best && run.task === runs[0].task && run.metric === runs[0].metric);
     if (scored.length < 2) { clear(pairs); return; }
     const sign = scored[0].higher_is_better ? 1 : -1;
     const ranked = [...scored].sort((a, b) => sign * (b.best.value - a.best.value));
     const pair = state.pair.length === 2 ? state.pair : [ranked[1].id, ranked[0].id];
-    clear(pairs, disagreementCard(runs.filter((run) => scored.includes(run)), { pair, side: state.side, choose: (chosen) => {
+    clear(pairs, disagreementCard(runs.filter((run) => scored.includes(run)), { pair, tint, side: state.side, choose: (chosen) => {
       state.pair = chosen;
       keep();
-      showPair(runs);
+      showPair(runs, tint);
     }, keep: (side) => { state.side = side; keep(); } }));
   }
 
@@ -128,10 +129,10 @@ function groupTable(groups) {
     h("thead", {}, h("tr", {}, ["group", "runs", scoreName(groups, "mean of the best "), "standard deviation", "lowest", "highest"].map((name) => h("th", { class: name === "group" ? "" : "number" }, name)))), h("tbody", {}, rows))));
 }
 
-function scoreTable(runs, best) {
+function scoreTable(runs, best, tint) {
   const finished = runs.every((run) => run.state === "finished");
-  const rows = runs.map((run, index) => h("tr", {},
-    h("td", { class: "swatch nowrap", style: { "--colour": colour(index) } }, h("a", { href: address("/run", { run: run.id }) }, run.id)),
+  const rows = runs.map((run) => h("tr", {},
+    h("td", { class: "swatch nowrap", style: { "--colour": tint(run.id) } }, h("a", { href: address("/run", { run: run.id }) }, run.id)),
     finished ? null : h("td", {}, badge(run)),
     h("td", { class: "number" }, run.best ? h("span", { class: best.has(run.id) ? "best" : "" }, number(run.best.value) + (best.has(run.id) ? " ★" : "")) : "–", metricName(run, runs)),
     h("td", { class: "number soft" }, interval(run.best)),

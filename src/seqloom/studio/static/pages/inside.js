@@ -1,15 +1,16 @@
 // What happens inside a model for one input: one strip of tokens drives every view.
 
 import { get, postPacked } from "../api.js";
-import { showAnswer, targetLine } from "../answer.js";
+import { showAnswer, targetLine, unknownNote } from "../answer.js";
 import { beamTree } from "../beam.js";
+import { saveBoxesButton } from "../boxes.js";
 import { differenceCard, sameTarget } from "../difference.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { exampleList, unpress } from "../examples.js";
 import { expectedCard } from "../expected.js";
 import { percent } from "../format.js";
 import { framesCard } from "../frames.js";
-import { keepInput, keptInput } from "../given.js";
+import { inputBody, isOwn, keepInput, keptInput, missingInput } from "../given.js";
 import { heatmap, makeLink, scaled } from "../heatmap.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
@@ -33,9 +34,9 @@ export async function showInside(main, query) {
     return;
   }
   const model = await get("/api/model", { run: id, example: query.get("example") || "" });
-  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), given: query.get("given"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "", pruned: query.get("pruned") === "1" };
-  const own = keptInput(state.given);
-  if (!state.text && state.example === null && own === null && model.examples.length) state.example = String(model.examples[0].example);
+  const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), given: query.get("given"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "", pruned: query.get("pruned") === "1", threshold: Number.isFinite(Number(query.get("threshold"))) ? query.get("threshold") || "" : "" };
+  const own = await keptInput(state.given), missing = state.given && own === null;
+  if (!state.text && state.example === null && !state.given && model.examples.length) state.example = String(model.examples[0].example);
   let value = state.example !== null ? { example: Number(state.example) } : own ?? state.text;
   const views = h("div", { class: "inside" });
   const bar = h("div", { class: "bar" }, h("h1", {}, "Inside"), runSelect(usable, id, (run) => go("/inside", { run, text: state.text, example: state.example, given: state.given })), h("span", { class: "grow" }));
@@ -51,9 +52,9 @@ export async function showInside(main, query) {
   clear(main, bar, input, views);
   let controller = null;
 
-  const request = () => (value instanceof File ? null : { run: id, search: state.search, ...(value && value.example !== undefined ? { example: value.example } : { input: value }) });
+  const request = (fields = {}) => inputBody(value, model, { run: id, search: state.search, ...fields });
 
-  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, given: state.given, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order, pruned: state.pruned ? "1" : "" });
+  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, given: state.given, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order, pruned: state.pruned ? "1" : "", threshold: state.threshold });
 
   // The text with which an edit is compared, explained for the same label.
   const kept = new Map();
@@ -73,8 +74,8 @@ export async function showInside(main, query) {
     if (given !== value) unpress(input);
     value = given;
     state.example = value && value.example !== undefined ? String(value.example) : null;
-    state.given = typeof value !== "string" && state.example === null ? keepInput(value) : null;
-    keep();
+    const problem = await keepGiven(value);
+    if (given !== value) return;
     if (typeof value === "string" && !value.trim()) {
       clear(views, message(model.reads_text ? "Type a text" : "Choose an input", "Every view follows it: change it and watch what changes."));
       return;
@@ -83,9 +84,9 @@ export async function showInside(main, query) {
     controller = new AbortController();
     views.classList.add("loading");
     try {
-      const after = await postPacked("/api/inside", body(), controller.signal), before = await beforeEdit(after);
+      const after = await postPacked("/api/inside", await body(), controller.signal), before = await beforeEdit(after);
       const { content, values } = after;
-      clear(views, before ? differenceCard(before, after, () => compareEdit(null)) : null, draw(content, values));
+      clear(views, problem, before ? differenceCard(before, after, () => compareEdit(null)) : null, draw(content, values));
       if (model.reads_text && state.example !== null) input.querySelector("textarea").value = content.text;
       views.classList.remove("loading");
     } catch (error) {
@@ -93,15 +94,15 @@ export async function showInside(main, query) {
     }
   }
 
-  function body() {
-    if (!(value instanceof File)) return { ...request(), beam: state.beam, method: state.method, target: state.target, word: state.word && Number(state.word) };
-    const form = new FormData();
-    form.append("run", id);
-    form.append("beam", String(state.beam));
-    form.append("method", state.method);
-    form.append("search", state.search);
-    form.append("file", value);
-    return form;
+  const body = () => request({ beam: state.beam, method: state.method, target: state.target, word: state.word && Number(state.word) });
+
+  // Keep the input in the address; what went wrong, if anything.
+  async function keepGiven(given) {
+    let problem = null;
+    state.given = null;
+    if (isOwn(given)) state.given = await keepInput(given).catch((error) => { problem = h("p", { class: "note" }, `This browser cannot keep the file (${error.message}): there is no link to this input.`); return null; });
+    if (given === value && input.isConnected) keep(); // another page has its own address
+    return problem;
   }
 
   // Keep a text as the one before an edit, or none.
@@ -123,7 +124,7 @@ export async function showInside(main, query) {
     // Without tokens, layers and pictures may have different numbers of steps: the cursor is a place in the longest of them.
     const steps = [...layers.filter((layer) => readers.includes(layer)).map((layer) => layer.steps), ...content.media.filter(({ kind }) => ["line", "vectors"].includes(kind)).map(({ shape }) => shape[0]), explanation.frames?.blank.length || 0];
     const base = tokens.length || Math.max(1, ...steps);
-    const panel = !(value instanceof File) && readers.length ? statePanel({ run: id, input: request, layers: readers, values, nameLayer, tokens, chosen: (unit) => { state.unit = unit; if (unit) Object.assign(state, { from: null, to: null }); keep(); } }) : null;
+    const panel = readers.length ? statePanel({ run: id, input: request, layers: readers, values, nameLayer, tokens, threshold: state.threshold ? Number(state.threshold) : undefined, changed: (text) => { state.threshold = text; keep(); }, chosen: (unit) => { state.unit = unit; if (unit) Object.assign(state, { from: null, to: null }); keep(); } }) : null;
     const phrase = (start, stop, words = []) => {
       Object.assign(state, { from: String(start), to: String(stop), unit: "" });
       keep();
@@ -131,11 +132,12 @@ export async function showInside(main, query) {
     };
     const chosen = state.from !== null && state.to !== null ? [Number(state.from), Number(state.to)] : null;
     const target = model.examples.find((each) => String(each.example) === state.example)?.target;
-    const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction, target), targetLine(target, explanation.prediction), headline && explanation.frames ? h("p", { class: "soft small" }, headline.split("\n").slice(1).join(" ")) : null, explanation.notes.map((note) => h("p", { class: "note" }, note)));
+    const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction, target), targetLine(target, explanation.prediction), unknownNote(content.unknown, explanation.prediction), headline && explanation.frames ? h("p", { class: "soft small" }, headline.split("\n").slice(1).join(" ")) : null, explanation.notes.map((note) => h("p", { class: "note" }, note)));
     const media = (options) => showMedia(content.media, values, link, { ...options, base });
-    const mattered = names.length || (content.media.length && !explanation.frames) ? h("section", { class: "card" }, matteredTitle(explanation, (chosen) => { Object.assign(state, chosen); look(); }),
+    const strip = names.length && !(isNumbered(names) && content.media.length) && content.media[0]?.kind !== "music" ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null;
+    const mattered = names.length || (content.media.length && !explanation.frames) ? h("section", { class: "card" }, h("div", { class: "tools" }, matteredTitle(explanation, (chosen) => { Object.assign(state, chosen); look(); }), strip ? saveBoxesButton("the tokens", () => strip.querySelector(".strip")) : null),
       explanation.frames ? null : media({ large: true, forecast: explanation.prediction.columns ? explanation.prediction : null, target }),
-      isNumbered(names) && content.media.length ? scoreRow(explanation.attribution, names, link, base) : names.length && content.media[0]?.kind !== "music" ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null,
+      isNumbered(names) && content.media.length ? scoreRow(explanation.attribution, names, link, base) : strip,
       explanation.attribution ? attributionNote(explanation.attribution) : h("p", { class: "small soft never" }, names.length ? "Move over the tokens, or use the arrow keys: every view below marks the same place." : "")) : null;
     const result = [h("div", { class: mattered ? "two" : "stack" }, answer, mattered)];
     const cards = [];
@@ -155,7 +157,7 @@ export async function showInside(main, query) {
       const linked = readers.includes(layer);
       result.push(layerCard(layer, values, { link, linked, base, title: nameLayer(layer.name), order: state.order, onOrder: (order) => { state.order = order; keep(); }, onUnit: panel && linked ? (unit) => panel.unit(layer.name, unit) : null, onPhrase: panel && linked ? phrase : null }));
     }
-    if (layers.length && !(value instanceof File)) result.push(reachCard({ input: request, tokens, link, nameLayer, steps: base }));
+    if (layers.length) result.push(reachCard({ input: request, tokens, link, nameLayer, steps: base }));
     if (explanation.heads.length > 1) {
       const heads = explanation.heads.slice(0, MOST_HEADS);
       result.push(h("section", { class: "card full" }, h("h2", {}, "Attention of every head"), h("div", { class: "views" }, explanation.attention && !explanation.grid ? attentionMap(explanation.attention, "mean of the heads of the last layer", tokens, link) : null, heads.map((head) => attentionMap(head, head.name, tokens, link))),
@@ -171,9 +173,10 @@ export async function showInside(main, query) {
     const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
     input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " Keeps this text, and shows what a change of it does.")), exampleList(id, model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
-    input.append(exampleList(id, model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" }, h("summary", {}, "or an input of your own"), otherInputs(look, model, () => typeof value !== "string" && value.example === undefined && look(""))));
+    input.append(exampleList(id, model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" || isOwn(value) }, h("summary", {}, "or an input of your own"), otherInputs(look, model, { wiped: () => isOwn(value) && look(""), shown: own })));
   }
-  await look();
+  if (missing) clear(views, missingInput(state.given));
+  else await look();
 }
 
 function card(...children) {
@@ -201,7 +204,7 @@ function matteredTitle({ attribution, label_probabilities: labels, label_choices
   const current = words.length ? String(attribution.position) : attribution.target;
   if (options.length < 2 || !options.some(([value]) => value === current)) return h("h2", {}, "What mattered for ", attribution.target || "the answer", attribution.word ? ` at “${attribution.word}”` : "");
   const select = h("select", { "aria-label": "What is explained", onchange: () => choose(words.length ? { word: select.value } : { target: select.value }) }, options.map(([value, text]) => h("option", { value, selected: value === current }, text)));
-  return h("div", { class: "tools start" }, h("h2", {}, "What mattered for"), select);
+  return h("div", { class: "tools start grow" }, h("h2", {}, "What mattered for"), select);
 }
 
 function attributionNote(attribution) {

@@ -1,11 +1,11 @@
 // Ask a model, or two side by side.
 
 import { get, post, postPacked } from "../api.js";
-import { showAnswer, targetLine } from "../answer.js";
+import { showAnswer, targetLine, unknownNote } from "../answer.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { exampleList, unpress } from "../examples.js";
 import { generationCard } from "../generation.js";
-import { keepInput, keptInput } from "../given.js";
+import { inputBody, isOwn, keepInput, keptInput, missingInput } from "../given.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
 import { searchMenu } from "../search.js";
@@ -32,17 +32,17 @@ export async function showTry(main, query) {
   const typedFor = (run) => (state.typed && (!kind(run) || kind(run).startsWith("text")) ? state.text : "");
   const others = usable.filter((run) => run.task === model.task && run.id !== id && (!run.input_kind || !kind(id) || run.input_kind === kind(id)));
   clear(main,
-    h("div", { class: "bar" }, h("h1", {}, "Try"), runSelect(usable, id, (run) => go("/try", { run, text: typedFor(run) })),
+    h("div", { class: "bar" }, h("h1", {}, "Try"), runSelect(usable, id, (run) => go("/try", { run, text: typedFor(run), given: kind(run) === kind(id) ? state.given : null })),
       others.length ? h("span", { class: "soft" }, "beside") : null,
       others.length ? runSelect(others, second, (run) => go("/try", { run: id, second: run, text: typedFor(run), example: state.example, search: state.search, given: state.given }), { label: "Second run", empty: true }) : null,
       h("span", { class: "grow" }), model.searches.length ? searchMenu(model.searches, state.search, (search) => { state.search = search; ask(given); }) : null));
   const grid = h("div", { class: "two" });
   const preview = h("section", { class: "card" });  // beside the pad, which must not move while somebody draws
-  const input = h("div", { class: "card" });
+  const input = h("div", { class: "card" }), problem = h("div", { class: "problem", "aria-live": "polite" });
   const generation = ["text", "drawings", "music"].includes(model.generates) ? generationCard(id, model, { text: () => state.text, given: state, beginning: model.examples[0]?.target || "", keep: (chosen) => { Object.assign(state, chosen); keep(); } }) : null;
   const shown = answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", {}, answers.length > 1 ? run : { text: "How probable is this text?", drawings: "How probable is this drawing?", music: "How probable is this piece?" }[model.generates] || "Answer"), box));
   grid.append(input, h("div", { class: "stack" }, generation ? [generation, preview] : preview, shown));
-  main.append(grid);
+  main.append(problem, grid);
 
   const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model something to read: the answer appears here.")));
 
@@ -50,10 +50,11 @@ export async function showTry(main, query) {
 
   async function ask(value = state.text) {
     state.example = value && value.example !== undefined ? String(value.example) : null;
-    state.given = isOwn(value) ? keepInput(value) : null;
-    keep();
     if (value !== given && value !== first) unpress(input);
     given = value;
+    clear(problem);
+    await keepGiven(value);
+    if (value !== given) return;
     if (typeof value === "string" && !value.trim()) { waiting(); return; }
     if (!model.reads_text) showRead(value);
     generation?.refresh();
@@ -62,10 +63,10 @@ export async function showTry(main, query) {
       answer.controller = new AbortController();
       answer.box.classList.add("loading");
       try {
-        const result = await post("/api/predict", body(answer.run, value), answer.controller.signal);
+        const result = await post("/api/predict", await body(answer.run, value), answer.controller.signal);
         const inside = typeof value === "string" ? { text: value } : value.example !== undefined ? { example: String(value.example) } : { given: state.given };
         if (result.prediction.columns && answer === answers[0]) { forecasts.set(value, result.prediction); showRead(value); }
-        clear(answer.box, showAnswer(result.prediction, known(value)?.target), targetLine(known(value)?.target, result.prediction), h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")));
+        clear(answer.box, showAnswer(result.prediction, known(value)?.target), targetLine(known(value)?.target, result.prediction), unknownNote(result.unknown, result.prediction), h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")));
         answer.box.classList.remove("loading");
       } catch (error) {
         if (error.name !== "AbortError") { clear(answer.box, errorBox(error)); answer.box.classList.remove("loading"); }
@@ -73,12 +74,16 @@ export async function showTry(main, query) {
     }));
   }
 
+  // Keep the input in the address.
+  async function keepGiven(value) {
+    state.given = null;
+    if (isOwn(value)) state.given = await keepInput(value).catch((error) => { clear(problem, h("p", { class: "note" }, `This browser cannot keep the file (${error.message}): there is no link to this input.`)); return null; });
+    if (value === given && input.isConnected) keep(); // another page has its own address
+  }
+
   // What is shown beside the input: a forecast continues it.
   const forecasts = new Map();
   const known = (value) => model.examples.find((each) => each.example === value?.example);
-
-  // A drawing, a recording, a file or numbers: an address cannot hold them.
-  const isOwn = (value) => typeof value !== "string" && value.example === undefined;
 
   // What was given, where the model does not show what it reads of it: the picture or the sound itself.
   function showFile(value) {
@@ -91,7 +96,7 @@ export async function showTry(main, query) {
 
   // What the model reads; only what was given if it cannot read it, which the answer says.
   async function showRead(value) {
-    const { content, values } = await postPacked("/api/media", body(id, value)).catch(() => ({ content: { media: [] } }));
+    const { content, values } = await body(id, value).then((content) => postPacked("/api/media", content)).catch(() => ({ content: { media: [] } }));
     if (value !== given) return;
     if (!content.media.length) showFile(value);
     else clear(preview, showMedia(content.media, values, undefined, { forecast: forecasts.get(value), target: known(value)?.target }));
@@ -105,22 +110,16 @@ export async function showTry(main, query) {
     ask("");
   }
 
-  function body(run, value) {
-    if (!(value instanceof File)) return { run, search: state.search, ...(value.example !== undefined ? { example: value.example } : { input: value }) };
-    const form = new FormData();
-    form.append("run", run);
-    if (state.search) form.append("search", state.search);
-    form.append("file", value);
-    return form;
-  }
+  const body = (run, value) => inputBody(value, model, { run, search: state.search });
 
   // Nothing was given: the first example shows what the model does.
-  const own = keptInput(state.given);
-  if (state.example === null && !state.text && own === null && model.examples.length) {
+  const own = await keptInput(state.given), missing = state.given && own === null;
+  if (state.example === null && !state.text && !state.given && model.examples.length) {
     if (model.generates === "text") state.text = model.examples[0].input.split(/\s+/).slice(0, BEGINNING).join(" ");
     else state.example = String(model.examples[0].example);
   }
   const first = state.example !== null ? { example: Number(state.example) } : own;
+  if (missing) clear(problem, missingInput(state.given));
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
     state.text ||= start?.input.replaceAll("\t", " ") || "";
@@ -130,7 +129,7 @@ export async function showTry(main, query) {
     else waiting();
     if (first) field.addEventListener("focus", () => field.select(), { once: true });  // typing replaces the example
   } else {
-    input.append(exampleList(id, model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or an input of your own" : "Give it something to read"), otherInputs(ask, model, wiped));
+    input.append(exampleList(id, model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or an input of your own" : "Give it something to read"), otherInputs(ask, model, { wiped, shown: own }));
     if (first) await ask(first);
     else { waiting(); generation?.refresh(); }
   }

@@ -1,0 +1,137 @@
+"""Inputs of one's own in a real browser: drawings, files and numbers have addresses."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.chromium import CHROMIUM, expect, new_page
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: scripts/setup installs it as root")
+LINES = [[[20, 20.5], [21, 20], [90, 60]], [[4, 119], [3.5, 0]]]
+
+
+def draw(page: Any) -> None:
+    """A line on the pad."""
+    pad = page.get_by_label("Draw here").bounding_box()
+    page.mouse.move(pad["x"] + 20, pad["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(pad["x"] + 90, pad["y"] + 60, steps=5)
+    page.mouse.up()
+
+
+def pixels(page: Any) -> str:
+    """What is on the pad."""
+    return str(page.get_by_label("Draw here").evaluate("(canvas) => canvas.toDataURL()"))
+
+
+def test_a_drawing_is_the_same_after_it_was_text(page: Any) -> None:
+    page.goto("/")
+    result = page.evaluate(
+        """async (lines) => {
+          const { Drawing, decodeDrawing, encodeDrawing } = await import("/static/drawing.js");
+          const text = encodeDrawing(new Drawing(480, 120, lines)), back = decodeDrawing(text);
+          const damaged = ["", "%", text.slice(0, 3), "____", "gICAgICA"].map(decodeDrawing);
+          return { text, lines: back.lines, size: [back.width, back.height], damaged };
+        }""",
+        LINES,
+    )
+    assert result["lines"] == LINES
+    assert result["size"] == [480, 120]
+    assert re.fullmatch(r"[\w-]+", result["text"])
+    assert len(result["text"]) <= 32  # of 5 points
+    assert result["damaged"] == [None] * 5
+
+
+def test_a_drawing_is_there_again_after_a_reload_and_inside(page: Any) -> None:
+    # The runs here have no data, from which the size of a pen is known.
+    pen = {"input_kind": "strokes", "pen": {"step": 0.2, "height": 1.0}}
+    page.route("**/api/model*", lambda route: route.fulfill(json={**route.fetch().json(), **pen}))
+    page.goto("/try?run=transcribe")
+    draw(page)
+    expect(page.get_by_role("link", name=re.compile("See inside"))).to_be_visible()
+    answer = page.locator("[aria-live]").nth(1).inner_text()
+    drawn = pixels(page)
+    assert "given=drawing." in page.url
+    kept = page.url
+    page.reload()
+    expect(page.get_by_role("link", name=re.compile("See inside"))).to_be_visible()
+    assert pixels(page) == drawn
+    assert page.locator("[aria-live]").nth(1).inner_text() == answer
+    page.get_by_role("link", name=re.compile("See inside")).click()
+    expect(page.get_by_role("heading", name="How the transcript was read")).to_be_visible()
+    assert pixels(page) == drawn
+    page.go_back()
+    expect(page.get_by_role("link", name=re.compile("See inside"))).to_be_visible()
+    assert page.url == kept
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_text("Give the model something to read")).to_be_visible()
+    assert "given" not in page.url
+    page.unroute("**/api/model*")
+
+
+def test_files_and_recordings_are_kept_in_the_browser(page: Any, address: str, browser: Any, tmp_path: Path) -> None:
+    page.goto("/try?run=forecast")
+    page.get_by_text("or type numbers").click()
+    page.get_by_label("Rows of numbers").fill("1 2\n2 3\n3 4\n4 5\n5 6")
+    page.get_by_role("button", name="Use these numbers").click()
+    expect(page.locator("table")).to_contain_text("two")
+    page.reload()
+    expect(page.locator("table")).to_contain_text("two")
+    assert page.get_by_label("Rows of numbers").input_value() == "1 2\n2 3\n3 4\n4 5\n5 6"
+    # A file whose name is markup, and a recording.
+    page.goto("/try?run=transcribe")
+    rows = tmp_path / "<b>rows.npy"
+    np.save(rows, np.zeros((12, 3), np.float32))
+    page.locator("input[type=file]").set_input_files(rows)
+    link = page.get_by_role("link", name=re.compile("See inside"))
+    expect(link).to_be_visible()
+    kept = page.url
+    assert "given=file." in kept
+    page.get_by_role("button", name="Record").click()
+    page.get_by_role("button", name="Stop").click()
+    page.wait_for_url(re.compile("recording.wav"))
+    page.goto(kept)
+    expect(link).to_be_visible()
+    link.click()
+    expect(page.get_by_role("heading", name="How the transcript was read")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name="How far back does each output see?")).to_be_visible()
+    # Another browser does not have the file, and says so.
+    problems: list[str] = []
+    other = new_page(browser, address, problems, base_url=address)
+    for path in (kept, kept.replace("/try", "/inside")):
+        other.goto(path)
+        expect(other.get_by_role("alert")).to_contain_text("“<b>rows.npy”, which this browser does not have")
+    other.goto("/inside?run=transcribe&given=drawing.%25")
+    expect(other.get_by_role("alert")).to_contain_text("perhaps it was cut")
+    other.context.close()
+    assert problems == []
+    # Nor this one, once they were deleted.
+    page.goto("/try?run=transcribe")
+    page.get_by_role("button", name="Delete them").click()
+    expect(page.get_by_text("Links to them no longer work")).to_be_visible()
+    page.goto(kept)
+    expect(page.get_by_role("alert")).to_contain_text("this browser does not have")
+
+
+def test_only_the_last_files_are_kept(page: Any) -> None:
+    page.goto("/")
+    kept = page.evaluate(
+        """async () => {
+          const { countFiles, deleteFiles, keepFile, keptFile } = await import("/static/kept.js");
+          await deleteFiles();
+          const hashes = [];
+          for (let number = 0; number < 26; number++) {
+            hashes.push(await keepFile(new File([`content ${number}`], "name")));
+            if (number === 20) await keptFile(hashes[0]);  // used again: it stays
+          }
+          const same = await keepFile(new File(["content 25"], "other name"));
+          const found = await Promise.all(hashes.map(async (hash) => (await keptFile(hash))?.text() ?? null));
+          return { count: await countFiles(), found, same: same === hashes.at(-1) };
+        }"""
+    )
+    assert kept["same"]
+    assert kept["count"] == 24
+    assert kept["found"] == [None if number in (1, 2) else f"content {number}" for number in range(26)]
