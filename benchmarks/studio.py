@@ -219,12 +219,14 @@ def main() -> None:
     only.add_argument("--watching", action="store_true", help="only measure what a training loses while watched")
     parser.add_argument("--rounds", type=int, default=5, help="pairs of trainings")
     parser.add_argument("--updates", type=int, default=400, help="updates of each")
+    parser.add_argument("--demo", type=Path, help="folder in which `seqloom demo tag` was run (default: run it first)")
     options = parser.parse_args()
     chromium = next(path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name)))
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        demo = [sys.executable, "-m", "seqloom", "demo", "tag", "--quick", "--json", "--output", name]
-        subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)  # noqa: S603  our own command
+        folder = options.demo or Path(name)
+        if options.demo is None:
+            demo = [sys.executable, "-m", "seqloom", "demo", "tag", "--quick", "--json", "--output", name]
+            subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)  # noqa: S603  our own command
         with studio(folder) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1280, "height": 900})

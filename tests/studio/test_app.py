@@ -130,6 +130,27 @@ def test_predictions_and_the_inside_are_those_of_the_model(client: Client, folde
     assert set(content["explanation"]["prediction"]) == set(prediction)
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("tag", ("words",)),
+        ("classify", ("text", "vocabulary")),
+        ("language_model", ("text", "vocabulary")),
+        ("translate", ("source", "vocabulary")),
+    ],
+)
+def test_words_outside_of_the_vocabulary_are_named(
+    client: Client, folder: Path, name: str, place: tuple[str, ...]
+) -> None:
+    vocabulary = json.loads((folder / name / "learned.json").read_text())
+    for part in place:
+        vocabulary = vocabulary[part]
+    known = next(token for token in vocabulary["tokens"] if token.isalpha())
+    answer = client.post("/api/predict", {"run": name, "input": f"zzz {known} yyy zzz"}).json()
+    assert answer["unknown"]["words"] == ["zzz", "yyy"]
+    assert client.post("/api/predict", {"run": name, "input": known}).json()["unknown"]["words"] == []
+
+
 @pytest.mark.parametrize("name", ["classify", "tag", "forecast", "language_model", "translate"])
 def test_how_far_back_outputs_see(client: Client, name: str) -> None:
     value = question(name)

@@ -94,7 +94,7 @@ def test_runs_are_grouped_with_mean_and_spread(page: Any, folder: Path) -> None:
     expected = [statistics.mean(values), statistics.stdev(values)]
     shown = group.locator("td.number").first.inner_text().splitlines()[0].strip("★ ").split(" ± ")
     assert [float(text) for text in shown] == pytest.approx(expected, rel=0.06)  # of two digits
-    disclosure = group.get_by_role("button")
+    disclosure = group.locator(".disclosure")
     disclosure.press("Enter")
     expect(page.locator("tr.member")).to_have_count(2)
     page.reload()
@@ -361,7 +361,7 @@ def test_one_cursor_moves_through_all_views(page: Any) -> None:
     expect(changed.get_by_role("img", name=re.compile("How much the hidden states change"))).to_be_visible()
     changed.get_by_role("button", name="Close").click()
     expect(changed).to_have_count(0)
-    picture = page.get_by_role("button", name=re.compile("Save .* as SVG")).first
+    picture = page.get_by_role("button", name=re.compile("Save .* state as SVG")).first
     picture.focus()
     assert "<image" in download(page, picture)
 

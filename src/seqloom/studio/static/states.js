@@ -123,10 +123,10 @@ export function activeUnits(numbers, units, steps, [start, stop], threshold) {
 }
 
 // A panel that shows the places of a phrase or of a unit. `input(fields)`: the body of a request about the input of the page. `values`: the states of all layers.
-// chosen("layer:unit"): a unit is shown; empty: none. threshold: above which a unit counts as active; changed(threshold).
-export function statePanel({ run, input, layers, values, nameLayer, tokens, chosen, threshold = THRESHOLD, changed }) {
-  const how = tokens.length ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
-  const [what, act] = tokens.length ? ["phrase", "Select a phrase"] : ["steps", "Select some steps"];
+// hasStrip: tokens stand above, which can be dragged over. chosen("layer:unit"): a unit is shown; empty: none. threshold: above which a unit counts as active; changed(threshold).
+export function statePanel({ hasStrip, run, input, layers, values, nameLayer, tokens, chosen, threshold = THRESHOLD, changed }) {
+  const how = hasStrip ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
+  const [what, act] = hasStrip ? ["phrase", "Select a phrase"] : ["steps", "Select some steps"];
   const content = h("div", { "aria-live": "polite" }, h("p", {}, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", {}, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below, or type its number: its values in this input, and where in the dev data they are highest and lowest.")));
   const select = h("select", { "aria-label": "Layer of the states", onchange: () => { limitField(); if (state.phrase) similar(...state.phrase); } }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
   const state = { phrase: null };
@@ -188,7 +188,7 @@ export function statePanel({ run, input, layers, values, nameLayer, tokens, chos
     const heading = [h("div", { class: "tools" }, h("h3", {}, `Unit ${index + 1} of ${nameLayer(name)} in this input`), here.matches("p") ? saveBoxesButton(`unit ${index + 1}`, () => here) : null), here, h("p", { class: "small soft" }, h("span", { class: "key positive" }, "positive"), h("span", { class: "key negative" }, "negative"), ` Strongest: ${number(own.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0), 3)}.`)];
     await load(heading, "/api/unit", { run, layer: name, unit: index }, (result) => {
       const extreme = Math.max(...[...result.highest, ...result.lowest].map((match) => Math.abs(match.value))) || 1, list = (matches) => matches.map((match) => place(run, match, number(match.value, 3), extreme));
-      const places = h("div", { class: "stack" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest)));
+      const places = h("div", { class: "halves" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest)));
       return [h("div", { class: "tools" }, h("h3", {}, "In the dev data"), saveBoxesButton(`where unit ${index + 1} is highest and lowest`, () => places)), places,
         h("p", { class: "small soft" }, `Mean ${number(result.mean, 3)}, standard deviation ${number(result.deviation, 3)} over ${number(result.examples)} dev examples; at most one place of each example.`)];
     });

@@ -280,6 +280,10 @@ class Classify(ClassifySettings):
             return []
         return list(dict.fromkeys(token for text in self._texts(example) for token in encoding.unknown_tokens(text)))
 
+    @property
+    def reads_unknown_by(self) -> str:
+        return "pretrained vectors" if self.fitted.vectors is not None else ""
+
     def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
         return self.fitted.labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))
 

@@ -265,6 +265,10 @@ class Translate(TranslateScoring):
     def unknown_words(self, example: Pair) -> list[str]:
         return self.fitted.source.unknown_tokens(example.source)
 
+    @property
+    def reads_unknown_by(self) -> str:
+        return "pretrained vectors" if self.fitted.vectors is not None else ""
+
     def input_tokens(self, example: Pair) -> list[str]:
         tokens = text_tokens(self.fitted.source, example.source, [])
         return [*(tokens[::-1] if self.reverse_source else tokens), END]

@@ -70,6 +70,7 @@ function draw(content, id, table, query) {
   const phone = matchMedia("(max-width: 720px)"), height = () => (phone.matches ? CARD : 40);
   const long = longTable({ frame, body, row, width: () => columns.length, empty: "No example fits.", height });
   clear(content, matrix, h("div", { class: "answers" }, h("div", { class: "bar" }, count, chosen, h("span", { class: "grow" }), judged ? which : null, search), frame, table.note ? h("p", { class: "small soft" }, table.note) : null));
+  phone.addEventListener("change", () => body.isConnected && show());
   drawPictures();
   show();
 

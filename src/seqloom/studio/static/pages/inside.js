@@ -124,7 +124,8 @@ export async function showInside(main, query) {
     // Without tokens, layers and pictures may have different numbers of steps: the cursor is a place in the longest of them.
     const steps = [...layers.filter((layer) => readers.includes(layer)).map((layer) => layer.steps), ...content.media.filter(({ kind }) => ["line", "vectors"].includes(kind)).map(({ shape }) => shape[0]), explanation.frames?.blank.length || 0];
     const base = tokens.length || Math.max(1, ...steps);
-    const panel = readers.length ? statePanel({ run: id, input: request, layers: readers, values, nameLayer, tokens, threshold: state.threshold ? Number(state.threshold) : undefined, changed: (text) => { state.threshold = text; keep(); }, chosen: (unit) => { state.unit = unit; if (unit) Object.assign(state, { from: null, to: null }); keep(); } }) : null;
+    const hasStrip = names.length > 0 && !(isNumbered(names) && content.media.length) && content.media[0]?.kind !== "music";
+    const panel = readers.length ? statePanel({ hasStrip, run: id, input: request, layers: readers, values, nameLayer, tokens, threshold: state.threshold ? Number(state.threshold) : undefined, changed: (text) => { state.threshold = text; keep(); }, chosen: (unit) => { state.unit = unit; if (unit) Object.assign(state, { from: null, to: null }); keep(); } }) : null;
     const phrase = (start, stop, words = []) => {
       Object.assign(state, { from: String(start), to: String(stop), unit: "" });
       keep();
@@ -134,11 +135,11 @@ export async function showInside(main, query) {
     const target = model.examples.find((each) => String(each.example) === state.example)?.target;
     const answer = h("section", { class: "card" }, h("h2", {}, "Answer"), showAnswer(explanation.prediction, target), targetLine(target, explanation.prediction), unknownNote(content.unknown, explanation.prediction), headline && explanation.frames ? h("p", { class: "soft small" }, headline.split("\n").slice(1).join(" ")) : null, explanation.notes.map((note) => h("p", { class: "note" }, note)));
     const media = (options) => showMedia(content.media, values, link, { ...options, base });
-    const strip = names.length && !(isNumbered(names) && content.media.length) && content.media[0]?.kind !== "music" ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null;
+    const strip = hasStrip ? tokenStrip({ tokens: names, scores: plainScores(explanation.attribution), link, select: panel && names.length === tokens.length ? phrase : null, chosen }) : null;
     const mattered = names.length || (content.media.length && !explanation.frames) ? h("section", { class: "card" }, h("div", { class: "tools" }, matteredTitle(explanation, (chosen) => { Object.assign(state, chosen); look(); }), strip ? saveBoxesButton("the tokens", () => strip.querySelector(".strip")) : null),
       explanation.frames ? null : media({ large: true, forecast: explanation.prediction.columns ? explanation.prediction : null, target }),
       isNumbered(names) && content.media.length ? scoreRow(explanation.attribution, names, link, base) : strip,
-      explanation.attribution ? attributionNote(explanation.attribution) : h("p", { class: "small soft never" }, names.length ? "Move over the tokens, or use the arrow keys: every view below marks the same place." : "")) : null;
+      explanation.attribution ? attributionNote(explanation.attribution) : h("p", { class: "small soft never" }, hasStrip ? "Move over the tokens, or use the arrow keys: every view below marks the same place." : "")) : null;
     const result = [h("div", { class: mattered ? "two" : "stack" }, answer, mattered)];
     const cards = [];
     if (explanation.label_choices.length) cards.push(choices(explanation.label_choices, link));

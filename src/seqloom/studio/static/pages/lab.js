@@ -7,19 +7,20 @@ import { address } from "../router.js";
 
 const CLASSES = { holds: "finished", "does not hold here": "diverged", "not decided": "stopped" };
 
-export async function showLab(main) {
+export async function showLab(main, query) {
   const { experiments } = await get("/api/lab");
   const topics = [...new Set(experiments.map((experiment) => experiment.topic))];
   clear(main, h("div", { class: "bar" }, h("h1", {}, "Lab"), h("span", { class: "soft" }, "Claims of the literature as experiments: run one here, and see whether it holds on this machine.")),
     topics.map((topic) => h("section", { class: "topic" }, h("h2", {}, topic),
       h("div", { class: "grid" }, experiments.filter((experiment) => experiment.topic === topic).map(card)))));
+  document.getElementById(`claim-${query.get("claim")}`)?.scrollIntoView({ block: "start" });
 }
 
 function card(experiment) {
   const outcome = h("div", { "aria-live": "polite" });
   const buttons = [["default", "Run (a few minutes)"], ["quick", "Quick look"]].map(([preset, label]) =>
     h("button", { type: "button", onclick: () => run(preset) }, label));
-  const box = h("section", { class: "card" }, h("h2", {}, experiment.question), h("p", {}, experiment.claim), h("p", { class: "small soft" }, experiment.source),
+  const box = h("section", { class: "card", id: `claim-${experiment.name}` }, h("h2", {}, h("a", { class: "plain", href: address("/lab", { claim: experiment.name }) }, experiment.question)), h("p", {}, experiment.claim), h("p", { class: "small soft" }, experiment.source),
     h("details", {}, h("summary", { class: "small" }, "Rule of the verdict"), h("p", { class: "small" }, experiment.rule)),
     h("p", { class: "buttons never" }, buttons), outcome);
 

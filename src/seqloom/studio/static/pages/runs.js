@@ -221,7 +221,7 @@ export async function showRuns(main, query) {
     const { sorted, values } = usual.get(run.task), own = sorted.filter((key) => key in run.settings && setting(run.settings[key]) !== values.get(key));
     if (!own.length) return h("span", { class: "faint small", title: "This run has the settings of most runs of its task." }, "as most of them");
     const items = own.map((key) => ({ text: lastName(key, keys) + setting(run.settings[key]), chip: () => h("span", { class: "chip", title: `${key} = ${setting(run.settings[key])}${values.get(key) === null ? "" : `; most have ${values.get(key)}`}` }, h("i", {}, lastName(key, keys)), h("span", {}, setting(run.settings[key]))) }));
-    return chipRow(items, { width: chipWidth, lines: phone.matches ? 1 : 2, title: `What differs in ${run.title || run.id}` });
+    return chipRow(items, { width: chipWidth, lines: phone.matches ? 1 : 2, title: `What differs in ${run.members ? "this group" : run.id}` });
   }
 
   function noteField(run) {
