@@ -15,6 +15,7 @@ BENCHMARKS = {
     "int8": "layers, sampling and translation in int8 vs float32 and CTranslate2 int8",
     "bfloat16": "training in bfloat16 vs float32 and PyTorch programs under autocast",
     "attention": "windows and linear attention vs full attention on long inputs: time and memory",
+    "compiled": "models compiled for C vs onnxruntime and Seqloom, one sequence at a time: time and size",
     "ctc": "CTC loss vs torch, CTC beam search vs fast-ctc-decode and flashlight-text",
     "embed": "word vectors vs gensim: speed, quality, memory (needs gensim and SEQLOOM_DATA)",
 }

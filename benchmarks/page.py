@@ -15,6 +15,7 @@ FOLDER, PAGE = DOCS / "benchmarks", DOCS / "benchmarks.md"
 TITLES = {
     "attention": "Attention on long inputs",
     "bfloat16": "Training in bfloat16",
+    "compiled": "Models compiled for C",
     "ctc": "Connectionist temporal classification",
     "embed": "Word vectors",
     "int8": "Models in int8",

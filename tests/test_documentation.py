@@ -5,6 +5,7 @@ import io
 import re
 import shlex
 import shutil
+import subprocess
 import wave
 from datetime import date, timedelta
 from itertools import pairwise
@@ -19,6 +20,7 @@ from docs.site import gallery
 from tests.examples.test_examples import FURTHER_USES
 from typer.testing import CliRunner
 
+import seqloom
 from seqloom import lab, tasks, testing
 from seqloom.cli.main import app
 from seqloom.comparison import subprocess_trial, trial
@@ -32,6 +34,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "src/seqloom/examples").glob("*.toml"))
 SHORT = ["train.updates=2"]
+COMPILER, NODE = shutil.which("cc"), shutil.which("node")
 BUILT = (
     *(
         "python_tags",
@@ -249,6 +252,31 @@ def test_first_examples_are_short() -> None:
     first, _, cell, _ = blocks(ROOT / "README.md")
     layer = blocks(ROOT / "docs" / "recurrent.md")[0]
     assert [len(block.splitlines()) <= most for block, most in ((first, 10), (cell, 20), (layer, 10))] == [True] * 3
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc)")
+def test_documented_c_program(inside: Path, tmp_path: Path) -> None:
+    """It prints what the model predicts."""
+    (source,) = re.findall(r"^```c\n(.*?)^```$", (ROOT / "docs/compile.md").read_text(), re.MULTILINE | re.DOTALL)
+    run_command(["export", "runs/control", str(tmp_path / "control.o")])
+    (tmp_path / "main.c").write_text(source)
+    command = [str(COMPILER), "-std=c99", "-Wall", "-Werror", "main.c", "control.o", "-o", "control"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    printed = subprocess.run([tmp_path / "control"], capture_output=True, text=True, check=True).stdout
+    forces = np.array([[0.0], [1.0], [1.0], [0.5]])
+    (answer,) = seqloom.load(inside / "runs/control").predict([forces])
+    assert np.abs(np.array(printed.split(), dtype=float) - np.ravel(answer.numbers)).max() < 1e-5
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node (node)")
+def test_documented_webassembly_program(inside: Path, tmp_path: Path) -> None:
+    (source,) = re.findall(r"^```js\n(.*?)^```$", (ROOT / "docs/compile.md").read_text(), re.MULTILINE | re.DOTALL)
+    run_command(["export", "runs/opinions", str(tmp_path / "opinions.wasm")])
+    (tmp_path / "main.mjs").write_text(source)
+    printed = subprocess.run([str(NODE), "main.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    (answer,) = seqloom.load(inside / "runs/opinions").predict(["a joy to watch"])
+    rows = dict(line.split() for line in printed.splitlines())
+    assert {label: float(value) for label, value in rows.items()} == pytest.approx(answer.probabilities, abs=1e-6)
 
 
 def shortened(words: list[str], folder: Path) -> list[str]:

@@ -43,6 +43,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "custom_cells": "Write a cell",
         "quantize": "Quantize to int8",
         "export": "Export to ONNX",
+        "compile": "Compile for C or WebAssembly",
         "python": "Use Python and notebooks",
     },
     "Notebooks": {

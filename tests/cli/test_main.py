@@ -377,7 +377,7 @@ def test_only_language_models_generate_text(tagger: Path) -> None:
 def test_unsupported_exports_are_refused(folder: Path, tagger: Path) -> None:
     result = call("export", tagger, folder / "model.arpa")
     assert result.exit_code == 1
-    assert "model.arpa: a model of the task tag is exported as .onnx" in result.stderr
+    assert "model.arpa: a model of the task tag is exported as .onnx, .o or .wasm" in result.stderr
 
 
 def test_export_to_onnx(folder: Path, tagger: Path) -> None:

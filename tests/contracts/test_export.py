@@ -12,6 +12,7 @@ from tests.contracts import registry, tiny
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell, projection, recurrence
+from seqloom.export_check import TOLERANCE, relative_difference
 from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
@@ -73,10 +74,10 @@ def assert_equal(layer: Layer, *, states: bool = True) -> None:
         x, mask = ragged(*shape, layer.input_size)
         outputs = session.run(None, {"x": x.numpy(), "lengths": mask.sum(dim=1).numpy()})
         expected = results(layer, x, mask)
-        difference = max(map(exported.relative_difference, outputs, expected))
-        if difference > exported.TOLERANCE:
+        difference = max(map(relative_difference, outputs, expected))
+        if difference > TOLERANCE:
             exact = results(copy.deepcopy(layer).double(), x.double(), mask)
-            rounding = max(map(exported.relative_difference, expected, exact))
+            rounding = max(map(relative_difference, expected, exact))
             assert difference <= 4 * rounding <= 1e-3, shape
 
 
@@ -186,7 +187,7 @@ def test_every_task(name: str, tmp_path: Path) -> None:
         examples = list(task.read(tmp_path / f"dev-{case.file}"))
         count, difference = exported.check(exported_model, data, [examples[:1], examples[:3], examples])
     assert count == len(examples[:1]) + len(examples[:3]) + len(examples)
-    assert difference <= exported.TOLERANCE
+    assert difference <= TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_every_kind_of_forecast(fields: dict[str, Any], tmp_path: Path) -> None:
     examples = list(task.read(tmp_path / f"dev-{case.file}"))
     with torch.no_grad():
         forecast = task.onnx_model(model)
-        assert exported.check(forecast, forecast.to_bytes("model", {}), [examples])[1] <= exported.TOLERANCE
+        assert exported.check(forecast, forecast.to_bytes("model", {}), [examples])[1] <= TOLERANCE
     assert ("quantiles" in forecast.expected(examples)) == ("distribution" in fields)
 
 
@@ -243,4 +244,4 @@ def test_language_model_continues_from_its_state(name: str, tmp_path: Path) -> N
         state = {field["input"]: value for field, value in zip(states, following, strict=True)}
         for row, length in enumerate(part):
             difference = np.abs(log_probabilities[row, :length] - whole[row, start : start + length])
-            assert difference.max(initial=0) <= exported.TOLERANCE
+            assert difference.max(initial=0) <= TOLERANCE

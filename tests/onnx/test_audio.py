@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from seqloom.export_check import relative_difference
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.layers.audio.trim import TrimSilence
 from seqloom.onnx.audio import emit_normalize, spectrum_input
-from seqloom.onnx.exported import open_session, relative_difference
+from seqloom.onnx.exported import open_session
 from seqloom.onnx.graph import Graph
 
 LENGTHS = [900, 333, 260, 100]  # the last one is shorter than a window

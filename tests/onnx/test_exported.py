@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import nn
 
+from seqloom.export_check import ExportError
 from seqloom.layers.custom import CustomLayer
 from seqloom.onnx import exported
 from seqloom.onnx.exported import OnnxModel
-from seqloom.onnx.graph import ExportError, Graph
+from seqloom.onnx.graph import Graph
 from seqloom.onnx.modules import Rows, emit_layer
 
 CHECKSUM_ENTRY = 76  # bytes of the last entry of the metadata
@@ -57,22 +58,6 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="no examples"):
         exported.write(doubling(), tmp_path / "double.onnx", [], metadata={})
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected", "difference"),
-    [
-        ([1.0, 2.0], [1.0, 2.5], 0.2),
-        ([0.1], [0.2], 0.1),
-        ([np.nan, -np.inf], [np.nan, -np.inf], 0.0),
-        ([np.nan], [1.0], np.inf),
-        ([np.inf], [1.0], np.inf),
-        ([1.0, 1.0], [1.0], np.inf),
-        ([], [], 0.0),
-    ],
-)
-def test_relative_difference(answer: list[float], expected: list[float], difference: float) -> None:
-    assert exported.relative_difference(np.array(answer), np.array(expected)) == pytest.approx(difference)
 
 
 def emit(layer: Any) -> None:

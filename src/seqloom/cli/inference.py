@@ -485,13 +485,21 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Output: .onnx; a folder for a web page; .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word "
-            "vectors."
+            help="Output: .onnx; .o for C, with a header .h beside it; .wasm; a folder for a web page; .arpa or "
+            ".arpa.gz for n-grams; .txt, .vec or .bin for word vectors."
         ),
     ],
     *,
     check: Annotated[
-        str, typer.Option(help="ONNX: inputs to compare the exported model on (default: the dev data of the run).")
+        str, typer.Option(help="Inputs to compare the exported model on (default: the dev data of the run).")
+    ] = "",
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="PROCESSOR",
+            help="Object file: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, or native for this machine only "
+            "(default: any processor of the architecture of this machine).",
+        ),
     ] = "",
     runtime: Annotated[
         bool,
@@ -508,21 +516,28 @@ def export(
     lm: LanguageModel = "",
     layer: Layer = "",
 ) -> None:
-    """Export a model for other programs. Models become ONNX files or web pages, n-grams ARPA files.
+    """Export a model for other programs: as an ONNX file, compiled for C or WebAssembly, or as a web page.
 
-    Word vectors become word2vec files. An ONNX file or a page is written only if it gives the answers of the model.
+    n-grams become ARPA files, word vectors word2vec files. A model is written only if it gives the answers of the run.
     """
     with errors():
         if file.suffix and onnxruntime_web:
             raise ValueError(f"--onnxruntime-web is for a page, which is a folder; {file} is a file")
         if not file.suffix and runtime:
             raise ValueError(f"--runtime is for a file .onnx; {file} is a folder, for a page")
+        if file.suffix not in (".o", ".wasm") and target:
+            raise ValueError(f"--target is for a file .o or .wasm, not for {file}")
+        if file.suffix in (".o", ".wasm") and runtime:
+            raise ValueError(f"--runtime is for a file .onnx; {file} needs no runtime")
         result = load_model(run, layer, search=search, lexicon=lexicon, lm=lm).export(
-            file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web
+            file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web, target=target
         )
         if result is None:
             return
-        print(f"wrote {file} ({result.size:,} bytes); same answers as the run: {result}")
+        header = f" and {file.with_suffix('.h')}" if file.suffix == ".o" else ""
+        print(f"wrote {file}{header} ({result.size:,} bytes); same answers as the run: {result}")
+        if result.target:
+            print(f"compared on this machine: the same code, compiled for it instead of for {result.target}")
         if not file.suffix:
             print(f"open it by a web server: python -m http.server --directory {file}")
             if not (file / "onnxruntime-web").is_dir():

@@ -50,7 +50,7 @@ from seqloom.training.memory import check_memory
 from seqloom.training_data import count_trained, dev_examples
 
 if TYPE_CHECKING:
-    from seqloom.onnx.exported import ExportCheck
+    from seqloom.export_check import ExportCheck
 
 Precision = Literal["float32", "int8"]
 
@@ -567,18 +567,27 @@ class Model:
         check: Any = None,  # examples to compare the exported model with this one on; None: the dev data of the run
         runtime: bool = False,  # write seqloom_runtime.py beside an ONNX file, which runs it without Seqloom
         onnxruntime_web: str | Path = "",  # of a page: its folder; empty: where npm has installed it
+        target: str = "",  # of an object file: the processor, such as "x86-64-v3"; empty: any like this one
     ) -> "ExportCheck | None":
-        """Write the model for other programs: as .onnx, n-grams as .arpa or .arpa.gz, word vectors as .txt, .vec, .bin.
+        """Write the model for other programs.
 
-        A path without a suffix is a folder for a web page. An ONNX file or a page is written only if it gives the
-        answers of the model.
+        Suffixes are .onnx; .o, an object file with a C header beside it; .wasm; for n-grams .arpa or .arpa.gz; for word
+        vectors .txt, .vec or .bin. A path without a suffix is a folder for a web page. ONNX files, pages and compiled
+        models are written only if they give the answers of the model.
         """
         path = Path(path)
-        if path.suffix not in (".onnx", ""):
+        if path.suffix not in (".onnx", ".o", ".wasm", ""):
             self.task.export(self.module, path)
             return None
         if self.precision == "int8":
-            raise ValueError("an ONNX file holds a float32 model: export the run that the int8 model was made from")
+            raise ValueError("an exported file holds a float32 model: export the run that the int8 model was made from")
+        if path.suffix in (".o", ".wasm"):
+            from seqloom.standalone import exported as standalone
+
+            title = f"A model of the task {self.task.name}: the run {self.name}, compiled by Seqloom."
+            with torch.no_grad():
+                compiled, batches = self.task.standalone_model(self.module), self._checked_batches(check)
+                return standalone.write(compiled, path, batches, target=target, title=title)
         try:
             from seqloom.onnx.exported import write, write_runtime
             from seqloom.onnx.page import find_onnxruntime_web, write_page

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom.kernels.runtime.differentiation import differentiable_once
@@ -252,3 +254,10 @@ class _LogPartition(torch.autograd.Function):
             (pairs * forward.transitions).to(inner),
             last.to(inner),
         )
+
+
+def scaled_exponentials(scores: Tensor) -> NDArray[np.float64]:
+    """exp(scores - maximum), at least exp(TRANSITION) unless forbidden, for exports."""
+    factors, _ = _exponentials(scores.detach().double().flatten(), dim=0, lowest=TRANSITION)
+    values: NDArray[np.float64] = factors.view_as(scores).numpy()
+    return values

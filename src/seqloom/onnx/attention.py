@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from seqloom.export_check import ExportError
 from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.attention.local import LocalAttention
@@ -11,7 +12,7 @@ from seqloom.layers.attention.projected import ProjectedAttention
 from seqloom.layers.attention.scores import Additive, Cosine, Dot, Multiplicative, Scaled, Score, SingleLayer
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.recurrent.recurrent import Recurrent
-from seqloom.onnx.graph import FLOAT, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.graph import FLOAT, INTEGER, Graph, Value
 from seqloom.onnx.modules import Rows, State, emit_layer, emit_module, emits_layer, lowest
 from seqloom.onnx.recurrent import emit_recurrent
 

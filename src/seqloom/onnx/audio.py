@@ -5,9 +5,10 @@ import math
 import numpy as np
 import torch
 
+from seqloom.export_check import ExportError
 from seqloom.layers.audio.spectrum import DELTA_REACH, MIN_DEVIATION, MIN_ENERGY, Normalize, Spectrum
 from seqloom.layers.audio.trim import SILENCE, TrimSilence
-from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, Graph, Value
 from seqloom.onnx.modules import Rows, array, lowest
 
 

@@ -1,10 +1,8 @@
 """Conditional random fields: Viterbi and the probabilities of labels, as loops over time inside the graph."""
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from seqloom.models.crf import CRF, EMISSION, TRANSITION, Chain
+from seqloom.models.crf import CRF, EMISSION, Chain, scaled_exponentials
 from seqloom.onnx.graph import BOOLEAN, DOUBLE, FLOAT, Graph, Value
 from seqloom.onnx.modules import Rows, array
 
@@ -49,7 +47,7 @@ def _viterbi(graph: Graph, chain: Chain, emissions: Value, is_first: Value, rows
 def _marginals(graph: Graph, chain: Chain, emissions: Value, is_first: Value, rows: Rows) -> Value:  # (T, B, L)
     """Forward-backward in double precision, scaled to sum 1 at each position."""
     start = chain.start.detach().double().numpy()
-    transitions, end = _exponentials(chain.transitions), _exponentials(chain.end)
+    transitions, end = scaled_exponentials(chain.transitions), scaled_exponentials(chain.end)
     batch, labels = emissions.size(1), len(start)
     scores = emissions.cast(DOUBLE)
     scores = scores + graph.where(is_first.unsqueeze(1, 2), graph.constant(start), 0.0)
@@ -81,13 +79,3 @@ def _marginals(graph: Graph, chain: Chain, emissions: Value, is_first: Value, ro
     )
     both = left * right
     return both / both.sum(2, keep=True)
-
-
-def _exponentials(scores: Tensor) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
-    """exp(scores - maximum), at least exp(TRANSITION) unless forbidden."""
-    values = scores.detach().double()
-    below = values - values.max()
-    factors: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = (
-        below.clamp(min=TRANSITION).exp().masked_fill(below == -torch.inf, 0).numpy()
-    )
-    return factors

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from seqloom.export_check import ExportError
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.convolution import Convolution
@@ -16,7 +17,7 @@ from seqloom.layers.transformer.positions import Positions
 from seqloom.models.decoder import Decoder
 from seqloom.onnx.attention import prepare
 from seqloom.onnx.encoders import Source
-from seqloom.onnx.graph import BOOLEAN, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.graph import BOOLEAN, INTEGER, Graph, Value
 from seqloom.onnx.models import decoder_step
 from seqloom.onnx.modules import Rows, State, emit_module
 from seqloom.onnx.pooling import at

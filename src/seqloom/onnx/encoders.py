@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from seqloom.export_check import ExportError
 from seqloom.layers.time_reduction import TimeReduction
 from seqloom.models.encoder import Encoder
 from seqloom.models.signals.encoders import GridEncoder
 from seqloom.models.signals.frame_encoder import FrameEncoder
 from seqloom.models.signals.image_encoder import ImageEncoder, VectorMemory
-from seqloom.onnx.graph import FLOAT, ExportError, Graph, Value
+from seqloom.onnx.graph import FLOAT, Graph, Value
 from seqloom.onnx.modules import Rows, State, emit_layer, emit_module, lowest
 
 

@@ -5,27 +5,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 import seqloom_runtime
 from seqloom import files
+from seqloom.export_check import Arrays, ExportCheck, ExportError, require_equal
 
 # The modules that register how layers are written.
 from seqloom.onnx import images, recurrent, stacked, transformer  # noqa: F401
-from seqloom.onnx.graph import ExportError, Graph
+from seqloom.onnx.graph import Graph
 
-TOLERANCE = 1e-5
-"""Largest difference between an output of the graph and of the model, relative to numbers above 1: float32 rounds to
-6e-8, and a few hundred operations on a sequence add up."""
 FORMAT = 1
 """Version of the description that a runtime reads."""
 ALWAYS_WRITTEN = {"lm"}
 """Parts without which a model does not answer as it was exported: the language model of its search."""
-Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -96,17 +92,6 @@ def open_session(data: bytes, *, threads: int = 1) -> onnxruntime.InferenceSessi
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
-class ExportCheck(NamedTuple):
-    """The comparison of an exported model with the original."""
-
-    examples: int
-    difference: float  # the largest, relative to numbers above 1
-    size: int  # of the file in bytes
-
-    def __str__(self) -> str:
-        return f"{self.examples:,} examples, largest difference {self.difference:.1e}"
-
-
 def write(
     model: OnnxModel,
     path: Path,
@@ -152,28 +137,3 @@ def check(model: OnnxModel, data: bytes, batches: Iterable[Sequence[Any]]) -> tu
             largest = max(largest, require_equal(name, answer / unit, expected[name] / unit, examples))
         count += len(examples)
     return count, largest
-
-
-def require_equal(name: str, answer: NDArray[Any], expected: NDArray[Any], examples: Sequence[Any]) -> float:
-    """The largest difference; ExportError if it exceeds the tolerance."""
-    difference = relative_difference(answer, expected)
-    if not difference <= TOLERANCE:  # not: NaN
-        where = getattr(examples[0], "location", "")
-        raise ExportError(
-            f"the graph does not compute what the model does: {name} differs by {difference:.1e}, more "
-            f"than {TOLERANCE:.0e}, from the example {where} on; nothing was written"
-        )
-    return difference
-
-
-def relative_difference(answer: NDArray[Any], expected: NDArray[Any]) -> float:
-    """The largest difference, relative to numbers above 1; infinite if shapes or NaNs differ."""
-    if answer.shape != expected.shape:
-        return float("inf")
-    if not expected.size:
-        return 0.0
-    answer, expected = answer.astype(np.float64), expected.astype(np.float64)
-    same = (answer == expected) | (np.isnan(answer) & np.isnan(expected))  # infinities of one sign, too
-    with np.errstate(invalid="ignore"):
-        differences = np.where(same, 0.0, np.abs(answer - expected) / np.maximum(np.abs(expected), 1))
-    return float(np.where(np.isnan(differences), np.inf, differences).max())

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from seqloom.export_check import ExportError
 from seqloom.models.forecast_distributions import (
     MIN_SCALE,
     ForecastDistribution,
@@ -18,7 +19,7 @@ from seqloom.models.forecast_distributions import (
 )
 from seqloom.models.forecaster import Forecaster
 from seqloom.onnx.encoders import encode
-from seqloom.onnx.graph import DOUBLE, FLOAT, ExportError, Graph, Value
+from seqloom.onnx.graph import DOUBLE, FLOAT, Graph, Value
 from seqloom.onnx.inputs import Scale, lengths_input
 from seqloom.onnx.models import restored
 from seqloom.onnx.modules import Rows, array, emit_module

@@ -18,10 +18,6 @@ Axis = int | str
 """A size, or the name of a size that is known at run time only."""
 
 
-class ExportError(ValueError):
-    """A model, or a part of it, that cannot be exported."""
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
     """A tensor of a graph. Operators apply ONNX operators; NumPy's rules of broadcasting hold."""

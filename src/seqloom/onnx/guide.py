@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.language_models import LM, NeuralLM
 from seqloom.decoding.frames.lexicon import Lexicon
+from seqloom.export_check import ExportError, require_equal
 from seqloom.models.decoder import Decoder
-from seqloom.onnx.exported import open_session, require_equal
-from seqloom.onnx.graph import ExportError, Graph
+from seqloom.onnx.exported import open_session
+from seqloom.onnx.graph import Graph
 from seqloom.onnx.models import language_model
 
 CHECKED_SHAPE = 4, 20  # texts of random tokens on which a language model is compared with its graph

@@ -1,16 +1,14 @@
 """What models read, as vectors: tokens, words with their characters, numbers."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
+from seqloom.export_check import ExportError
 from seqloom.models.character_encoder import CharacterEncoder
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.tagger import FrameEmbedding, WordEmbedding
-from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, Graph, Value
 from seqloom.onnx.modules import Rows, emit_identity, emit_layer, emit_module, emits
 
 emits(GaussianNoise, FrameEmbedding)(emit_identity)
@@ -42,15 +40,6 @@ def word_input(graph: Graph, embed: WordEmbedding, characters: int) -> tuple[Val
 
 def _with_lengths(vectors: Value) -> tuple[Value, Rows]:
     return vectors, Rows.of(vectors, lengths_input(vectors.graph))
-
-
-def padded_vectors(rows: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
-    """Sequences of vectors as ``values``, padded with NaN, on which no answer may depend, and their ``lengths``."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    values = np.full((len(rows), max(1, lengths.max(initial=1)), rows[0].shape[1]), np.nan)
-    for index, row in enumerate(rows):
-        values[index, : len(row)] = row
-    return {"values": values, "lengths": lengths}
 
 
 @emits(TokenEmbedding)

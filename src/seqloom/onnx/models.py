@@ -1,5 +1,6 @@
 """Models as graphs: what they read and answer, in the units of the data."""
 
+from seqloom.export_check import ExportError
 from seqloom.models.classifier import Classifier
 from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder
@@ -8,7 +9,7 @@ from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import Tagger
 from seqloom.onnx import crf
 from seqloom.onnx.encoders import encoded
-from seqloom.onnx.graph import DOUBLE, INTEGER, ExportError, Graph, Value
+from seqloom.onnx.graph import DOUBLE, INTEGER, Graph, Value
 from seqloom.onnx.inputs import Embed, Scale, lengths_input, token_input
 from seqloom.onnx.modules import Rows, State, emit_layer, emit_module
 from seqloom.onnx.pooling import pool

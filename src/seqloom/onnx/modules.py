@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from seqloom.export_check import ExportError
 from seqloom.layers.custom import CustomLayer
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer
 from seqloom.layers.linear import Linear
-from seqloom.onnx.graph import ExportError, Graph, Value
+from seqloom.onnx.graph import Graph, Value
 
 State = Any
 """Nested tuples of values, batch first; None: the state before the first element."""

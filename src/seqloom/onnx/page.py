@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from seqloom import files
+from seqloom.export_check import ExportCheck, ExportError
 from seqloom.onnx import exported
-from seqloom.onnx.exported import ExportCheck, OnnxModel
-from seqloom.onnx.graph import ExportError
+from seqloom.onnx.exported import OnnxModel
 
 STATIC = Path(__file__).parent / "static"
 SHARED = Path(__file__).parent.parent / "studio" / "static"  # the look of the studio

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from seqloom.export_check import ExportError
 from seqloom.models.pooling import (
     AttentionPooling,
     EndsPooling,
@@ -14,7 +15,7 @@ from seqloom.models.pooling import (
     PairPooling,
     Pooling,
 )
-from seqloom.onnx.graph import FLOAT, ExportError, Value
+from seqloom.onnx.graph import FLOAT, Value
 from seqloom.onnx.modules import Rows, emit_module, lowest
 
 

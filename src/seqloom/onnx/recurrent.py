@@ -14,10 +14,11 @@ from seqloom.cells.gru import GRU
 from seqloom.cells.lstm import LSTM
 from seqloom.cells.peephole import Peephole
 from seqloom.cells.wrapper import RecurrentDropout
+from seqloom.export_check import ExportError
 from seqloom.kernels.fuse.symbols import TracedStep, Unfusable
 from seqloom.layers.recurrent.bidirectional import Bidirectional
 from seqloom.layers.recurrent.recurrent import Recurrent
-from seqloom.onnx.graph import BOOLEAN, ExportError, Graph, Value
+from seqloom.onnx.graph import BOOLEAN, Graph, Value
 from seqloom.onnx.modules import Rows, State, array, emits_layer
 from seqloom.onnx.traced_step import TracedOperators
 

@@ -25,12 +25,6 @@ class ModelInput:
     feed: Callable[[Sequence[Any]], Arrays]
 
 
-def feed_tokens(collate: Callable[[Sequence[Any]], Any], examples: Sequence[Any]) -> Arrays:
-    """The tokens of examples as inputs of a graph."""
-    values, mask = collate(examples).inputs
-    return {"tokens": values.numpy(), "lengths": mask.sum(dim=1).numpy()}
-
-
 def generator(
     model: Any,
     entry: ModelInput,

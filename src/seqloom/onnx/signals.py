@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.export_check import padded_vectors
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.layers.audio.trim import TrimSilence
 from seqloom.models.encoder import Encoder
@@ -18,7 +19,7 @@ from seqloom.models.signals.statistics import SignalStatistics
 from seqloom.onnx.audio import emit_normalize, spectrum_input
 from seqloom.onnx.graph import Graph, Value
 from seqloom.onnx.images import image_input, padded_frames, video_input
-from seqloom.onnx.inputs import Embed, Scale, padded_vectors, vector_input
+from seqloom.onnx.inputs import Embed, Scale, vector_input
 from seqloom.onnx.modules import Rows
 
 Feed = Callable[[Sequence[NDArray[Any]]], dict[str, NDArray[Any]]]

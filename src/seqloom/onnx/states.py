@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.export_check import ExportError
 from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.layer import Layer
@@ -15,7 +16,7 @@ from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import Norm, TransformerBlock
 from seqloom.layers.transformer.linear_attention import LinearAttention
 from seqloom.layers.transformer.positions import Positions
-from seqloom.onnx.graph import BOOLEAN, FLOAT, INTEGER, Axis, ExportError, Graph, Value
+from seqloom.onnx.graph import BOOLEAN, FLOAT, INTEGER, Axis, Graph, Value
 from seqloom.onnx.modules import State
 
 

@@ -3,9 +3,7 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqloom.decoding.frames.frame_search import Transcript
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.onnx.encoders import Source, encoded
@@ -49,16 +47,3 @@ def best_path(graph: Graph, log_probabilities: Value, source: Source) -> Value: 
     places = graph.where(is_new > 0, graph.call("CumSum", is_new, np.array(1)) - 1, time)
     empty = graph.full(BLANK, batch, time + 1, dtype=INTEGER)
     return graph.call("ScatterElements", empty, places, best, axis=1).part(1, 0, -1)
-
-
-def best_path_outputs(
-    frames: NDArray[Any],  # (B, T, V), log-probabilities of the model
-    lengths: NDArray[np.int64],
-    transcripts: list[list[Transcript]],
-) -> dict[str, NDArray[Any]]:
-    """What the graph should give."""
-    table, tokens = frames.copy(), np.full(frames.shape[:2], BLANK)
-    for row, (length, nbest) in enumerate(zip(lengths.tolist(), transcripts, strict=True)):
-        table[row, length:] = 0
-        tokens[row, : len(nbest[0].tokens)] = nbest[0].tokens
-    return {"frame_log_probabilities": table, "frame_counts": lengths, "tokens": tokens}

@@ -28,6 +28,7 @@ from seqloom.models.transcription.streaming import StreamingSession
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 
 Generated = Literal["text", "drawings", "music", "paths"]
@@ -189,11 +190,17 @@ class Capabilities(ConfigSection):
         """Write the model to a file for other programs, in a format of the task's own; the suffix chooses it."""
         if type(self).onnx_model is Capabilities.onnx_model:
             self._refuse(Capabilities.onnx_model, "be exported")
-        raise ValueError(f"{path}: a model of the task {self.name} is exported as .onnx")
+        is_compiled = type(self).standalone_model is not Capabilities.standalone_model
+        suffixes = ".onnx, .o or .wasm" if is_compiled else ".onnx"
+        raise ValueError(f"{path}: a model of the task {self.name} is exported as {suffixes}")
 
     def onnx_model(self, model: nn.Module) -> "OnnxModel":  # noqa: ARG002
         """The model as a graph of ONNX operators, which runs without Seqloom."""
         self._refuse(Capabilities.onnx_model, "be exported to ONNX")
+
+    def standalone_model(self, model: nn.Module) -> "StandaloneModel":  # noqa: ARG002
+        """The model as a function that is compiled with its weights, and that needs no runtime."""
+        self._refuse(Capabilities.standalone_model, "be compiled to an object file or WebAssembly yet")
 
     def with_predicted_target(self, example: Any, prediction: Any) -> Any:  # noqa: ARG002
         """The example with its prediction in place of the target, so that the loss is that of the prediction."""

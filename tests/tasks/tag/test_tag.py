@@ -16,9 +16,9 @@ from seqeval.metrics import f1_score
 from seqloom.data.readers.tagged import Sentence
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import VectorSequence
+from seqloom.export_check import ExportError
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
-from seqloom.onnx.graph import ExportError
 from seqloom.tasks.tag import Learned, Tag
 from seqloom.tasks.targets.tags import TagPrediction
 

@@ -27,15 +27,26 @@ def emit(plan: Plan, kind: str, real: str, rounding: Rounding = NO_ROUNDING) -> 
 
 
 class ScanBuilder:
-    """Builds the function ``scan``."""
+    """Builds the function ``scan``, or one of another name, for matrices that may or must be packed."""
 
-    def __init__(self, module: ir.Module, plan: Plan, kind: str, real: str, rounding: Rounding) -> None:
+    def __init__(
+        self,
+        module: ir.Module,
+        plan: Plan,
+        kind: str,
+        real: str,
+        rounding: Rounding,
+        *,
+        name: str = "scan",
+        packed: bool = False,  # all matrices always are
+    ) -> None:
         self.plan = plan
         self.kind = kind
         self._rounding = rounding
+        self._packed = packed or kind != "forward"
         self.schedule: Schedule = getattr(plan, kind)
         self.layout = ScratchLayout(plan, kind, real, rounding)
-        self.emitter = Emitter(module, "scan", 4, real)
+        self.emitter = Emitter(module, name, 4, real)
         self.builder = self.emitter.builder
         table, part, self.member, self.members = self.emitter.arguments
         self.values = {
@@ -221,7 +232,7 @@ class ScanBuilder:
             count = self.builder.sub(high, low)
             operands = source, stride, packed, depth, target, target_stride, count, size
             self.emitter.call("dot", *operands, gemm.CACHED)
-        elif self.kind != "forward":
+        elif self._packed:
             self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         else:
             unpacked = self.values[f"matrix {matrix}"]

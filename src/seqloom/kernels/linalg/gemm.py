@@ -72,14 +72,20 @@ def python_function(real: str, name: str) -> Callable[..., None]:
 
 def _emit(real: str) -> str:
     module = ir.Module("products")
+    emit_multiply(module, real)
     for rows in range(1, tile_rows() + 1):
-        emit_tile(module, real, rows, transposed=False)
         emit_tile(module, real, rows, transposed=True)
-    _multiply(module, real)
     _contract(module, real)
     _dot(module, real)
     _pack(module, real)
     return str(module)
+
+
+def emit_multiply(module: ir.Module, real: str) -> None:
+    """Add the function ``multiply`` and its tiles to a module."""
+    for rows in range(1, tile_rows() + 1):
+        emit_tile(module, real, rows, transposed=False)
+    _multiply(module, real)
 
 
 def emit_tile(module: ir.Module, real: str, rows: int, *, transposed: bool, may_add: bool = False) -> None:

@@ -29,6 +29,7 @@ class Emitter:
         self.lanes = jit_cache.vector_bytes() * 8 // self.bits
         self.vector = ir.VectorType(self.scalar, self.lanes)
         self.bytes = self.bits // 8
+        self._has_fma = jit_cache.has_fma()
         kind = ir.FunctionType(ir.VoidType(), [INTEGER] * arguments)
         self.function = ir.Function(module, kind, name)
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
@@ -92,6 +93,9 @@ class Emitter:
 
     def intrinsic(self, name: str, *values: Value) -> Value:
         """Call an LLVM intrinsic on vectors, such as fma or sqrt."""
+        if name == "fma" and not self._has_fma:
+            left, right, added = values
+            return self.builder.fadd(self.builder.fmul(left, right), added)
         kind = ir.FunctionType(self.vector, [self.vector] * len(values))
         return self.builder.call(self.declare(f"llvm.{name}.{self._suffix()}", kind), values)
 

@@ -2,17 +2,19 @@
 
 import ctypes
 import hashlib
-import platform
 import sys
 import threading
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from seqloom.cache import CacheFolder
+from seqloom.kernels.llvm import target
+from seqloom.kernels.llvm.target import Target
 
 _lock = threading.Lock()
 _folder = CacheFolder("kernels")
@@ -23,11 +25,9 @@ def _cpu_features() -> dict[str, bool]:
     return dict(llvm.get_host_cpu_features())
 
 
-@cache
 def vector_bytes() -> int:
     """Width of the widest vector registers (AVX-512, AVX2, else 128 bits)."""
-    features = _cpu_features()
-    return 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    return target.current().vector_bytes
 
 
 def has_cpu_feature(name: str) -> bool:
@@ -35,11 +35,14 @@ def has_cpu_feature(name: str) -> bool:
     return _cpu_features().get(name, False)
 
 
-@cache
 def vector_registers() -> int:
     """Number of vector registers."""
-    is_narrow_x86 = platform.machine().lower() in ("x86_64", "amd64") and not _cpu_features().get("avx512f")
-    return 16 if is_narrow_x86 else 32
+    return target.current().vector_registers
+
+
+def has_fma() -> bool:
+    """Whether a product and a sum are one instruction; where it is none, LLVM would call the C library."""
+    return target.current().has_fma
 
 
 def cache_folder() -> Path:
@@ -60,13 +63,7 @@ def source_digest() -> bytes:
 
 @cache
 def _target_machine() -> llvm.TargetMachine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=3, reloc="pic", codemodel="default", jit=True
-    )
+    return target.native().machine(jit=True)
 
 
 @cache
@@ -76,17 +73,18 @@ def _jit() -> llvm.LLJIT:
     return llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32")
 
 
-def _compile(text: str) -> bytes:
+def compile_object(text: str, chosen: Target, machine: llvm.TargetMachine) -> bytes:
+    """LLVM assembly as an object file for a target."""
     module = llvm.parse_assembly(text)
-    module.triple = llvm.get_process_triple()
-    module.data_layout = str(_target_machine().target_data)
+    module.triple = chosen.triple
+    module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False  # the IR uses vectors already
     options.slp_vectorization = False
     options.loop_unrolling = False
-    passes = llvm.create_pass_builder(_target_machine(), options)
+    passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
-    code: bytes = _target_machine().emit_object(module)
+    code: bytes = machine.emit_object(module)
     return code
 
 
@@ -96,6 +94,8 @@ def load(key: str, emit: Callable[[], str], functions: tuple[str, ...], **symbol
     ``emit`` writes the module as LLVM assembly, and ``key`` must determine that text. ``symbols`` are addresses of
     external functions that the module calls.
     """
+    if target.is_foreign():
+        raise RuntimeError("code for another processor cannot be called in this process")
     with _lock:
         name = hashlib.sha256(source_digest() + key.encode()).hexdigest()[:32]
         if name in _libraries:
@@ -103,7 +103,7 @@ def load(key: str, emit: Callable[[], str], functions: tuple[str, ...], **symbol
         _target_machine()
         code = _folder.read(f"{name}.o")
         if code is None:
-            code = _compile(emit())
+            code = compile_object(emit(), target.native(), _target_machine())
             _folder.write(f"{name}.o", code)
         library = llvm.JITLibraryBuilder().add_object_img(code)
         for symbol, address in symbols.items():
@@ -113,6 +113,18 @@ def load(key: str, emit: Callable[[], str], functions: tuple[str, ...], **symbol
         library_tracker = _libraries[name] = library.link(_jit(), name)
         return tuple(int(library_tracker[function]) for function in functions)
 
+
+def link(code: bytes, functions: tuple[str, ...]) -> llvm.ResourceTracker:
+    """Link an object file into this process: the addresses of its functions by name, for the life of the result."""
+    with _lock:
+        library = llvm.JITLibraryBuilder().add_object_img(code)
+        for function in functions:
+            library = library.export_symbol(function)
+        return library.link(_jit(), f"object {next(_numbers)}")
+
+
+_numbers = count()
+"""Libraries that are linked from object files have a number as their name."""
 
 _libraries: dict[str, llvm.ResourceTracker] = {}
 """Code is freed together with its tracker, so trackers are kept for the life of the process."""

@@ -52,6 +52,7 @@ from seqloom.tasks.task import Loss, Predictions, require_fitted
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
 
@@ -353,6 +354,11 @@ class Classify(ClassifySettings):
         from seqloom.tasks.classify.onnx_model import onnx_model
 
         return onnx_model(self, model)
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":
+        from seqloom.tasks.classify.standalone_model import standalone_model
+
+        return standalone_model(self, model)
 
     @property
     def custom_layer_field(self) -> str:

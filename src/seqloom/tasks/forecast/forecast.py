@@ -59,6 +59,7 @@ from seqloom.tasks.task import Loss, Predictions
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 MAX_TITLE = 3  # columns in a title
 SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
@@ -443,6 +444,11 @@ class Forecast(ForecastScoring):
         from seqloom.tasks.forecast.onnx_model import onnx_model
 
         return onnx_model(self, model)
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":
+        from seqloom.tasks.forecast.standalone_model import standalone_model
+
+        return standalone_model(self, model)
 
     @property
     def custom_layer_field(self) -> str:

@@ -1,16 +1,11 @@
 """Forecasters as ONNX graphs."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from seqloom.data.readers.series import Window
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.forecaster import forecaster
-from seqloom.onnx.inputs import padded_vectors
+from seqloom.tasks.forecast.export_answers import expected, feed, units
 
 if TYPE_CHECKING:
     from seqloom.tasks.forecast.forecast import Forecast
@@ -41,30 +36,5 @@ def onnx_model(task: "Forecast", model: Any) -> OnnxModel:
             "levels": task.levels,
         },
     }
-    feed, expected = partial(_feed, has_changes=has_changes), partial(_expected, task, model)
-    units = {} if is_binary else {"forecast": np.array(deviations), "quantiles": np.array(deviations)[:, np.newaxis]}
-    return OnnxModel(graph, description, feed, expected, units=units)
-
-
-def _feed(windows: Sequence[Window], *, has_changes: bool) -> dict[str, NDArray[Any]]:
-    feed = padded_vectors([window.history for window in windows])
-    if has_changes:
-        feed["previous"] = np.stack([window.series.values[max(window.start - 1, 0)] for window in windows])
-    return feed
-
-
-def _expected(task: "Forecast", model: Any, windows: Sequence[Window]) -> dict[str, NDArray[Any]]:
-    targets, batch = model.targets.tolist(), task.collate(windows)
-    output, _ = model.forecast(batch.inputs)
-    real = np.ones((len(windows), 1, 1, 1), dtype=bool)
-    if task.output == "every_step":
-        real = batch.inputs.mask.numpy()[:, :, None, None]
-    point = output.point.detach().double()
-    if task.data_type == "binary":
-        return {"forecast": np.where(real, point.sigmoid().numpy(), 0)}
-    outputs = {"forecast": np.where(real, task.fitted.restore(point.numpy(), targets), 0)}
-    if task.levels:
-        quantiles = output.quantiles.detach().double().movedim(-1, 0).numpy()
-        restored = np.moveaxis(task.fitted.restore(quantiles, targets), 0, -1)
-        outputs["quantiles"] = np.where(real[..., None], restored, 0)
-    return outputs
+    arrays = partial(feed, has_changes=has_changes), partial(expected, task, model)
+    return OnnxModel(graph, description, *arrays, units=units(task, model))

@@ -29,6 +29,7 @@ from seqloom.tasks.task import Predictions
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 CONTEXT = 128
 """Default context of a Transformer in tokens: under truncated BPTT a text has no beginning that would limit it."""
@@ -100,6 +101,13 @@ class Causal(Objective):
         if self.task.model == "ngram":
             raise TypeError("this language model cannot be exported to ONNX: it is an n-gram model: export it as .arpa")
         return onnx_model(self, model)
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":
+        from seqloom.tasks.language_model.standalone_model import standalone_model
+
+        if self.task.model == "ngram":
+            raise TypeError("this language model cannot be compiled: it is an n-gram model: export it as .arpa")
+        return standalone_model(self, model)
 
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:  # noqa: ARG002
         raise TypeError(
@@ -186,6 +194,12 @@ class Bidirectional(Causal):
         raise TypeError(
             'this language model cannot be exported to ONNX: it is of task.direction = "both"; train one with '
             'task.direction = "forward", which scores and generates texts, or with task.objective = "masked"'
+        )
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":  # noqa: ARG002
+        raise TypeError(
+            'this language model cannot be compiled: it is of task.direction = "both"; train one with '
+            'task.direction = "forward", which scores and generates texts'
         )
 
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:

@@ -39,6 +39,7 @@ from seqloom.tasks.task import Loss, Predictions, Task
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 COMPARED_AT_ONCE = 64  # texts in a batch when words are compared
 MAX_UNIGRAM_TOKENS = 1_000_000
@@ -200,6 +201,10 @@ class LanguageModel(LanguageModelSettings):
     def onnx_model(self, model: Any) -> "OnnxModel":
         """The decoder, which scores texts and generates them token by token."""
         return self._objective.onnx_model(model)
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":
+        """The decoder as a function, which scores texts and generates them token by token."""
+        return self._objective.standalone_model(model)
 
     def encode(self, model: Any, batch: Batch) -> Memory:
         """The highest layer, without the boundary token before a text."""

@@ -22,6 +22,7 @@ from seqloom.tasks.task import Predictions
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,12 @@ class Objective(ABC):
     @abstractmethod
     def onnx_model(self, model: Any) -> "OnnxModel":
         """The model as a graph of ONNX operators."""
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":  # noqa: ARG002
+        """The model as a function that is compiled with its weights."""
+        from seqloom.standalone.modules import unsupported
+
+        raise unsupported("a masked language model")
 
     @abstractmethod
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:

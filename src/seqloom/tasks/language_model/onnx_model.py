@@ -1,11 +1,13 @@
 """Language models as ONNX graphs: one that scores and generates texts, and one that predicts hidden tokens."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seqloom.data.text.vocabulary import END, MASK
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.models import language_model, masked_language_model
+from seqloom.tasks.language_model.export_answers import expected
 from seqloom.tasks.language_model.settings import TextLine
 
 if TYPE_CHECKING:
@@ -22,11 +24,6 @@ def onnx_model(objective: "Causal", model: Any) -> OnnxModel:
         values, mask = objective.collate(examples).inputs
         return {"tokens": values.numpy(), "lengths": mask.sum(dim=1).numpy(), **ports.start(len(values))}
 
-    def expected(examples: Sequence[TextLine]) -> dict[str, Any]:
-        values, mask = objective.collate(examples).inputs
-        logits, _ = model(values, mask=mask)
-        return {"log_probabilities": logits.detach().log_softmax(dim=-1).numpy()}
-
     description = {
         "task": objective.task.name,
         "input": {"kind": "text", "tokenizer": objective.tokenizer.model_dump(mode="json")},
@@ -36,7 +33,7 @@ def onnx_model(objective: "Causal", model: Any) -> OnnxModel:
             "states": ports.description(),
         },
     }
-    return OnnxModel(graph, description, feed, expected)
+    return OnnxModel(graph, description, feed, partial(expected, objective, model))
 
 
 def masked_onnx_model(objective: "Masked", model: "MaskedLM", *, nbest: int) -> OnnxModel:

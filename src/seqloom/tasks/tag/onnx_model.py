@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.export_check import ExportError, padded_vectors
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.character_encoder import MAX_CHARACTERS
 from seqloom.models.pretrained.combined import CombinedEmbedding
@@ -16,13 +16,13 @@ from seqloom.models.tagger import VideoEmbedding, WordEmbedding
 from seqloom.onnx import models
 from seqloom.onnx.audio import spectrum_input
 from seqloom.onnx.exported import OnnxModel
-from seqloom.onnx.graph import ExportError, Graph, Value
+from seqloom.onnx.graph import Graph, Value
 from seqloom.onnx.images import padded_frames, video_input
-from seqloom.onnx.inputs import Scale, padded_vectors, scaled, vector_input, word_input
+from seqloom.onnx.inputs import Scale, scaled, vector_input, word_input
 from seqloom.onnx.modules import Rows
 from seqloom.onnx.search import ModelInput
 from seqloom.onnx.signals import samples, sound_description
-from seqloom.tasks.tag.inputs import frame_values
+from seqloom.tasks.tag.export_answers import expected, feed_words, units, vector_values
 from seqloom.tasks.tag.reading import media
 from seqloom.tasks.tag.settings import Learned
 
@@ -45,19 +45,8 @@ def onnx_model(task: "Tag", model: Any) -> OnnxModel:
         graph = models.step_regressor(model, entry.embed, scale=(scale.means, scale.deviations))
         output = {"kind": "step_numbers", "names": scale.names, "deviations": scale.deviations}
 
-    def expected(examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
-        inputs = task.collate(examples).inputs
-        emissions, _ = model(inputs)
-        if scale is not None:
-            numbers = emissions.detach().double().numpy() * np.array(scale.deviations) + np.array(scale.means)
-            return {"numbers": np.where(inputs.mask.unsqueeze(2).numpy(), numbers, 0)}
-        labels = model.decode(emissions, inputs.mask)
-        probabilities = model.marginals(emissions, inputs.mask).gather(2, labels.unsqueeze(2)).squeeze(2)
-        return {"labels": labels.numpy(), "probabilities": probabilities.detach().numpy()}
-
-    units = {} if scale is None else {"numbers": np.array(scale.deviations)}
     description = {"task": task.name, "input": entry.description, "output": output}
-    return OnnxModel(graph, description, entry.feed, expected, units=units)
+    return OnnxModel(graph, description, entry.feed, partial(expected, task, model), units=units(task))
 
 
 def _input(task: "Tag", model: Any) -> ModelInput:
@@ -78,29 +67,19 @@ def _input(task: "Tag", model: Any) -> ModelInput:
             "max_characters": MAX_CHARACTERS,
         }
         words = partial(word_input, embed=embed, characters=MAX_CHARACTERS if reads else 0)
-        return ModelInput(words, description, partial(_feed_words, task))
+        return ModelInput(words, description, partial(feed_words, task))
     scale = learned.mean, learned.deviation
     if isinstance(embed, VideoEmbedding):
         video = {"kind": "video", "size": task.image_size, "resize": task.resize}
         images: Any = embed.images
         frames = partial(video_input, images=images, size=task.image_size, scale=scale)
-        return ModelInput(frames, video, lambda examples: padded_frames(_values(learned, examples)))
+        return ModelInput(frames, video, lambda examples: padded_frames(vector_values(learned, examples)))
     if (spectrum := _spectrum(task, learned)) is not None:
         sound = partial(_sound, spectrum=spectrum, scale=scale)
         return ModelInput(sound, sound_description(spectrum), partial(_feed_sound, task))
     description = {"kind": "vectors", "size": learned.size, "channels": learned.channel_names}
     vectors = partial(vector_input, size=learned.size, scale=scale)
-    return ModelInput(vectors, description, lambda examples: padded_vectors(_values(learned, examples)))
-
-
-def _values(learned: Learned, examples: Sequence[TaggedSequence]) -> list[NDArray[Any]]:
-    return [np.asarray(frame_values(learned, example)) for example in examples]
-
-
-def _feed_words(task: "Tag", examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
-    words, characters, mask = task.collate(examples).inputs
-    feed = {"words": words.numpy(), "lengths": mask.sum(dim=1).numpy()}
-    return feed | ({"characters": characters.long().numpy()} if characters.shape[2] else {})
+    return ModelInput(vectors, description, lambda examples: padded_vectors(vector_values(learned, examples)))
 
 
 def _spectrum(task: "Tag", learned: Learned) -> Spectrum | None:

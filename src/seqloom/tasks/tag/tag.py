@@ -58,6 +58,7 @@ from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 PLOTTED = 100  # development examples of which the longest is plotted
 OUTSIDE = "O"  # the label of words that belong to no span
@@ -330,6 +331,11 @@ class Tag(TagSettings):
         from seqloom.tasks.tag.onnx_model import onnx_model
 
         return onnx_model(self, model)
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":
+        from seqloom.tasks.tag.standalone_model import standalone_model
+
+        return standalone_model(self, model)
 
     @property
     def custom_layer_field(self) -> str:

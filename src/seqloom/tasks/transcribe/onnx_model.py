@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from seqloom.data.readers.recordings import Recording
-from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.tokens.greedy import Greedy
-from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.models.generation import SUPPRESSED, generate
 from seqloom.onnx import encoder_decoder as parts
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.guide import export_guide
 from seqloom.onnx.search import ModelInput, forced_steps, generator
 from seqloom.onnx.signals import signal_input
-from seqloom.onnx.transcriber import best_path_outputs, frame_outputs, transcriber
+from seqloom.onnx.transcriber import frame_outputs, transcriber
 from seqloom.tasks.transcribe.decoding import MARGIN, OFFSET, TranscriptDecoder
+from seqloom.tasks.transcribe.export_answers import expected
 
 if TYPE_CHECKING:
     from seqloom.tasks.transcribe.transcribe import Transcribe
@@ -65,13 +65,8 @@ def onnx_model(task: "Transcribe", model: Any, guide: Guide, decoder: Transcript
 
 
 def _ctc_model(task: "Transcribe", model: Any, entry: ModelInput, description: dict[str, Any]) -> OnnxModel:
-    def expected(examples: Sequence[Recording]) -> dict[str, NDArray[Any]]:
-        memory = model.encoder(*task.collate(examples).inputs)
-        log_probabilities, lengths = model.frame_logits(memory).log_softmax(dim=-1), memory.mask.sum(dim=1)
-        transcripts = BestPath()(log_probabilities, lengths, blank=BLANK)
-        return best_path_outputs(log_probabilities.detach().numpy(), lengths.numpy(), transcripts)
-
-    return OnnxModel(transcriber(model, entry.embed), {**description, "input": entry.description}, entry.feed, expected)
+    described = {**description, "input": entry.description}
+    return OnnxModel(transcriber(model, entry.embed), described, entry.feed, partial(expected, task, model))
 
 
 def _input(task: "Transcribe", model: Any) -> ModelInput:

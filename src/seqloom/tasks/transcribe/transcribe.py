@@ -83,6 +83,7 @@ from seqloom.tasks.transcribe.settings import Learned, TranscribeSettings
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+    from seqloom.standalone.interface import StandaloneModel
 
 PREVIEWED = 100  # recordings that are read to choose defaults
 
@@ -454,6 +455,11 @@ class Transcribe(TranscribeSettings):
         from seqloom.tasks.transcribe.onnx_model import onnx_model
 
         return onnx_model(self, model, self._guide, None if self.model == "ctc" else self._decoder)
+
+    def standalone_model(self, model: Any) -> "StandaloneModel":
+        from seqloom.tasks.transcribe.standalone_model import standalone_model
+
+        return standalone_model(self, model, self._guide)
 
     def to_json(self, prediction: Transcription) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self.fitted.text)

@@ -191,10 +191,11 @@ class Translate(TranslateScoring):
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         """The encoder-decoder with greedy search, and its parts for beam search."""
+        from seqloom.export_check import feed_tokens
         from seqloom.onnx.encoder_decoder import Limits
         from seqloom.onnx.guide import export_guide
         from seqloom.onnx.inputs import token_input
-        from seqloom.onnx.search import ModelInput, feed_tokens, generator
+        from seqloom.onnx.search import ModelInput, generator
 
         if self.pretrained or self.constrain:
             raise ValueError(

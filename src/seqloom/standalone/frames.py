@@ -1,0 +1,138 @@
+"""Encoders of frames: normalisation, reductions of the frame rate, layers."""
+
+from typing import Any
+
+import numpy as np
+
+from seqloom.kernels.llvm import vector_math
+from seqloom.kernels.llvm.ir_builder import Value, VectorSlice, integer, vector_loop
+from seqloom.layers.audio.spectrum import MIN_DEVIATION, Normalize
+from seqloom.layers.time_reduction import TimeReduction
+from seqloom.models.signals.feature_extractor import FeatureExtractor
+from seqloom.models.signals.frame_encoder import FrameEncoder
+from seqloom.standalone.builder import DOUBLE, Count, ModelBuilder, Rows
+from seqloom.standalone.modules import array, emit_layer, unsupported
+
+
+def check_features(features: FeatureExtractor) -> None:
+    """Raise unless frames are read as they are, or normalised."""
+    if features.spectrum is not None or features.trim is not None:
+        raise unsupported("a model of sound")
+    if features.images is not None:
+        raise unsupported("a model of images or videos")
+
+
+def encode_frames(b: ModelBuilder, encoder: FrameEncoder, frames: Rows) -> Rows:
+    """The outputs of the layers, one for each frame that is left."""
+    normalise: Any = encoder.features.normalise
+    values = frames if normalise is None else _normalized(b, normalise, frames)
+    for part in encoder.layers:
+        values = _reduced(b, part, values) if isinstance(part, TimeReduction) else emit_layer(b, part, values)[0]
+    return values
+
+
+def _normalized(b: ModelBuilder, normalize: Normalize, x: Rows) -> Rows:
+    """Features with mean 0 and deviation 1: of the training data, of the recording, or of the frames so far."""
+    if normalize.kind == "none":
+        return x
+    builder, emit = b.builder, b.emit
+    difference = b.map(builder.fsub, x, b.constant_rows(array(normalize.mean), x.count))
+    if normalize.kind == "global":
+        deviation = array(normalize.deviation.clamp(min=MIN_DEVIATION))
+        return b.map(builder.fdiv, difference, b.constant_rows(deviation, x.count))
+    if normalize.kind == "streaming":
+        return _normalized_so_far(b, normalize, difference)
+    count = emit.splat(builder.sitofp(x.count.value, emit.scalar))
+    count = vector_math.at_least(emit, count, emit.splat(1.0))
+
+    def mean(rows: Rows) -> Rows:
+        """The mean of each feature, or of all of them, at each position."""
+        total = b.reduce(lambda so_far, value, _row: builder.fadd(so_far, value), rows, 0.0)
+        average = b.map(lambda value: builder.fdiv(value, count), total)
+        if normalize.kind == "level":
+            size, overall = emit.splat(float(x.size)), _total(b, average)
+            average = b.map(lambda _value: builder.fdiv(overall, size), average)
+        return Rows(average.address, x.count, x.size, 0)
+
+    centred = b.map(builder.fsub, difference, mean(difference))
+    variance = mean(b.map(builder.fmul, centred, centred))
+    small = emit.splat(MIN_DEVIATION**2)
+    return b.map(
+        lambda value, square: builder.fdiv(value, emit.intrinsic("sqrt", builder.fadd(square, small))),
+        centred,
+        variance,
+    )
+
+
+def _total(b: ModelBuilder, row: Rows) -> Value:
+    """The sum over a row, in all lanes."""
+
+    def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
+        return [b.builder.fadd(sums[0], vector.load(b.emit.address(row.address, index)))]
+
+    (sums,) = vector_loop(b.emit, integer(row.size), add, (b.emit.splat(0.0),))
+    return b.emit.splat(b.emit.sum_lanes(sums))
+
+
+def _normalized_so_far(b: ModelBuilder, normalize: Normalize, difference: Rows) -> Rows:
+    """With mean and deviation of the frames so far, which are summed up in double precision."""
+    builder, emit, size = b.builder, b.emit, difference.size
+    out = b.allocate(difference.count, size)
+    sums = [b.workspace.reserve(0, 8 * size) for _ in range(2)]
+    prior = b.constant(normalize.prior * array(normalize.deviation).astype(np.float64) ** 2, np.float64)
+    with emit.loop(0, size) as column:
+        for table in sums:
+            b.store_double(DOUBLE(0.0), table, column)
+    with emit.loop(0, difference.count.value) as row:
+        frames = builder.sitofp(builder.add(row, integer(1)), DOUBLE)
+        weight = builder.fadd(frames, DOUBLE(normalize.prior))
+        with emit.loop(0, size) as column:
+            value = emit.load_scalar(emit.address(b.row_address(difference, row), column))
+            exact = builder.fpext(value, DOUBLE)
+            added = (
+                builder.fadd(b.load_double(table, column), term)
+                for table, term in zip(sums, (exact, builder.fmul(exact, exact)), strict=True)
+            )
+            total, squares = added
+            for table, number in zip(sums, (total, squares), strict=True):
+                b.store_double(number, table, column)
+            centre = builder.fdiv(total, weight)
+            variance = builder.fdiv(builder.fadd(squares, b.load_double(prior, column)), weight)
+            variance = builder.fsub(variance, builder.fmul(centre, centre))
+            is_positive = builder.fcmp_ordered(">", variance, DOUBLE(0.0))
+            variance = builder.fadd(builder.select(is_positive, variance, DOUBLE(0.0)), DOUBLE(MIN_DEVIATION**2))
+            shifted = builder.fptrunc(builder.fsub(exact, centre), emit.scalar)
+            root = emit.intrinsic("sqrt", emit.splat(builder.fptrunc(variance, emit.scalar)))
+            result = builder.fdiv(emit.splat(shifted), root)
+            builder.store(
+                builder.extract_element(result, integer(0)), emit.address(b.row_address(out, row), column), align=4
+            )
+    return out
+
+
+def _reduced(b: ModelBuilder, reduction: TimeReduction, x: Rows) -> Rows:
+    """Every ``factor`` elements as one; zeros fill up the last group, which a maximum ignores."""
+    factor, size = reduction.factor, reduction.input_size
+    builder = b.builder
+    steps = builder.udiv(builder.add(x.count.value, integer(factor - 1)), integer(factor))
+    count = Count(steps, x.count.per_element, x.count.constant)
+    room = Count(builder.mul(steps, integer(factor)), x.count.per_element, x.count.constant + factor)
+    padded = b.allocate(room, size, compact=True)
+    b.copy(x, Rows(padded.address, x.count, size, size))
+    missing = Count(builder.sub(room.value, x.count.value), 0, factor)
+    filled = -float("inf") if reduction.method == "max" else 0.0
+    b.fill(Rows(b.row_address(padded, x.count.value), missing, size, size), filled)
+    groups = Rows(padded.address, count, factor * size, factor * size)
+    if reduction.linear is not None:
+        linear = reduction.linear
+        zero = b.emit.splat(0.0)
+        return b.linear(
+            groups, array(linear.weight), array(linear.bias), lambda value: vector_math.at_least(b.emit, value, zero)
+        )
+    if reduction.method == "pyramid":
+        return groups
+    best = b.columns(groups, 0, size)
+    for index in range(1, factor):
+        other = b.columns(groups, index * size, size)
+        best = b.map(lambda left, right: vector_math.maximum(b.emit, left, right), best, other)
+    return best

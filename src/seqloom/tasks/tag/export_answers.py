@@ -1,0 +1,44 @@
+"""The inputs and answers of a tagger as arrays, with which its exports are compared."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.readers.tagged import TaggedSequence
+from seqloom.tasks.tag.inputs import frame_values
+from seqloom.tasks.tag.settings import Learned
+
+if TYPE_CHECKING:
+    from seqloom.tasks.tag.tag import Tag
+
+
+def expected(task: "Tag", model: Any, examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
+    """The best labels and their probabilities, or the numbers; 0 in the padding."""
+    inputs, scale = task.collate(examples).inputs, task.fitted.scale
+    emissions, _ = model(inputs)
+    if scale is not None:
+        numbers = emissions.detach().double().numpy() * np.array(scale.deviations) + np.array(scale.means)
+        return {"numbers": np.where(inputs.mask.unsqueeze(2).numpy(), numbers, 0)}
+    labels = model.decode(emissions, inputs.mask)
+    probabilities = model.marginals(emissions, inputs.mask).gather(2, labels.unsqueeze(2)).squeeze(2)
+    return {"labels": labels.numpy(), "probabilities": probabilities.detach().numpy()}
+
+
+def units(task: "Tag") -> dict[str, NDArray[Any]]:
+    """The deviations of answers in the units of the data."""
+    scale = task.fitted.scale
+    return {} if scale is None else {"numbers": np.array(scale.deviations)}
+
+
+def vector_values(learned: Learned, examples: Sequence[TaggedSequence]) -> list[NDArray[Any]]:
+    """Inputs that are vectors, unscaled."""
+    return [np.asarray(frame_values(learned, example)) for example in examples]
+
+
+def feed_words(task: "Tag", examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
+    """Words and their characters as ids, and the lengths."""
+    words, characters, mask = task.collate(examples).inputs
+    feed = {"words": words.numpy(), "lengths": mask.sum(dim=1).numpy()}
+    return feed | ({"characters": characters.long().numpy()} if characters.shape[2] else {})

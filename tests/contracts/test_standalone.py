@@ -1,0 +1,218 @@
+"""Law 8, exported equals: a compiled function gives the answers of the layer or model that it was compiled from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.contracts import registry, tiny
+from tests.contracts.test_export import Leaky
+
+from seqloom.export_check import TOLERANCE, ExportError, relative_difference
+from seqloom.kernels.llvm.target import PORTABLE, Target, native
+from seqloom.layers.build import recurrent
+from seqloom.layers.layer import Layer
+from seqloom.standalone import recurrent as _compiled_layers  # noqa: F401  registers how layers are compiled
+from seqloom.standalone.builder import ModelBuilder, Rows
+from seqloom.standalone.compiled import CompiledModel, compile_for
+from seqloom.standalone.interface import Port, StandaloneModel, assemble
+from seqloom.standalone.modules import emit_layer
+
+pytestmark = pytest.mark.sampled(2)
+
+LENGTHS = (0, 1, 7, 50, 300)
+TARGETS = {**PORTABLE, "native": native()}
+
+
+def layer_model(layer: Layer) -> StandaloneModel:
+    """A layer as a model: vectors to vectors."""
+    sizes = layer.input_size, layer.output_size
+
+    def emit(b: ModelBuilder, arguments: Mapping[str, Any]) -> None:
+        y, _ = emit_layer(b, layer, Rows(arguments["x"], b.length, sizes[0], sizes[0]))
+        b.copy(y, Rows(arguments["y"], b.length, sizes[1], sizes[1]))
+
+    def unused(_examples: Any) -> Any:
+        raise NotImplementedError
+
+    x, y = (Port(name, "float", ("length", size), "") for name, size in zip("xy", sizes, strict=True))
+    return StandaloneModel((x,), (y,), emit, unused, unused)
+
+
+def compiled(model: StandaloneModel, target: Target) -> CompiledModel:
+    assembly = assemble(model, "model", target)
+    return CompiledModel.load(model, assembly, compile_for(assembly, target), target)
+
+
+def assert_equal(layer: Layer, target: Target) -> None:
+    """Rounding grows over the steps as in the layer itself: where float32 differs from float64 by more, so may this."""
+    function = compiled(layer_model(layer), target)
+    draw = np.random.default_rng(3)
+    for length in LENGTHS:
+        x = draw.standard_normal((length, layer.input_size), dtype=np.float32)
+        with torch.no_grad():
+            expected = layer(torch.from_numpy(x).unsqueeze(0))[0][0].numpy()
+        assert relative_difference(function.predict({"x": x}, length)["y"], expected) <= 4 * TOLERANCE
+
+
+# Vectors with and without fused products, of the narrowest and the widest kind.
+@pytest.mark.parametrize("target", ["x86-64", "native"])
+@pytest.mark.parametrize("cell", registry.cells())
+def test_every_cell_in_both_directions(cell: str, target: str) -> None:
+    assert_equal(registry.build(cell, "bidirectional", dtype=torch.float32), TARGETS[target])
+
+
+@pytest.mark.parametrize("arrangement", registry.layers())
+def test_every_arrangement(arrangement: str) -> None:
+    assert_equal(registry.build("LSTM()", arrangement, dtype=torch.float32), native())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target(target: str) -> None:
+    """What cannot run here is compiled for this processor from the same code."""
+    assert_equal(registry.build("GRU(reset=after)", "stack-bidirectional", dtype=torch.float32), TARGETS[target])
+
+
+@pytest.mark.parametrize("name", registry.convolutions())
+def test_convolutions(name: str) -> None:
+    layer = registry.convolutions()[name]
+    single = type(layer)(registry.INPUT, registry.HIDDEN, window=layer.window, activation="tanh", causal=layer.causal)  # type: ignore[call-arg]
+    registry.randomize(single, dtype=torch.float32)
+    assert_equal(single.eval(), native())
+
+
+def test_cell_of_a_user() -> None:
+    """Nothing of it is known to the export, also not its projection."""
+    layer = recurrent(Leaky, 3, 5, layers=2, bidirectional=True).eval()
+    registry.randomize(layer, dtype=torch.float32)
+    assert_equal(layer, native())
+
+
+TASKS = [
+    name
+    for name, case in tiny.CASES.items()
+    if case.name in ("classify", "tag", "forecast", "language_model", "transcribe") and "ngram" not in name
+]
+REFUSED = {
+    "tag, hmm": "hmm",
+    "tag, transformer": "Transformer",
+    "tag, contextual vectors": "pretrained vectors",
+    "tag, fine-tuned and static vectors": "pretrained vectors",
+    "tag, masked vectors": "pretrained vectors",
+    "classify, contextual vectors": "pretrained vectors",
+    "classify, static vectors": "pretrained vectors",
+    "classify, mixed layers": "Transformer",
+    "classify, pairs": "pairs of texts",
+    "classify, pairs with attention": "pairs of texts",
+    "classify, pairs with static vectors": "pairs of texts",
+    "classify, sound": "sound",
+    "classify, images": "images",
+    "classify, convolutions": "images",
+    "classify, video": "videos",
+    "transcribe, columns": "images",
+    "transcribe, transformer": "Transformer",
+    "transcribe, attention": "attention",
+    "transcribe, joint": "joint",
+    "transcribe, video": "videos",
+    "transcribe, audio": "sound",
+    "transcribe, mfcc": "sound",
+    "language_model, transformer": "Transformer",
+    "language_model, mixed layers": "Transformer",
+    "language_model, bidirectional": "task.direction",
+    "language_model, bidirectional, transformer": "task.direction",
+    "language_model, character encoder": "task.direction",
+    "language_model, masked": "masked language model",
+    "language_model, masked, transformer": "masked language model",
+    "language_model, masked, characters": "masked language model",
+}
+"""What cannot be compiled, and a word of the reason."""
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task(name: str, tmp_path: Path) -> None:
+    case = tiny.CASES[name]
+    task: Any = tiny.build(case, tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    model = task.build_model().eval()
+    registry.randomize(model, dtype=torch.float32)
+    with torch.no_grad():
+        if name in REFUSED:
+            with pytest.raises((ExportError, TypeError), match=REFUSED[name]) as refusal:
+                compiled(task.standalone_model(model), native())
+            assert refusal.type is TypeError or "export the model to ONNX instead" in str(refusal.value)
+            return
+        compiled_model = compiled(task.standalone_model(model), native())
+        examples = list(task.read(tmp_path / f"dev-{case.file}"))
+        count, difference = compiled_model.check([examples[:1], examples])
+    assert count == len(examples) + 1
+    assert difference <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["language_model", "language_model, window"])
+def test_language_model_continues_from_its_state(name: str, tmp_path: Path) -> None:
+    """Segments, also an empty one, with the state passed on, equal the whole: law 1 holds in the file."""
+    case = tiny.CASES[name]
+    task: Any = tiny.build(case, tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    model = task.build_model().eval()
+    registry.randomize(model, dtype=torch.float32)
+    function = compiled(task.standalone_model(model), native())
+    tokens = np.random.default_rng(7).integers(1, len(task.tokenizer.vocabulary), 9)
+    with torch.no_grad():
+        whole = model(torch.from_numpy(tokens).unsqueeze(0))[0][0].log_softmax(dim=-1).numpy()
+    state: dict[str, Any] = {}
+    for start, stop in ((0, 4), (4, 4), (4, 5), (5, 9)):
+        outputs = function.predict({"tokens": tokens[start:stop], **state}, stop - start)
+        state = {"state": outputs["next_state"]}
+        assert relative_difference(outputs["log_probabilities"], whole[start:stop]) <= TOLERANCE
+
+
+def check_task(name: str, fields: dict[str, Any], folder: Path, *, calibrate: bool = False) -> float:
+    """The largest difference of a compiled model of a case with other fields."""
+    case = tiny.CASES[name]
+    case = case._replace(fields={**case.fields, **fields})
+    task: Any = tiny.build(case, folder).task
+    task = task.fit(task.read(folder / case.file))
+    model = task.build_model().eval()
+    registry.randomize(model, dtype=torch.float32)
+    if calibrate:
+        model.calibrate(0.7, [0.1 * index - 0.2 for index in range(len(model.levels))])
+    with torch.no_grad():
+        examples = list(task.read(folder / f"dev-{case.file}"))
+        return compiled(task.standalone_model(model), native()).check([examples])[1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"distribution": "quantiles", "base_forecast": "linear"},
+        {"distribution": "quantiles", "base_forecast": "linear", "channel_independent": True},
+        {"distribution": "gaussian", "output": "every_step"},
+        {"distribution": "student_t", "relative": False},
+        {"inputs": "values"},
+        {"inputs": "changes"},
+    ],
+)
+def test_every_kind_of_forecast(fields: dict[str, Any], tmp_path: Path) -> None:
+    assert check_task("forecast", {"calibrate": True, **fields}, tmp_path, calibrate=True) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"normalize": "global", "time_reduction": {"method": "max", "factor": 3}},
+        {"normalize": "utterance", "time_reduction": {"method": "stride", "factor": 2, "times": 2}},
+        {"normalize": "level"},
+        {"normalize": "streaming", "prenet": {"layers": 1, "size": 4, "window": 3, "activation": "gelu"}},
+    ],
+)
+def test_every_kind_of_frames(fields: dict[str, Any], tmp_path: Path) -> None:
+    assert check_task("transcribe", fields, tmp_path) <= TOLERANCE
+
+
+@pytest.mark.parametrize("pooling", ["last", "ends", "mean", "max", "attention"])
+def test_every_pooling(pooling: str, tmp_path: Path) -> None:
+    encoder = {**tiny.RECURRENCE, "bidirectional": True}
+    assert check_task("classify", {"pooling": pooling, "encoder": encoder}, tmp_path) <= TOLERANCE
