@@ -45,12 +45,14 @@ class Page(NamedTuple):
     address: str
     ready: str  # a text that appears when everything is drawn
     height: int = 900
+    width: int = WIDTH
 
 
 PAGES = (
     Page("runs", "/?sort=best", "What differs", 480),
+    Page("phone", "/?sort=best", "tag-crf", 844, width=390),
     Page("run", "/run?run=tag-gru", "right at each evaluation", 1500),
-    Page("compare", "/compare?runs=tag-elman&runs=tag-gru&runs=tag-crf&runs=tag-lstm", "dev examples differ", 1240),
+    Page("compare", "/compare?runs=tag-elman&runs=tag-gru&runs=tag-crf&runs=tag-lstm", "dev examples differ", 1620),
     Page("data", "/data?run=tag-gru&label=STRING&predicted=NAME", "Most frequent errors", 1100),
     Page("try", "/try?run=digits", "See inside", 640),
     Page("inside", "/inside?run=tag-gru&example=152&from=0&to=2", "The norm of the gradient", 2000),
@@ -113,7 +115,7 @@ def _take_pictures(address: str, pages: Sequence[Page]) -> None:
 
 
 def _take_picture(view: Any, page: Page, path: Path) -> None:
-    view.set_viewport_size({"width": WIDTH, "height": page.height})
+    view.set_viewport_size({"width": page.width, "height": page.height})
     view.goto(page.address)
     view.get_by_text(page.ready).first.wait_for()
     view.get_by_text("Computing the states").wait_for(state="detached")

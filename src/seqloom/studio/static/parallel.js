@@ -6,7 +6,7 @@ import { number, setting, shortSetting } from "./format.js";
 import { differences, isReporting, shortKey } from "./runs.js";
 import { saveSvg } from "./save.js";
 
-const FEWEST_RUNS = 5, FEWEST_SETTINGS = 2, MOST_AXES = 8;
+const FEWEST_RUNS = 4, FEWEST_SETTINGS = 2, MOST_AXES = 8;
 const HEIGHT = 280, TOP = 40, BOTTOM = 20, SIDE = 72, LETTER = 6.5; // pixels
 const MOST_VALUES = 12; // of an axis of words
 

@@ -10,7 +10,7 @@ import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
 import { searchMenu } from "../search.js";
 import { address, go, remember } from "../router.js";
-import { loadRuns, runSelect } from "../runs.js";
+import { distinctColours, loadRuns, runColours, runSelect } from "../runs.js";
 
 const BEGINNING = 5; // words of a text that a language model continues at first
 
@@ -40,7 +40,8 @@ export async function showTry(main, query) {
   const preview = h("section", { class: "card" });  // beside the pad, which must not move while somebody draws
   const input = h("div", { class: "card" }), problem = h("div", { class: "problem", "aria-live": "polite" });
   const generation = ["text", "drawings", "music"].includes(model.generates) ? generationCard(id, model, { text: () => state.text, given: state, beginning: model.examples[0]?.target || "", keep: (chosen) => { Object.assign(state, chosen); keep(); } }) : null;
-  const shown = answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", {}, answers.length > 1 ? run : { text: "How probable is this text?", drawings: "How probable is this drawing?", music: "How probable is this piece?" }[model.generates] || "Answer"), box));
+  const colours = distinctColours(answers.map(({ run }) => run), runColours(runs));
+  const shown = answers.map(({ run, box }) => h("section", { class: "card" }, h("h2", answers.length > 1 ? { class: "swatch", style: { "--colour": colours.get(run) } } : {}, answers.length > 1 ? run : { text: "How probable is this text?", drawings: "How probable is this drawing?", music: "How probable is this piece?" }[model.generates] || "Answer"), box));
   grid.append(input, h("div", { class: "stack" }, generation ? [generation, preview] : preview, shown));
   main.append(problem, grid);
 
