@@ -218,6 +218,7 @@ def test_dev_data_are_cut_into_slices(page: Any) -> None:
 
 def test_parallel_axes_are_read_with_the_keyboard(page: Any) -> None:
     page.goto("/")
+    expect(page.locator("tbody a").first).to_be_visible()  # nothing else will be drawn
     page.evaluate(
         """async () => {
           const { parallelCard } = await import("/static/parallel.js");
