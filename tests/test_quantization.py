@@ -84,7 +84,7 @@ def test_int8_weights_are_not_trained(runs: tuple[Path, Path], tmp_path: Path) -
         train(config, output=tmp_path / "next", start_from=new, plots=False)
     with pytest.raises(RunError, match="holds int8 weights already"):
         quantize_run(new, tmp_path / "again")
-    with pytest.raises(ValueError, match="an ONNX file holds a float32 model"):
+    with pytest.raises(ValueError, match="an exported file holds a float32 model"):
         load(run, precision="int8").export(tmp_path / "model.onnx")
     with pytest.raises(ValueError, match='expected "float32" or "int8", got \'int4\''):
         load(run, precision="int4")  # type: ignore[arg-type]

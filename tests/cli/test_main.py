@@ -18,6 +18,7 @@ from seqloom.cli.main import app, main
 from seqloom.comparison import subprocess_trial, trial
 from seqloom.config import parse
 from seqloom.config.toml import one_of
+from seqloom.kernels.llvm.target import this_architecture
 from seqloom.run_config import Config
 
 NAMES = (
@@ -378,6 +379,22 @@ def test_unsupported_exports_are_refused(folder: Path, tagger: Path) -> None:
     result = call("export", tagger, folder / "model.arpa")
     assert result.exit_code == 1
     assert "model.arpa: a model of the task tag is exported as .onnx, .o or .wasm" in result.stderr
+
+
+def test_export_to_an_object_file(folder: Path, tagger: Path) -> None:
+    result = call("export", tagger, folder / "tagger.o", "--target", "aarch64")
+    assert result.exit_code == 0, result.output
+    assert f"wrote {folder / 'tagger.o'} and {folder / 'tagger.h'} (" in result.stdout
+    assert ("compiled for it instead of for aarch64" in result.stdout) == (this_architecture() != "aarch64")
+    assert "int32_t tagger_predict(" in (folder / "tagger.h").read_text()
+    for file, option, message in (
+        ("tagger.onnx", "--target=native", "--target is for a file .o or .wasm"),
+        ("tagger.o", "--runtime", "needs no runtime"),
+        ("tagger.o", "--target=arm", 'unknown target "arm"'),
+    ):
+        result = call("export", tagger, folder / file, option)
+        assert result.exit_code == 1
+        assert message in result.stderr
 
 
 def test_export_to_onnx(folder: Path, tagger: Path) -> None:

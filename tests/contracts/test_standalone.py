@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from tests.contracts import registry, tiny
 from tests.contracts.test_export import Leaky
+from torch import Tensor, nn
 
+from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.export_check import TOLERANCE, ExportError, relative_difference
 from seqloom.kernels.llvm.target import PORTABLE, Target, native
 from seqloom.layers.build import recurrent
@@ -87,6 +89,31 @@ def test_cell_of_a_user() -> None:
     """Nothing of it is known to the export, also not its projection."""
     layer = recurrent(Leaky, 3, 5, layers=2, bidirectional=True).eval()
     registry.randomize(layer, dtype=torch.float32)
+    assert_equal(layer, native())
+
+
+class Gained(Cell):
+    """A cell with a vector that is a matrix of one row."""
+
+    class State(NamedTuple):
+        hidden: Tensor
+
+    gates: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = projection(input_size, hidden_size, blocks=1)
+        self.recurrent = recurrence(hidden_size)
+        self.gain = nn.Parameter(torch.zeros(1, hidden_size))
+
+    def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        return self.State(torch.tanh(self.gain * projected + self.recurrent(state.hidden))), ()
+
+
+def test_vector_as_a_matrix_of_one_row() -> None:
+    layer = recurrent(Gained, 3, 5).eval()
+    registry.randomize(layer, dtype=torch.float32)
+    assert layer.path == "fused"
     assert_equal(layer, native())
 
 

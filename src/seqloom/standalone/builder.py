@@ -10,6 +10,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from seqloom.kernels.fuse.codegen import ScanBuilder
+from seqloom.kernels.fuse.expression import topological_order
 from seqloom.kernels.fuse.layout import NO_ROUNDING
 from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.linalg import gemm
@@ -273,9 +274,8 @@ class ModelBuilder:
             if f"packed {index}" in scan.values:
                 matrix = parameters[product.matrix]
                 values[f"packed {index}"] = self.constant(packed(matrix.T if product.transposed else matrix))
-        for parameter in plan.traced.parameter_gradient:
-            if parameters[parameter].ndim < 2:
-                values[f"parameter {parameter}"] = self.constant(parameters[parameter])
+        for parameter in _vectors(plan):
+            values[f"parameter {parameter}"] = self.constant(parameters[parameter])
         if plan.linear:
             values |= {"x": x.address, "x_time": x.stride, "x_row": 0}
             values["packed input"] = self.constant(packed(parameters[plan.linear].T))
@@ -312,6 +312,14 @@ class ModelBuilder:
 
     def store_double(self, value: Value, base: Value, index: Value | int) -> None:
         self.builder.store(value, self.pointer(base, index, DOUBLE), align=8)
+
+
+def _vectors(plan: Plan) -> list[str]:
+    """The parameters that the loops over elements read; the others are matrices of products."""
+    loops = [loop for stage in plan.forward.stages for _, loop in stage.loops]
+    roots = [node for loop in loops for node in (*(stored for stored, _ in loop.stores), *loop.reductions)]
+    leaves = (node for node in topological_order(roots) if node.operation == "parameter")
+    return sorted({str(leaf.source[0]) for leaf in leaves})
 
 
 def pointer(builder: ir.IRBuilder, base: Value, index: Value | int, kind: Any) -> Value:
