@@ -23,6 +23,7 @@ from seqloom.models.ngram.kneser_ney import estimate
 LETTER_SIZE, LETTER_REST = 40.0, 0.05  # of character_trajectories: the usual height, and the speed of a pen at rest
 FOLDER = Path("benchmarks/data")
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
+VOICES, STRINGS_PER_VOICE = 300, 3  # synthetic, beside the speakers of fsdd
 Samples = NDArray[np.int16]
 
 
@@ -145,10 +146,55 @@ def generated_videos() -> None:
     datasets.moving_shapes(FOLDER / "moving_shapes")
 
 
+def synthetic_digits() -> None:
+    """Lists of single spoken digits as of ``spoken_digits``, with synthetic voices beside the speakers for training."""
+    spoken_digits()
+    synthetic = _synthetic_clips().read_text().splitlines()
+    for speaker in SPEAKERS:
+        rows = (FOLDER / f"fsdd_digits/without_{speaker}.tsv").read_text().splitlines()
+        _write(f"fsdd_digits/without_{speaker}_synthetic.tsv", [*rows, *synthetic])
+
+
+def synthetic_strings() -> None:
+    """Strings as of ``digit_strings``, half of those of each speaker, and strings of synthetic voices for training."""
+    digit_strings()
+    voices: dict[str, list[tuple[str, Samples]]] = {}
+    listed = _synthetic_clips()
+    for row in listed.read_text().splitlines():
+        name, digit = row.split("\t")
+        voices.setdefault(Path(name).parent.name, []).append((digit, read_wav(listed.parent / name)[0]))
+    strings = [
+        row
+        for voice, clips in voices.items()
+        for row in _join_clips(clips, 8000, FOLDER / "fsdd", f"synthetic/{voice}", count=STRINGS_PER_VOICE)
+    ]
+    _write("fsdd/synthetic.tsv", strings)
+    for speaker in SPEAKERS:
+        rows = (FOLDER / f"fsdd/without_{speaker}.tsv").read_text().splitlines()
+        _write(f"fsdd/without_{speaker}_synthetic.tsv", [*rows[::2], *strings])
+
+
+def _synthetic_clips() -> Path:
+    """The list of the ten digits, spoken by synthetic voices with the rate of fsdd."""
+    from seqloom.data.synthetic_speech import TextToSpeak, choose_voices, synthesize
+
+    listed = FOLDER / "fsdd_digits" / "synthetic.tsv"
+    if not listed.exists():
+        words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+        texts = [TextToSpeak(word, str(digit)) for digit, word in enumerate(words)]
+        voices = choose_voices(VOICES, accents="en", seed=1)
+        synthesize(texts, listed.with_suffix(""), voices=voices, rate=8000)
+    return listed
+
+
 def write_strings(archive: Path, folder: Path, *, count: int) -> Path:
     """Concatenate clips of one speaker to strings of 1 to 8 digits: .wav files and a list of them."""
     speaker = archive.name.removesuffix(".tar.gz")
-    clips, rate = _clips(archive)
+    return _write(f"{folder.name}/{speaker}.tsv", _join_clips(*_clips(archive), folder, speaker, count=count))
+
+
+def _join_clips(clips: list[tuple[str, Samples]], rate: int, folder: Path, speaker: str, *, count: int) -> list[str]:
+    """Write strings of the clips of a speaker to a folder of his name; the rows of their list."""
     random = np.random.default_rng(sum(map(ord, speaker)))
     (folder / speaker).mkdir(parents=True, exist_ok=True)
     rows = []
@@ -164,7 +210,7 @@ def write_strings(archive: Path, folder: Path, *, count: int) -> Path:
             file.setframerate(rate)
             file.writeframes(np.concatenate(pieces).astype("<i2").tobytes())
         rows.append(f"{name}\t{' '.join(clips[digit][0] for digit in digits)}")
-    return _write(f"{folder.name}/{speaker}.tsv", rows)
+    return rows
 
 
 def _clips(archive: Path) -> tuple[list[tuple[str, Samples]], int]:
@@ -174,11 +220,15 @@ def _clips(archive: Path) -> tuple[list[tuple[str, Samples]], int]:
         for entry in sorted(entries, key=lambda entry: entry.name):
             stream = entries.extractfile(entry) if entry.name.endswith(".wav") else None
             if stream is not None:
-                with wave.open(io.BytesIO(stream.read())) as clip:
-                    rate = clip.getframerate()
-                    samples = np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2")
+                samples, rate = read_wav(io.BytesIO(stream.read()))
                 clips.append((Path(entry.name).name[0], samples))
     return clips, rate
+
+
+def read_wav(file: Path | io.BytesIO) -> tuple[Samples, int]:
+    """The samples of a recording with one channel, and their rate."""
+    with wave.open(str(file) if isinstance(file, Path) else file) as clip:
+        return np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2"), clip.getframerate()
 
 
 def pen_strings() -> None:
@@ -352,10 +402,13 @@ PREPARE: dict[str, Callable[[], None]] = {
     "omniglot": omniglot,
     "an4": speech,
     "an4_joint": speech,
+    "an4_joint_phones": speech,
     "an4_phones": speech,
     "yesno": yes_and_no,
     "fsdd": digit_strings,
     "fsdd_digits": spoken_digits,
+    "fsdd_synthetic": synthetic_strings,
+    "fsdd_digits_synthetic": synthetic_digits,
     "shapes": generated_images,
     "moving_shapes": generated_videos,
     "pen_digits": pen_strings,

@@ -71,15 +71,9 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     config = figure.get("config", figure.get("run", name))
     path = prepare_data(config)
     run_name = figure.get("run", name)  # may be the run of another figure
-    seeds = range(1, figure.get("seeds", 1) + 1)
     runs = [
-        train_run(
-            name_of_seed(run_name, seed),
-            path,
-            overrides=[*figure.get("overrides", []), *[f"train.seed={seed}"] * (len(seeds) > 1)],
-            retrain=retrain and run_name == name,
-        )
-        for seed in seeds
+        train_run(each, path, overrides=overrides, retrain=retrain and run_name == name)
+        for each, overrides in variants(run_name, figure).items()
     ]
     if "writer" in figure:
         write_drawings(Path("runs/results", figure["writer"]), figure["texts"], Path(figure["file"]))
@@ -88,6 +82,8 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     scores = [
         load(run.path, own_files=True, ensemble=others, **decoding).evaluate(figure["file"])
         if "file" in figure
+        else last_metrics(run)
+        if "folds" in figure
         else run.best_metrics()
         for run, _ in runs
     ]
@@ -98,7 +94,7 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         "split": figure["split"],
         "metric": metric,
         "value": mean(values),
-        "seeds": values if len(values) > 1 else [],
+        "seeds": values if "seeds" in figure else [],
         "interval": scores[0].get(f"{metric}_interval") if len(values) == 1 else None,
         "goal": figure.get("goal"),
         "lower": figure.get("lower", False),
@@ -108,8 +104,28 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         "minutes": mean(minutes for _, minutes in runs),
         "parameters": describe_run(runs[0][0].path)["parameters"],
         "versions": machine_info().versions,
-        "all": {key: value for key, value in scores[0].items() if isinstance(value, float | int)},
+        "all": dict(zip(figure["folds"], values, strict=True))
+        if "folds" in figure
+        else {key: value for key, value in scores[0].items() if isinstance(value, float | int)},
     }
+
+
+def variants(name: str, figure: dict[str, Any]) -> dict[str, list[str]]:
+    """The overrides of each training of a figure by the name of its run: of ``seeds``, or of ``folds``.
+
+    The name of a fold takes the place of {fold} in the overrides.
+    """
+    overrides: list[str] = figure.get("overrides", [])
+    if "folds" in figure:
+        return {f"{name}_{fold}": [each.format(fold=fold) for each in overrides] for fold in figure["folds"]}
+    seeds = range(1, figure.get("seeds", 1) + 1)
+    return {name_of_seed(name, seed): [*overrides, *[f"train.seed={seed}"] * (len(seeds) > 1)] for seed in seeds}
+
+
+def last_metrics(run: Run) -> dict[str, Any]:
+    """Development metrics of the last evaluation, which no selection of a checkpoint makes too good."""
+    metrics: dict[str, Any] = [row["dev"] for row in run.rows() if "dev" in row][-1]
+    return metrics
 
 
 def name_of_seed(name: str, seed: int) -> str:
@@ -124,9 +140,9 @@ def render(results: list[dict[str, Any]]) -> str:
         "",
         "Each row is one training run of a configuration in `benchmarks/configs`, started by the command in the last",
         "column; `SEQLOOM_DATA` is the folder of the data sets. All choices were made on dev. A dev value is that of",
-        "the best checkpoint, which was selected by it; a test value was measured once, at the end. ± is the standard",
-        "deviation over runs that differ only in `train.seed`; the value is their mean. `scripts/results` generates",
-        "this page from `docs/results.json`.",
+        "the best checkpoint, which was selected by it, or, as a mean over held-out parts, that of the last one;",
+        "a test value was measured once, at the end. ± is the standard deviation over runs that differ only in",
+        "`train.seed`; the value is their mean. `scripts/results` generates this page from `docs/results.json`.",
         "",
         "| data | split | metric | value | 95 % interval | goal | | for comparison | minutes | parameters | command |",
         "|---|---|---|---|---|---|---|---|---|---|---|",

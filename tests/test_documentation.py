@@ -25,8 +25,10 @@ from seqloom import lab, tasks, testing
 from seqloom.cli.main import app
 from seqloom.comparison import subprocess_trial, trial
 from seqloom.config.schema import Sections, all_keys
+from seqloom.data import synthetic_speech
 from seqloom.data.builtin import datasets
 from seqloom.data.builtin.datasets import build
+from seqloom.data.synthetic_speech import Voice
 from seqloom.run_config import Config
 from seqloom.training.config import TrainConfig
 
@@ -176,6 +178,7 @@ def write_recordings(folder: Path) -> None:
             rows.append(f"clips/{part}-{number}.wav\t{' '.join(words)}\n")
             texts += [" ".join(words)]
         (folder / f"{part}.tsv").write_text("".join(rows))
+    shutil.copy(folder / "train.tsv", folder / "all.tsv")
     (folder / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
 
 
@@ -365,6 +368,9 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
         served.assert_called_once()
         check_parts(words)
         return
+    if words[0] == "synthesize":  # tests/data/test_synthetic_speech.py speaks
+        monkeypatch.setattr(synthetic_speech, "choose_voices", lambda *_, **__: [Voice("en", "Andy", 50, 150)])
+        monkeypatch.setattr(synthetic_speech, "speak", lambda *_, **__: np.ones(800))
     monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", run_trial_here)
     if "--output" in words:
         shutil.rmtree(words[words.index("--output") + 1], ignore_errors=True)

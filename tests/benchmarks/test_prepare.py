@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks import prepare
+from seqloom.data import synthetic_speech
 from seqloom.models.ngram.arpa import read_arpa
 
 RATE = 8000
@@ -68,6 +69,44 @@ def test_each_speaker_is_held_out_in_turn(tmp_path: Path, monkeypatch: pytest.Mo
     assert rows["all"] == rows["anna"] + rows["ben"] + rows["carl"]
     assert rows["without_ben"] == rows["anna"] + rows["carl"]
     assert rows["only_ben"] == rows["ben"][:200]
+
+
+def test_synthetic_voices_join_the_speakers_for_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "FOLDER", tmp_path / "data")
+    monkeypatch.setattr(prepare, "SPEAKERS", ("anna", "ben"))
+    monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
+    voices = [synthetic_speech.Voice("en", "Andy", 40, 150), synthetic_speech.Voice("en", "Lee", 50, 160)]
+    monkeypatch.setattr(synthetic_speech, "choose_voices", lambda *_, **__: voices)
+    monkeypatch.setattr(synthetic_speech, "speak", lambda text, voice, **_: np.full(len(text), voice.pitch / 100))
+    (tmp_path / "fsdd").mkdir()
+    for name in prepare.SPEAKERS:
+        _archive(tmp_path / f"fsdd/{name}.tar.gz", {f"recordings/3_{name}_0.wav": _wav(np.ones(9))})
+    prepare.synthetic_digits()
+    prepare.synthetic_strings()
+    lists = {
+        name: (tmp_path / f"data/{name}.tsv").read_text().splitlines()
+        for name in (
+            "fsdd_digits/without_ben_synthetic",
+            "fsdd/without_ben_synthetic",
+            "fsdd/without_ben",
+            "fsdd/synthetic",
+        )
+    }
+    digits = lists["fsdd_digits/without_ben_synthetic"]
+    assert digits[:3] == [
+        "file\tlabel",
+        "anna.tar.gz/recordings/3_anna_0.wav\t3",
+        "synthetic/en+Andy-40-150/0001.wav\t0",
+    ]
+    assert len(digits) == 2 + 20
+    assert lists["fsdd/without_ben_synthetic"] == lists["fsdd/without_ben"][::2] + lists["fsdd/synthetic"]
+    assert len(lists["fsdd/synthetic"]) == 2 * prepare.STRINGS_PER_VOICE
+    name, text = lists["fsdd/synthetic"][-1].split("\t")
+    samples, rate = prepare.read_wav(tmp_path / "data" / "fsdd" / name)
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    assert rate == RATE
+    assert (samples[samples != 0] == int(0.5 * 32767)).all()  # one voice
+    assert (samples != 0).sum() == sum(len(words[int(digit)]) for digit in text.split())
 
 
 def test_strings_of_strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.contracts.tiny import CASES, build
@@ -66,6 +67,25 @@ def test_a_model_of_handwriting_writes_the_texts_of_a_file(tmp_path: Path) -> No
     assert [row["text"] for row in rows] == ["ab", "b"]
     (expected,) = load(tmp_path / "run").draw("ab", bias=results.WRITING_BIAS, seed=1)
     assert rows[0]["strokes"] == expected.strokes.tolist()
+
+
+def test_folds_are_trained_in_turn_and_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: dict[str, list[str]] = {}
+
+    def train_run(name: str, _path: Path, *, overrides: list[str], **_: object) -> tuple[Mock, float]:
+        trained[name] = overrides
+        accuracies = {"anna": (0.9, 0.7), "ben": (0.5, 0.6)}[name.removeprefix("digits_")]
+        rows = [{"dev": {"accuracy": accuracy}} for accuracy in accuracies]
+        return Mock(rows=lambda: [*rows, {"loss": 0.1}]), 2.0
+
+    monkeypatch.setattr(results, "train_run", train_run)
+    monkeypatch.setattr(results, "describe_run", lambda _: {"parameters": 5})
+    overrides = ["task.train=not_{fold}.tsv", "train.seed=2"]
+    figure = {"data": "", "split": "dev", "metric": "accuracy", "folds": ["anna", "ben"], "overrides": overrides}
+    row = results.measure("digits", figure, retrain=True)
+    assert (row["value"], row["minutes"], row["seeds"]) == (pytest.approx(0.65), 2.0, [])
+    assert row["all"] == {"anna": 0.7, "ben": 0.6}
+    assert trained["digits_ben"] == ["task.train=not_ben.tsv", "train.seed=2"]
 
 
 def test_prepared_data_belong_to_configurations() -> None:

@@ -54,6 +54,27 @@ def data(
             print(path)
 
 
+def synthesize(
+    texts: Annotated[
+        Path, typer.Argument(help="File with the texts, one per line; after a tab, optionally the label in the list.")
+    ],
+    folder: Annotated[Path, typer.Argument(help="Folder of the recordings; their list is FOLDER.tsv beside it.")],
+    *,
+    voices: Annotated[int, typer.Option(min=1, help="Number of voices; each of them speaks all texts.")] = 100,
+    accents: Annotated[
+        str, typer.Option(help="Language of espeak-ng, all accents of which are used, or one accent, such as en-us.")
+    ] = "en",
+    rate: Annotated[int, typer.Option(min=1000, help="Samples per second.")] = 16000,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same voices.")] = 1,
+) -> None:
+    """Speak texts with many synthetic voices (espeak-ng), as further speakers for classify and transcribe."""
+    from seqloom.data import synthetic_speech
+
+    with errors():
+        chosen = synthetic_speech.choose_voices(voices, accents=accents, seed=seed)
+        print(synthetic_speech.synthesize(synthetic_speech.read_texts(texts), folder, voices=chosen, rate=rate))
+
+
 def info(
     run: Annotated[
         Path | None,

@@ -72,6 +72,9 @@ app.command(cls=ConfigurableCommand, epilog="Example: seqloom sweep tagger.toml 
 app.command(cls=Command, epilog="Example: seqloom lab vanishing seeds=5")(experiments.lab)
 app.command(cls=Command, epilog="Example: seqloom demo tag")(builtin.demo)
 app.command(cls=Command, epilog="Example: seqloom data python_tags")(builtin.data)
+app.command(cls=Command, epilog="Example: seqloom synthesize words.txt sounds/synthetic --voices 200")(
+    builtin.synthesize
+)
 app.command(cls=Command, epilog="Example: seqloom info runs/tag --anatomy")(builtin.info)
 app.command(cls=Command, epilog="Example: seqloom plot curves runs/lstm runs/gru --output curves.svg")(plots.plot)
 app.command(cls=Command, epilog="Example: seqloom quantize runs/tag runs/tag-int8")(inference.quantize)
