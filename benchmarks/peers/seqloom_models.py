@@ -1,7 +1,5 @@
 """Seqloom's models with the interface of the peers."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -11,7 +9,7 @@ from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.layers.embedding import Embedding
-from seqloom.models.decoder import Decoder, step
+from seqloom.models.decoder import Decoder, DecoderStep
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
 
@@ -47,7 +45,7 @@ class Translator:
         start = torch.full((len(source),), BEGIN)
         state = self.model.start(source, source != PAD)
         suppress = (UNKNOWN, PAD, BEGIN, END)  # without END every output has the maximum length
-        hypotheses = search(partial(step, self.model.decoder), state, start, END, lengths=length, suppress=suppress)
+        hypotheses = search(DecoderStep(self.model.decoder), state, start, END, lengths=length, suppress=suppress)
         return torch.tensor([best.tokens for best, *_ in hypotheses])
 
 
@@ -79,5 +77,5 @@ class LanguageModel:
         """Sample ``length`` tokens from the model's distribution."""
         state = self.model.start(None, 1)
         start = torch.zeros(1, dtype=torch.long)
-        stream = Sample().stream(partial(step, self.model), state, start, length=length)
+        stream = Sample().stream(DecoderStep(self.model), state, start, length=length)
         return [int(token) for token in stream]

@@ -45,7 +45,10 @@ class Shared(NamedTuple):
 
 
 def select(state: S, rows: Tensor) -> S:
-    """Select rows of the batch, in this order; a row may occur more than once."""
+    """Select rows of the batch, in this order; a row may occur more than once.
+
+    A state that need not copy all of its memory has a method ``select_rows``.
+    """
     if isinstance(state, Tensor):
         return cast(S, state.index_select(0, rows))
     if isinstance(state, Shared):
@@ -55,6 +58,8 @@ def select(state: S, rows: Tensor) -> S:
         kept, read = torch.unique(read, return_inverse=True)  # drop table rows that are no longer read
         parts = state.parts if len(kept) == len(_first(state.parts)) else select(state.parts, kept)
         return cast(S, Shared(parts, read))
+    if (own := getattr(state, "select_rows", None)) is not None:
+        return cast(S, own(rows))
     return _rebuild(state, [select(part, rows) for part in cast(tuple[Any, ...], state)])
 
 

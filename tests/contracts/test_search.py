@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from inspect import isabstract
 from itertools import product
@@ -24,7 +24,7 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Hypothesis, Search, Step
 from seqloom.decoding.tokens.search_record import SearchRecord
 from seqloom.layers.embedding import Embedding
-from seqloom.models.decoder import Decoder, step
+from seqloom.models.decoder import Decoder, DecoderStep
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
 
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def step(self) -> Step:
-        return partial(step, self.decoder)
+        return DecoderStep(self.decoder)
 
     @cache  # noqa: B019  a few cases, as long as the tests
     def truth(self) -> list[dict[tuple[int, ...], float]]:

@@ -1,7 +1,6 @@
 """Decoders: an embedding, a causal layer and a softmax; a language model, or half of an encoder-decoder."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 
 from seqloom.data.batch import Batch
 from seqloom.decoding.frames.language_models import NeuralLM
+from seqloom.layers.compiled_step.choosing import Choice, Chosen
 from seqloom.layers.compiled_step.stepper import Stepper, unsupported
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import UNKNOWN, Embedding
@@ -136,6 +136,10 @@ class Decoder(nn.Module):
         """One compiled step; None if it cannot be compiled."""
         return self._stepper(self, tokens, state) if type(self) is Decoder else None
 
+    def choose(self, tokens: Tensor, state: Any, choice: Choice) -> Chosen | None:
+        """The most probable tokens of several compiled steps; None if they cannot be compiled."""
+        return self._stepper.choose(self, tokens, state, choice) if type(self) is Decoder else None
+
     @property
     def path(self) -> str:
         """How a step of generation runs: ``compiled``, or ``layers:`` and the reason why it is not compiled."""
@@ -156,11 +160,29 @@ def step(decoder: nn.Module, tokens: Tensor, state: Any) -> tuple[Tensor, Any]: 
     return torch.log_softmax(logits[:, -1], dim=-1), state
 
 
+class DecoderStep:
+    """The step of a decoder, as a search calls it."""
+
+    def __init__(self, decoder: nn.Module) -> None:
+        self.decoder = decoder
+
+    def __call__(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return step(self.decoder, tokens, state)
+
+    def choose(
+        self, tokens: Tensor, state: Any, *, end: int, suppressed: Tensor, highest: float, steps: int
+    ) -> tuple[Tensor, Tensor, Any] | None:
+        """The most probable tokens of several steps (see ``ChoosingStep``)."""
+        if not isinstance(self.decoder, Decoder):
+            return None
+        return self.decoder.choose(tokens, state, Choice(end, suppressed, highest, steps))
+
+
 def neural_lm(decoder: nn.Module, *, end: int, vocabulary_ids: Sequence[int]) -> NeuralLM:
     """Any decoder as the language model of a search over frames; the end token also precedes the first one."""
     module: Any = decoder.eval()
     return NeuralLM(
-        partial(step, module),
+        DecoderStep(module),
         module.start(None, 1),
         start=end,
         end=end,

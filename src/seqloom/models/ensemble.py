@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NoReturn, Self, cast
 
 import torch
@@ -12,7 +11,7 @@ from seqloom.data.batch import Batch, Padded
 from seqloom.decoding.tokens.search import Step
 from seqloom.layers.layer import Memory
 from seqloom.models.crf import CRF
-from seqloom.models.decoder import Decoder, TokenScores, step
+from seqloom.models.decoder import Decoder, DecoderStep, TokenScores
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.forecaster import Forecaster, ForecastInputs, ForecastOutput
 from seqloom.models.tagger import SoftmaxOutput, Tagger
@@ -66,7 +65,7 @@ class Ensemble(nn.Module):
                 raise TypeError(f"an ensemble needs encoder-decoder models, found {type(model).__name__}")
         self.models = nn.ModuleList(models)
         self._decoders = [cast(EncoderDecoder, model).decoder for model in models]
-        self._step = ensemble_step([partial(step, decoder) for decoder in self._decoders])
+        self._step = ensemble_step([DecoderStep(decoder) for decoder in self._decoders])
 
     @property
     def decoder(self) -> Self:
@@ -112,7 +111,7 @@ class LanguageModelEnsemble(nn.Module):
     def __init__(self, models: Sequence[nn.Module]) -> None:
         super().__init__()
         self.models = nn.ModuleList(models)
-        self._step = ensemble_step([partial(step, model) for model in models])
+        self._step = ensemble_step([DecoderStep(model) for model in models])
 
     def start(self, memory: None, batch: int) -> tuple[Any, ...]:
         return tuple(cast(Decoder, model).start(memory, batch) for model in self.models)

@@ -18,7 +18,7 @@ from seqloom.decoding.tokens.search import Hypothesis, Search
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.embedding import PADDING, UNKNOWN
 from seqloom.layers.layer import Memory, coverage
-from seqloom.models.decoder import Decoder, step
+from seqloom.models.decoder import Decoder, DecoderStep, step
 from seqloom.state import apply, select
 
 SUPPRESSED = (PADDING, UNKNOWN)  # tokens that are never generated
@@ -76,7 +76,7 @@ def generate(
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
     decoder_state = decoder.start(memory, len(mask), coverage=search.needs_coverage)
-    fused = fuse([Scorer(partial(step, decoder), decoder_state, weight), *scorers])
+    fused = fuse([Scorer(DecoderStep(decoder), decoder_state, weight), *scorers])
     run_search = partial(search, lengths=lengths, suppress=suppress, tree=tree, max_gain=fused.max_gain)
     if not search.needs_coverage:
         return run_search(fused.step, fused.state, start, end)

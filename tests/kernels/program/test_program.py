@@ -17,7 +17,7 @@ from seqloom.kernels.linalg.quantized import QuantizedMatrix
 from seqloom.kernels.program import attention as kernel
 from seqloom.kernels.program import program
 from seqloom.kernels.program.operations import EPILOGUES, float_bits
-from seqloom.kernels.program.program import Program
+from seqloom.kernels.program.program import Program, Repetition
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -296,3 +296,57 @@ def test_attention_to_cache(
 def test_unknown_operands_are_refused() -> None:
     with pytest.raises(TypeError, match="norm has no operands left, rihgt"):
         Program(torch.float32, 1).add("norm", left=0, rihgt=1)
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("size", [5, 64, 203])
+def test_choice_equals_argmax(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ties, suppressed tokens, and rows in which every token, or one, has no probability."""
+    monkeypatch.setattr(program, "SERIAL_LIMIT", 0)
+    torch.set_num_threads(threads)
+    scores = -values(real, rows, size + 2).abs().mul(4).round().div(4)  # many ties
+    scores[rows // 2] = -math.inf
+    if rows > 1:
+        scores[1, size // 2] = math.nan
+    suppressed = torch.tensor([1, size - 1])
+    allowed = scores[:, :size].clone()
+    allowed[:, suppressed] = -math.inf
+    expected = np.argmax(allowed.numpy(), axis=1)
+    best = allowed.gather(1, torch.from_numpy(expected).unsqueeze(1)).squeeze(1)
+    for end, highest, expected_steps in ((0, 1.0, 1), (-1, -math.inf, 1), (-1, math.inf, 3)):
+        tokens, chosen = torch.zeros(rows, dtype=torch.int64), torch.zeros(3, rows, dtype=torch.int64)
+        log_probs = torch.zeros(3, rows, dtype=scores.dtype)
+        counters = torch.tensor([5, 7])
+        given = scores.clone()
+        if expected_steps == 3:  # nothing that stops
+            given[~best.isfinite()] = 0.0
+        single = Program(scores.dtype, threads)
+        operands: dict[str, Any] = {
+            "scores": given,
+            "stride": size + 2,
+            "size": size,
+            "suppressed": suppressed,
+            "stop": "stop",
+        }
+        operands |= {"suppressed_count": 2, "end": end, "highest": float_bits(highest), "tokens": tokens}
+        single.add("choose", **operands, chosen="chosen", chosen_scores="chosen_scores")
+        single.finalize()
+        growing = {"chosen": 8 * rows, "chosen_scores": log_probs.element_size() * rows}
+        steps = single.run(
+            rows,
+            {"chosen": chosen.data_ptr(), "chosen_scores": log_probs.data_ptr()},
+            scratch=0,
+            repetition=Repetition(3, growing, [(counters.data_ptr(), 2, 10)]),
+        )
+        assert steps == expected_steps
+        assert counters.tolist() == [5 + 10 * min(steps, 2), 7 + 10 * min(steps, 2)]  # not after the last step
+        if expected_steps == 3:
+            assert torch.equal(chosen[0], chosen[2])
+            continue
+        valid = ~best.isnan()
+        assert torch.equal(tokens[valid], torch.from_numpy(expected)[valid])
+        assert torch.equal(chosen[0, valid], tokens[valid])
+        assert torch.equal(log_probs[0][valid], best[valid])
+        assert log_probs[0][~valid].isnan().all()
+        assert not chosen[1:].any()

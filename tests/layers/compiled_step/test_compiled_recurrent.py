@@ -15,7 +15,7 @@ from seqloom.cells.cell import Cell
 from seqloom.cells.lstm import LSTM
 from seqloom.cells.mogrifier_lstm import MogrifierLSTM
 from seqloom.cells.sru import SRU
-from seqloom.kernels.program import program, source_attention
+from seqloom.kernels.program import program
 from seqloom.layers import layer as layers
 from seqloom.layers.attention.attention import Attention, AttentionMechanism
 from seqloom.layers.attention.decoder_attention import (
@@ -28,7 +28,6 @@ from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.attention.projected import ProjectedAttention
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.build import recurrent
-from seqloom.layers.compiled_step import compiled_recurrent
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.recurrent.recurrent import Recurrent
@@ -123,8 +122,7 @@ def test_attention_heads_and_outputs_without_projection(score: str, dtype: torch
 @EVERY_DTYPE
 @pytest.mark.parametrize("batch", [1, 3, 40])
 def test_threads_share_columns_or_rows(batch: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (program, compiled_recurrent, source_attention):
-        monkeypatch.setattr(module, "SERIAL_LIMIT", 0)
+    monkeypatch.setattr(program, "SERIAL_LIMIT", 0)
     torch.set_num_threads(2)
     decoder = build(with_attention(depth=2), dtype, tied=True)
     check_same(decoder, start(decoder, batch), start(decoder, batch), steps=4)

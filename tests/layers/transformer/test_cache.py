@@ -65,3 +65,24 @@ def test_only_slots_that_are_no_longer_needed_are_dropped() -> None:
     gaps = cache.start_cache(*keys_and_values(1, 5), make_mask([5, 2], 5))
     assert gaps.latest(2).length == 5  # the shorter row still attends to its first element
     assert cache.start_cache(*keys_and_values(1, 5), make_mask([5, 0], 5)).latest(2).length == 2
+
+
+def test_selected_rows_keep_spare_slots_and_those_not_written_are_released() -> None:
+    rows = torch.tensor([1, 0, 1, 1])
+    with torch.no_grad():
+        root = cache.start_cache(*keys_and_values(1), None).append(*keys_and_values(2, 2), None)
+        selected = states.select(root, rows)
+        grown = selected.reserve(3)
+    assert selected.keys.shape[1] == root.keys.shape[1]
+    assert torch.equal(used_keys(selected), used_keys(root)[rows])
+    assert torch.equal(selected.values[:, :3], root.values[rows, :3])
+    assert grown is not None
+    assert (selected.length, grown.length) == (3, 6)
+    assert selected.reserve(1) is None  # another state writes there
+    kept = grown.release(2)
+    assert (kept.length, kept.position.tolist()) == (4, [4] * 4)
+    assert kept.reserve(2) is not None
+    with torch.enable_grad():
+        keys, values = keys_and_values(1)
+        differentiable = cache.start_cache(keys.requires_grad_(), values, None)
+        assert states.select(differentiable, rows).keys.requires_grad

@@ -13,5 +13,9 @@ class Greedy(StepwiseSearch):
 
     name: Literal["greedy"] = "greedy"
 
+    @property
+    def takes_largest(self) -> bool:
+        return True
+
     def chooser(self) -> Choose:
         return lambda _, largest, __: largest

@@ -37,6 +37,10 @@ class Sample(StepwiseSearch):
     count: int = Field(1, ge=1, le=100_000, description="Sequences sampled for each input.")
     seed: int = Field(1, ge=0, description="Seed of the random number generator.")
 
+    @property
+    def takes_largest(self) -> bool:
+        return self.temperature == 0
+
     def sequences_per_row(self) -> int:
         return self.count
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,26 @@ from seqloom.decoding.tokens.search_record import Doubles, Integers, SearchRecor
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 """The last tokens (B,) and a state → log-probabilities of the next tokens (B, V), and the next state."""
+
+
+@runtime_checkable
+class ChoosingStep(Protocol):
+    """A step that can also choose the most probable tokens of several steps, in one call of compiled code."""
+
+    def __call__(self, tokens: Tensor, state: Any, /) -> tuple[Tensor, Any]: ...
+
+    def choose(
+        self,
+        tokens: Tensor,  # (B,), the last ones
+        state: Any,
+        *,
+        end: int,  # stop after the step in which a row chooses this token
+        suppressed: Tensor,  # (N,), tokens that are not chosen
+        highest: float,  # stop after a step whose largest log-probability is above it, NaN or -inf
+        steps: int,  # at most
+    ) -> tuple[Tensor, Tensor, Any] | None:  # tokens (T, B), their log-probabilities (T, B), the next state
+        """The first of ties is chosen. None: not this decoder, or not this state."""
+
 
 Coverage = Callable[[Any], Tensor | None]
 """A state → the attention that each source position has received so far (B, S), 1 at padding; None: no attention."""

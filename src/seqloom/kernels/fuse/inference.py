@@ -1,8 +1,9 @@
 """Calls of a kernel without gradients: what stays the same from call to call is kept."""
 
 import ctypes
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -22,8 +23,9 @@ into the cache."""
 PACKING_MIN = 4
 """Rows times steps below which packing a matrix takes longer than it saves."""
 
-PACKING_MIN_STEPS = 128
-"""The same for steps with one row, each of which reads a matrix once, packed or not."""
+PACKING_MIN_STEPS = 48
+"""The same for steps with one row, each of which reads a matrix once, packed or not: to find out whether the packed one
+is still valid takes as long as a few of them."""
 
 CACHED_ROWS = 512
 """Rows times steps up to which packed matrices are kept for the next call: packing takes a tenth of the time."""
@@ -78,7 +80,7 @@ class InferenceCall:
         self._kernel, self._names, self._matrices = kernel, names, matrices
         positions = kernel.positions
         self._table = array("q", bytes(8 * len(positions)))
-        self._address = self._table.buffer_info()[0]
+        self.address = self._table.buffer_info()[0]
         self._function = threads.function(kernel.address)
         self._barrier = ctypes.c_int64(0)
         self._set("barrier", ctypes.addressof(self._barrier))
@@ -123,23 +125,14 @@ class InferenceCall:
     ) -> None:
         """The same if neither the partition, nor the strides of x, nor the addresses of the weights have changed."""
         table = self._table
-        table[self._x] = x
-        position = self._initial
-        for tensor in initial:
-            table[position] = tensor.data_ptr()
-            position += 1
-        table[self._out] = out.data_ptr()
-        position = self._final
-        for tensor in final:
-            table[position] = tensor.data_ptr()
-            position += 1
+        self.set_addresses(x, initial, out, final)
         for matrix, position in self._cached:
             weight = weights[matrix.parameter]
             # Comparing all values takes longer than one step, but less than packing them again.
             verify = partition.steps > 1 and not matrix.quantized  # quantized weights are not trained
             table[position] = matrix.cache(weight, verify=verify).values.data_ptr()
         if self._is_single:
-            self._function(self._address, 0, 0, 1)
+            self._function(self.address, 0, 0, 1)
             return
         self._barrier.value = 0
         with Loan() as loan:
@@ -151,9 +144,45 @@ class InferenceCall:
                 packed = loan.borrow(packed_size(values), weight)
                 pack(values, packed)
                 table[position] = packed.data_ptr()
-            self._kernel.run(self._address, partition)
+            self._kernel.run(self.address, partition)
 
-    def _prepare(self, partition: Partition, weights: Sequence[Tensor]) -> None:
+    def prepare(self, partition: Partition, strides: Sequence[int], weights: Sequence[Tensor]) -> None:
+        """Prepare a call of one step by other compiled code, with weights that do not change."""
+        if partition.steps != 1:
+            raise ValueError(f"there are {partition.steps} steps, expected 1: longer calls pack matrices each time")
+        self._prepare(partition, weights, kept_scratch=sys.maxsize)
+        self._table[self._x + 1 : self._x + 1 + len(strides)] = array("q", strides)
+        for matrix, position in self._cached:
+            packed = matrix.cache(weights[matrix.parameter], verify=False).values
+            self._alive.append(packed)
+            self._table[position] = packed.data_ptr()
+
+    def set_addresses(self, x: int, initial: Sequence[Tensor], out: Tensor, final: Sequence[Tensor]) -> None:
+        """Set what is different in each call."""
+        table = self._table
+        table[self._x] = x
+        position = self._initial
+        for tensor in initial:
+            table[position] = tensor.data_ptr()
+            position += 1
+        table[self._out] = out.data_ptr()
+        position = self._final
+        for tensor in final:
+            table[position] = tensor.data_ptr()
+            position += 1
+
+    def growth(self, x: int, fields: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Yield the places of these addresses, one each, with the bytes by which x and the fields of the state move.
+
+        The first field is also the output.
+        """
+        moves = [(self._x, x), (self._out, fields[0])]
+        moves += [(start + index, size) for start in (self._initial, self._final) for index, size in enumerate(fields)]
+        for word, size in moves:
+            if size:
+                yield self.address + 8 * word, 1, size
+
+    def _prepare(self, partition: Partition, weights: Sequence[Tensor], *, kept_scratch: int = KEPT_SCRATCH) -> None:
         """Set what depends only on the shape of the batch and on where the weights are."""
         kernel, positions = self._kernel, self._kernel.positions
         chunk = kernel.chunk(partition)
@@ -164,7 +193,7 @@ class InferenceCall:
         self._set("scratch_bytes", size * weights[0].element_size())
         self._scratch_size = partition.parts * size
         self._alive = []
-        if self._scratch_size <= KEPT_SCRATCH:
+        if self._scratch_size <= kept_scratch:
             scratch = allocate(weights[0], self._scratch_size)
             self._alive.append(scratch)
             self._set("scratch", scratch.data_ptr())

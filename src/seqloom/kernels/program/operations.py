@@ -46,6 +46,7 @@ EMBEDDING_OPERANDS = (
     "size",
 )
 LOG_SOFTMAX_OPERANDS = ("out", "out_stride", "size")
+CALL_OPERANDS = ("function", "table", "parts", "team")
 
 GROUP = 4
 """Panels that are multiplied before their epilogue runs, while they are in the cache."""
@@ -320,6 +321,22 @@ def embedding(module: ir.Module, real: str) -> None:
                 vector_loop(emit, size, lambda *step, known=(source, target, position_row): copy(*step, *known))
             with otherwise:
                 vector_loop(emit, size, lambda *step, known=(source, target): copy(*step, *known))
+    emit.finish()
+
+
+def call(module: ir.Module, real: str) -> None:
+    """A kernel with an argument table of its own, for all rows: by the whole team, or a part by each of its threads."""
+    emit = OperationEmitter(module, "call", CALL_OPERANDS, real)
+    builder = emit.builder
+    function, table, parts, team = (emit.operand(name) for name in CALL_OPERANDS)
+    kernel = builder.inttoptr(function, ir.FunctionType(ir.VoidType(), [INTEGER] * 4).as_pointer())
+    with builder.if_else(builder.icmp_signed("!=", team, integer(0))) as (then, otherwise):
+        with then:
+            builder.call(kernel, [table, integer(0), emit.member, emit.members])
+        with otherwise:
+            first, last = emit.part_range(parts, emit.member, emit.members)
+            with emit.loop(first, last) as part:
+                builder.call(kernel, [table, part, integer(0), integer(1)])
     emit.finish()
 
 

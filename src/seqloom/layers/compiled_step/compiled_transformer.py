@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedMatrix
 from seqloom.kernels.linalg.quantized import QuantizedMatrix
+from seqloom.kernels.program.choice import CHOICE_OPERANDS
 from seqloom.kernels.program.operations import EPILOGUES, float_bits
 from seqloom.kernels.program.program import Program, Region
 from seqloom.layers.connection import Plain
@@ -36,6 +37,8 @@ SELF_ATTENTION_OPERANDS = (*CACHE_OPERANDS, *ROTARY_OPERANDS)
 """Operands of a layer's self-attention that change at every step."""
 CROSS_ATTENTION_OPERANDS = (*CACHE_OPERANDS, "source_rows", "accumulated")
 """Operands of a layer's cross-attention that change at every step."""
+
+UNLIMITED = 1 << 30
 
 ATTRIBUTES: dict[type[nn.Module], tuple[str, ...]] = {
     TransformerBlock: ("heads", "norm", "positions", "context", "causal", "memory_size"),
@@ -118,13 +121,13 @@ class PositionTable:
     """Vectors of positions; the table grows on demand."""
 
     def __init__(self, make: Callable[[Tensor], Tensor], size: int | None = None) -> None:
-        self._make, self._size = make, size
+        self._make, self.size = make, size
         self._rows = make(torch.arange(size or 64))
 
     def up_to(self, position: int) -> Tensor | None:
         """Return the table with at least this position; None if it has no such position."""
         if position >= len(self._rows):
-            if self._size is not None:
+            if self.size is not None:
                 return None
             self._rows = self._make(torch.arange(2 * position))
         return self._rows if position >= 0 else None
@@ -144,6 +147,14 @@ class CompiledTransformer:
         self.cross_attention_names: dict[int, tuple[str, ...]] = {}
         self._write(module)
         self.program.finalize()
+
+    def steps_left(self, state: Any) -> int:
+        """Steps for which there are learned positions; many if they are not limited."""
+        size = None if self.position_table is None else self.position_table.size
+        first = state[0] if isinstance(state, tuple) and state else None
+        if size is None or not isinstance(first, Positions.State):
+            return UNLIMITED
+        return size - max(first.position.tolist(), default=0)
 
     def _write(self, module: Any) -> None:
         program, size = self.program, module.layer.output_size
@@ -298,7 +309,7 @@ def write_linear(
 
 
 def write_output(program: Program, module: Any, current: Region | str, **strides: Any) -> list[nn.Parameter]:
-    """Add the log-probabilities of the tokens, at "out"; return the parameters that were copied."""
+    """Add the log-probabilities of the tokens, at "out", and the choice of one; return the copied parameters."""
     copied = [module.output.weight]
     if _is_linear(module.bridge):
         bridged = program.region(module.bridge.out_features)
@@ -308,6 +319,8 @@ def write_output(program: Program, module: Any, current: Region | str, **strides
     vocab_size = module.output.out_features
     write_linear(program, module.output, current, "out", out_stride=vocab_size, **strides)
     program.add("log_softmax", out="out", out_stride=vocab_size, size=vocab_size)
+    named: dict[str, Any] = {name: name for name in CHOICE_OPERANDS if name not in ("scores", "stride", "size")}
+    program.add("choose", scores="out", stride=vocab_size, size=vocab_size, **named)
     return copied
 
 

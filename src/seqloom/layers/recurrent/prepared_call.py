@@ -34,10 +34,11 @@ _empty_like, _new_tuple = torch.empty_like, tuple.__new__
 _zero_state = Cell.start
 
 
-def unchanged(layer: Any, origin: Origin, compiled: CompiledCell) -> Identities | None:
+def unchanged(layer: Any, origin: Origin, compiled: CompiledCell, *, parameters: bool = True) -> Identities | None:
     """All that a call of the layer depends on, besides x and the state; None if it cannot be prepared.
 
-    A prepared call skips ``nn.Module.__call__`` and ``forward``, so that there must be no hooks.
+    A prepared call skips ``nn.Module.__call__`` and ``forward``, so that there must be no hooks. Without
+    ``parameters``, the caller compares those.
     """
     comparisons = () if origin.guards is None else origin.guards.comparisons
     hooks = [*hook_tables(layer.modules(), FORWARD_HOOKS), *global_forward_hooks()]
@@ -47,7 +48,7 @@ def unchanged(layer: Any, origin: Origin, compiled: CompiledCell) -> Identities 
     parts = [*comparisons, *map(compare_size, hooks), *no_transform()]
     parts += [compare_entry(fields, name) for name in (*LAYER_FIELDS, *OVERRIDES)]
     parts.append(compare_entry(fields["_modules"], "cell"))
-    for table, name in compiled.parameters:
+    for table, name in compiled.parameters if parameters else ():
         parts += _compare_parameter(table, name)
     return Identities(parts)
 

@@ -152,12 +152,15 @@ class Recurrent(Layer):
             final = _unflatten(final, self._shapes)
         return out.transpose(0, 1), compiled.state_type(*final)
 
-    def unchanged(self) -> Identities | None:
-        """What the kernel of the last call depends on, to be compared later; None if that is not known."""
+    def unchanged(self, *, parameters: bool = True) -> Identities | None:
+        """What the kernel of the last call depends on, to be compared later; None if that is not known.
+
+        Without ``parameters``, the caller compares those.
+        """
         if not self._kernels:
             return None
         made_from, compiled = self._kernels[0]
-        return None if isinstance(compiled, str) else unchanged(self, made_from, compiled)
+        return None if isinstance(compiled, str) else unchanged(self, made_from, compiled, parameters=parameters)
 
     def kernel(self, x: Tensor) -> FusedScan | str:
         """Return the fused kernel for this input, or the reason why there is none."""

@@ -42,6 +42,15 @@ class Cache(NamedTuple):
         position = slots if self.position is self.slots else self.position + added
         return Cache(self.keys, self.values, self.mask, position, slots, self.filled)
 
+    def release(self, unused: int) -> "Cache":
+        """Return the cache without the last slots, which were reserved but not written."""
+        if not unused:
+            return self
+        self.filled.sub_(unused)
+        slots = self.slots - unused
+        position = slots if self.position is self.slots else self.position - unused
+        return Cache(self.keys, self.values, self.mask, position, slots, self.filled)
+
     def append(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> "Cache":
         """Return the cache with more keys and values, each (B, T, H, D); the mask is (B, T)."""
         used, added = self.length, keys.shape[1]
@@ -63,6 +72,17 @@ class Cache(NamedTuple):
         keys = _concatenate(self.keys[:, :used], keys, capacity)
         values = _concatenate(self.values[:, :used], values, capacity)
         return Cache(keys, values, slot_mask, position, slots, slots.clone())
+
+    def select_rows(self, rows: Tensor) -> "Cache":
+        """Return the cache of these rows; spare slots are not copied."""
+        used = self.length
+        if torch.is_grad_enabled() and self.keys.requires_grad:
+            keys, values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
+        else:
+            keys, values = (_select_used(part, rows, used) for part in (self.keys, self.values))
+        mask, slots, filled = (part.index_select(0, rows) for part in (self.mask, self.slots, self.filled))
+        position = slots if self.position is self.slots else self.position.index_select(0, rows)
+        return Cache(keys, values, mask, position, slots, filled)
 
     def real(self) -> Tensor:
         """Return the mask of the used slots, (B, S)."""
@@ -92,6 +112,16 @@ def start_cache(keys: Tensor, values: Tensor, mask: Tensor | None) -> Cache:
     position = slots if mask is None else mask.sum(dim=1)
     slot_mask = torch.empty(batch, 0, dtype=torch.bool, device=keys.device) if mask is None else mask
     return Cache(keys, values, slot_mask, position, slots, slots.clone())
+
+
+def _select_used(values: Tensor, rows: Tensor, used: int) -> Tensor:  # (B, C, H, D) → (R, C, H, D)
+    """Rows of a buffer; only the used slots are copied."""
+    selected = values.new_empty(len(rows), *values.shape[1:])
+    if used and len(rows):
+        size = used * values.shape[2] * values.shape[3]
+        source, target = (buffer.flatten(1)[:, :size] for buffer in (values, selected))
+        torch.index_select(source, 0, rows, out=target)
+    return selected
 
 
 def _first(values: Tensor) -> int:
