@@ -152,7 +152,7 @@ def test_the_verdict_compares_with_the_baseline(summary: RunSummary) -> None:
 def test_the_verdict_on_a_model_that_has_learned_nothing_says_what_to_try(summary: RunSummary) -> None:
     base = replace(summary, degenerate="", flat_loss=None, baseline="b", metrics={"accuracy": 0.5})
     base = replace(base, baseline_scores={"accuracy": 0.5})
-    assert "seqloom check CONFIG --learning-rate" in verdict(base)
+    assert f"seqloom check {base.path}/config.toml --learning-rate" in verdict(base)
     assert "a larger train.minutes, and look" in verdict(replace(base, finished="2 minutes elapsed"))
     constant = replace(base, degenerate="Every prediction is 'up'", remedy="raise train.epochs")
     assert verdict(constant).endswith("0.5 against 0.5. Every prediction is 'up': raise train.epochs.")

@@ -73,7 +73,15 @@ def test_a_terminal_gets_a_ruled_table_and_a_bar(monkeypatch: pytest.MonkeyPatch
 def event(update: int, **values: Any) -> Any:
     """The event of an update."""
     common = {"update": update, "updates": 4, "epoch": update / 2, "loss": 1.25, "learning_rate": 0.001, "items": 10}
-    flags = {"logged": False, "pending": False, "evaluation": None, "best": False, "unit": "items", "warning": ""}
+    flags = {
+        "logged": False,
+        "pending": False,
+        "evaluation": None,
+        "best": False,
+        "kept": False,
+        "unit": "items",
+        "warning": "",
+    }
     return SimpleNamespace(**common | flags | values)
 
 
@@ -84,7 +92,7 @@ def evaluation(accuracy: float) -> Any:
 EVENTS = [
     event(1),
     event(2, logged=True, pending=True),
-    event(2, evaluation=evaluation(0.75), best=True, items=0, loss=math.nan),
+    event(2, evaluation=evaluation(0.75), best=True, kept=True, items=0, loss=math.nan),
     event(4, logged=True, pending=True),
     event(4, evaluation=evaluation(0.5), items=0, loss=math.nan),
 ]
@@ -267,6 +275,12 @@ def test_baselines_of_a_forecast(capsys: pytest.CaptureFixture[str]) -> None:
     assert sentence.startswith(
         "The model is worse than DLinear (mse_scaled 0.8 against 0.6), and also worse than drift:"
     )
+    close = errors(0.65) | {"mse_scaled_interval": [0.6, 0.72]}
+    assert terminal.compare_with_baselines(close, better["baselines"]).startswith(
+        "The model is not clearly better than"
+    )
+    clear = errors(0.5) | {"mse_scaled_interval": [0.4, 0.6]}
+    assert terminal.compare_with_baselines(clear, better["baselines"]).endswith("(mse_scaled 0.5 against 0.7).")
     for equal in (0.7, 0.7 + 1e-8, 0.7 - 1e-8):  # rounding errors of a model that returns to a baseline
         sentence = terminal.compare_with_baselines(errors(equal), better["baselines"])
         assert sentence == "The model is as good as the best baseline, drift."

@@ -31,8 +31,8 @@ INTENDED_USE = (
     "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
 )
 NO_BETTER = (
-    "Try another learning rate (seqloom check CONFIG --learning-rate) or a larger train.epochs, and look for problems "
-    "in the data with seqloom check."
+    "Try another learning rate (seqloom check RUN/config.toml --learning-rate) or a larger train.epochs, and look for "
+    "problems in the data with seqloom check."
 )
 DECISIVE = tuple(f"train.{name}" for name in ("epochs", "updates", "tokens", "minutes", "batch_size", "batch_tokens"))
 """Settings on which other defaults depend."""
@@ -243,11 +243,12 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def verdict(summary: RunSummary) -> str:
     """What the scores are worth: whether the data allow any, and how they compare; empty: nothing to say."""
+    comparison = _comparison(summary).replace(" RUN/config.toml ", f" {summary.path}/config.toml ")
     if not summary.dev_in_train or not summary.metrics:
-        return _comparison(summary)
+        return comparison
     return (
         f"WARNING: all {summary.dev_in_train:,} development examples also occur in the training data, so the scores "
-        f"say nothing about new data: set task.dev to data that the model has not seen. {_comparison(summary)}"
+        f"say nothing about new data: set task.dev to data that the model has not seen. {comparison}"
     ).rstrip()
 
 

@@ -209,7 +209,14 @@ def compare_with_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, M
     if better:
         others = f", and also worse than {' and '.join(better[1:])}" if len(better) > 1 else ""
         return f"The model is worse than {best} (mse_scaled {figures}){others}: use {best}, or train longer."
-    return f"The model is better than every baseline; the best of them is {best} (mse_scaled {figures})."
+    low, high = metrics.get("mse_scaled_interval", (math.nan, math.nan))
+    if low <= errors[best] <= high:
+        return (
+            f"The model is not clearly better than {best}, the best baseline (mse_scaled {figures}), which is within "
+            "the 95 % confidence interval of the model."
+        )
+    few = "; there are too few forecasts for a confidence interval" if math.isnan(low) else ""
+    return f"The model is better than every baseline; the best of them is {best} (mse_scaled {figures}){few}."
 
 
 def _print_label_scores(metrics: Mapping[str, Any], *, most: int) -> None:
@@ -316,7 +323,7 @@ class TrainingProgress:
             metrics = {name: value for name, value in event.evaluation.metrics.items() if isinstance(value, float)}
             first = event.evaluation.metric
             names = [first, *(name for name in metrics if name != first)][:4]
-            best = "  (best)" if event.best else ""
+            best = "  (best)" if event.kept else ""
             scores = [f"{name} {format_number(metrics[name], 4)}" for name in names if name in metrics]
             line = f"{position}  dev: {fit(scores, self.width - len(position) - len('  dev: ') - len(best))}{best}"
         else:

@@ -38,6 +38,7 @@ from seqloom.run_config import Config, custom_layer, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
 from seqloom.sample_answers import describe_samples, sample_answers
 from seqloom.training import engine, schedules
+from seqloom.training.config import TrainConfig
 from seqloom.training.cores import busy_note, default_threads
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.divergence import Diverged
@@ -173,6 +174,7 @@ def resume(
             return run
         raise RunError(f'{path}: only its best weights were kept (train.keep = "best"); start a new run with --from')
     changes = resume_changes(overrides)
+    planned = config.train
     config = config._replace(train=with_changes(config.train, "train", changes))
     check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
@@ -190,7 +192,7 @@ def resume(
             torch.manual_seed(config.train.seed)
             module = config.task.load_model(start.model, run.path).to(config.train.device)
         before = run.summary()
-        notes = (*(_changes_notes(config, changes, start) if changes else ()), *_threads_notes(run, config))
+        notes = (*(_changes_notes(planned, changes, start) if changes else ()), *_threads_notes(run, config))
         run = replace(run, notes=notes)
         if group.is_main:
             if changes:
@@ -237,14 +239,18 @@ def _threads_notes(run: Run, config: Config) -> tuple[str, ...]:
     return (f"{note}; train.threads={before} keeps them identical",)
 
 
-def _changes_notes(config: Config, changes: Mapping[str, Any], start: Snapshot | None) -> tuple[str, ...]:
+def _changes_notes(planned: TrainConfig, changes: Mapping[str, Any], start: Snapshot | None) -> tuple[str, ...]:
     """What is changed when a run is resumed, and what that does to the learning rate."""
     notes = ["resumed with " + ", ".join(f"train.{name} = {value}" for name, value in changes.items())]
-    limits = {"epochs", "updates", "tokens", "minutes"}
-    if start is not None and limits & changes.keys() and config.train.schedule in schedules.NEED_TOTAL_UPDATES:
-        notes.append(
-            f'train.schedule = "{config.train.schedule}" is stretched to the new limit: the learning rate rises again'
+    limits = {"epochs", "updates", "tokens", "minutes"} & changes.keys()
+    if start is not None and limits and planned.schedule in schedules.NEED_TOTAL_UPDATES:
+        later = any((changes[name] or math.inf) > (getattr(planned, name) or math.inf) for name in limits)
+        effect = (
+            "stretched to the new limit: the learning rate rises again"
+            if later
+            else ("shortened to the new limit: the learning rate falls sooner")
         )
+        notes.append(f'train.schedule = "{planned.schedule}" is {effect}')
     return tuple(notes)
 
 

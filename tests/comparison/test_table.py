@@ -67,6 +67,13 @@ def test_means_spreads_and_paired_differences(right: Any) -> None:
     assert footnotes(rows) == []
 
 
+def test_a_training_of_less_than_an_epoch_is_noted(right: Any) -> None:
+    rows = summarize(
+        {"long": [trial(1, right[0], epochs=1.0, updates=40)], "short": [trial(1, right[1], epochs=0.4, updates=15)]}
+    )
+    assert footnotes(rows) == ["short: trained for less than one epoch (15 updates), so that its score says little"]
+
+
 def test_lower_may_be_better(right: Any) -> None:
     low = {"higher_is_better": False}
     rows = summarize({"first": [trial(1, right[0], **low)], "second": [trial(1, right[2], **low)]})

@@ -132,7 +132,7 @@ def user_of_a_run() -> Iterator[Mistake]:
     yield use(
         "generate with a classifier",
         "generate RUNS/classify hello",
-        "cannot generate text .tasks that can: language_model",
+        "generates nothing .tasks that do: forecast, handwriting, language_model, music",
     )
     yield use("align with a classifier", "align RUNS/classify x.txt hello", "cannot give the times of words")
     yield use("export a classifier", "export RUNS/classify m.arpa", "exported as .onnx")

@@ -114,7 +114,7 @@ def test_nothing_is_healthy_in_a_training_that_diverged() -> None:
     assert [each.title for each in found] == ["learning rate", "memory", "clipping", "units (encoder)"]
     assert found[0].verdict == (
         f"Training diverged: {GAVE_UP}. train.learning_rate = 30000 is too high. Try train.learning_rate = 0.002, the "
-        "default, with train.clip_norm = 1; seqloom check CONFIG --learning-rate suggests a value."
+        "default, with train.clip_norm = 1; seqloom check RUN/config.toml --learning-rate suggests a value."
     )
     assert found[2].verdict.startswith("Gradients explode: their norm is usually 1e+13")
     (only,) = with_training_findings([], diverged([]), {})  # it diverged before the first log entry

@@ -108,3 +108,24 @@ def test_tables_in_memory(models: dict[str, Path]) -> None:
     assert [str(answer) for answer in tagger.predict(frame)] == [
         str(answer) for answer in tagger.predict(["Anna sees", "Paris"])
     ]
+
+
+def test_two_words_are_not_a_text_and_its_label(models: dict[str, Path]) -> None:
+    model = load(models["classify"])
+    label = model.predict(["low"])[0].label
+    assert len(model.predict([("it goes up", label), ["it goes up", label]])) == 2
+    for words in (["it", "goes"], ("it", "goes")):
+        with pytest.raises(DataError, match=r"input:2: expected a text, found two: 'goes' is not a label of the model"):
+            model.predict(["low", words])
+    with pytest.raises(DataError, match="expected a text, found int"):
+        model.predict([1, 2])
+
+
+def test_a_setting_is_not_a_text(models: dict[str, Path]) -> None:
+    model = load(models["classify"])
+    with pytest.raises(DataError, match="settings are those of the training and cannot be changed any more"):
+        model.predict("task.text_column=review")
+    assert len(model.predict(["task.text_column=review"])) == 1
+    result = CliRunner().invoke(app, ["predict", str(models["classify"]), "task.text.unit=words"])
+    assert result.exit_code == 1
+    assert "is read from standard input" in result.stderr

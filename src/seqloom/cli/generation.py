@@ -96,11 +96,11 @@ def generate(
     with errors():
         options = GenerationOptions(length, lines, temperature, top_k, top_p, min_p, bias, count, prime, output, seed)
         model = load_model(run, layer)
-        kind = model.task.generates
+        kind = model.task.require_generation()
         writers: dict[str, tuple[Writer, tuple[str, ...]]]
         writers = {"drawings": (_draw, DRAWINGS), "music": (_compose, MUSIC), "paths": (_sample_paths, PATHS)}
-        write, allowed = writers.get(kind or "", (_write_text, TEXT))
-        _check_options(options, allowed, kind or "text")
+        write, allowed = writers.get(kind, (_write_text, TEXT))
+        _check_options(options, allowed, kind)
         write(model, prompt, options)
 
 

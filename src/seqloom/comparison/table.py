@@ -80,6 +80,8 @@ def _averages(trials: Sequence[Trial]) -> dict[str, Any]:
         "predict_items_per_second": mean_and_std([trial["predict_items_per_second"] for trial in trials])[0],
         "memory_mb": max((trial["memory_mb"] for trial in trials if trial["memory_mb"] is not None), default=None),
         "minutes": fmean(trial["minutes"] for trial in trials),
+        "epochs": mean_and_std([trial.get("epochs") for trial in trials])[0],
+        "updates": mean_and_std([trial.get("updates") for trial in trials])[0],
         "metrics": {name: {"mean": mean, "std": std} for name, (mean, std) in metrics.items()},
     }
 
@@ -204,12 +206,21 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def footnotes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Errors, and why there is no difference, to be printed below the table."""
+    """Errors, why there is no difference, and trainings that were too short, to be printed below the table."""
     lines = []
     for row in rows:
         lines += [f"{row['variant']}, {error}" for error in row["errors"]]
-        lines += [f"{row['variant']}: {text}" for text in (row.get("adapted"), row.get("note")) if text]
+        texts = (row.get("adapted"), row.get("note"), _too_short(row))
+        lines += [f"{row['variant']}: {text}" for text in texts if text]
     return lines
+
+
+def _too_short(row: Mapping[str, Any]) -> str:
+    """A note on a training of less than an epoch; empty: it was longer, or has no epochs."""
+    epochs = row.get("epochs")
+    if epochs is None or epochs >= 1:
+        return ""
+    return f"trained for less than one epoch ({row['updates']:,.0f} updates), so that its score says little"
 
 
 def markdown(title: str, rows: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> str:

@@ -91,8 +91,15 @@ def run_trial(
         **cost,
         "minutes": run.summary()["seconds"] / 60,  # including those before an interruption
         "is_counting_model": task.is_counting_model,
+        **_length_of_training(run),
         **({} if brief else _predict_dev(model, sources)),
     }
+
+
+def _length_of_training(run: Run) -> dict[str, Any]:
+    """How many epochs and updates a training made."""
+    rows = run.rows()
+    return {"epochs": rows[-1]["epoch"], "updates": rows[-1]["update"]} if rows else {"epochs": None, "updates": None}
 
 
 def _training_cost(run: Run, meter: ThroughputMeter) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from seqloom.formats import format_number, percent_in_text
 from seqloom.metrics.learning import flat_loss
 
 RATE, CLIP = "train.learning_rate", "train.clip_norm"
-CHECK = "seqloom check CONFIG --learning-rate"
+CHECK = "seqloom check RUN/config.toml --learning-rate"
 OF_GRADIENTS = ("memory", "stability")
 """Findings about the gradients of a part: a training that has failed shows that they are not healthy."""
 

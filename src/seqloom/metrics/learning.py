@@ -46,5 +46,5 @@ def describe_flat_loss(first: float, last: float) -> str:
     """What a loss that has not fallen means, and what to try."""
     return (
         f"The training loss does not fall: {first:.4g} at first, {last:.4g} now. Raise train.learning_rate; seqloom "
-        "check CONFIG --learning-rate suggests a value."
+        "check RUN/config.toml --learning-rate suggests a value."
     )

@@ -60,6 +60,7 @@ STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 
 FILE_NAME = re.compile(r"\S*[^\s.]\.[A-Za-z]\w{1,6}(\.gz)?|\S*[/\\]\S*|\$\w+\S*")
 """Strings that are taken for the names of files: one word with a suffix or a slash."""
+SETTING = re.compile(r"(task|train)(\.[a-z_]+)+=.*", re.DOTALL)
 AGAIN = "a text that looks like a file name is read from standard input"
 """How such a text is given on the command line."""
 CHECKED, CHECKED_TOGETHER = 256, 16
@@ -160,7 +161,7 @@ class Model:
         return Answers(given, inputs, [f"{count:,} of {len(given):,}: {warning}" for warning, count in counts.items()])
 
     def source(self, source: Any, *, again: str = "") -> Any:
-        """A string that names no file, and does not look like a file name, as the only text of a list.
+        """A string that names no file, and looks neither like one nor like a setting, as the only text of a list.
 
         ``again`` says how a text that looks like a file name is given.
         """
@@ -169,9 +170,13 @@ class Model:
         try:
             return resolve(source)
         except DataError as error:
+            again = again or f"a text is given in a list: predict([{shorten(source, 60)!r}])"
+            if SETTING.fullmatch(source):
+                raise DataError(
+                    source, f"settings are those of the training and cannot be changed any more; {again}"
+                ) from None
             if not FILE_NAME.fullmatch(source):
                 return [source]
-            again = again or f"a text is given in a list: predict([{shorten(source, 60)!r}])"
             raise DataError(error.location, f"{error.message}; {again}") from None
 
     def _noting_inputs(self, examples: Iterable[Any], inputs: list[str], counts: Counter[str]) -> Iterator[Any]:

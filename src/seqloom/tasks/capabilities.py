@@ -41,6 +41,14 @@ GENERATORS: Mapping[Generated, str] = {
 """The method of a task that generates each kind of output."""
 
 
+def generated_by(task: "type[Capabilities]") -> Generated | None:
+    """What the models of a task generate; None: nothing."""
+    for kind, method in GENERATORS.items():
+        if getattr(task, method) is not getattr(Capabilities, method):
+            return kind
+    return None
+
+
 class Capabilities(ConfigSection):
     """The optional methods of a task."""
 
@@ -153,10 +161,14 @@ class Capabilities(ConfigSection):
     @property
     def generates(self) -> Generated | None:
         """What ``seqloom generate`` gets from a model; None: nothing."""
-        for kind, method in GENERATORS.items():
-            if getattr(type(self), method) is not getattr(Capabilities, method):
-                return kind
-        return None
+        return generated_by(type(self))
+
+    def require_generation(self) -> Generated:
+        """What ``seqloom generate`` gets from a model; TypeError if there is nothing."""
+        if (kind := self.generates) is not None:
+            return kind
+        able = [name for name in tasks.names() if generated_by(tasks.find(name)) is not None]
+        raise TypeError(f"a model of the task {self.name} generates nothing (tasks that do: {', '.join(able)})")
 
     def align(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
         """Place the given text of each recording in time: the answers that ``predict`` would give for this text."""

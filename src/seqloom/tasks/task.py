@@ -386,7 +386,8 @@ class Task(Capabilities, ABC):
         return {}
 
     degenerate_remedy: ClassVar[str] = (
-        "try another train.learning_rate (seqloom check CONFIG --learning-rate suggests one) or more train.epochs"
+        "try another train.learning_rate (seqloom check RUN/config.toml --learning-rate suggests one) or more "
+        "train.epochs"
     )
     """What to try if predictions stay degenerate."""
 

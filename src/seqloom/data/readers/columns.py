@@ -181,11 +181,18 @@ def unclear(table: Table, roles: Sequence[Role], missing: Sequence[Role], candid
     shown = list(candidates) or range(table.width)
     listed = "; ".join(_describe_column(table, index) for index in shown[:12])
     keys = " and ".join(f"task.{role.key}" for role in roles if not role.optional)
-    example = repr(table.names[shown[0]]) if table.names else shown[0]
+    likely = max(shown, key=lambda index: _text_length(table, index)) if missing[0].holds == "text" else shown[0]
+    example = repr(table.names[likely]) if table.names else likely
     how = f"for example task.{missing[0].key}={example}" + ("" if table.names else "; the first column is 0")
     return DataError(
         table.location, f"cannot tell which column holds the {nouns}: set {keys}, {how}. Columns: {listed}"
     )
+
+
+def _text_length(table: Table, index: int) -> float:
+    """The mean length of the values of a column, as texts."""
+    values = [str(value) for value in table.column(index)]
+    return sum(map(len, values)) / max(len(values), 1)
 
 
 def _describe_column(table: Table, index: int) -> str:

@@ -447,6 +447,8 @@ class LabelledReader:
                 text_files.check_text(location, content)
                 yield Row(location, content if self.reads_pairs else content.strip(), label)
                 continue
+            if self.known is not None and self.kind is None and not isinstance(content, Path):
+                raise DataError(location, f"expected a text, found {type(content).__name__}")
             if is_missing(content):
                 raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
             signal = self._signal(location, content)

@@ -255,7 +255,9 @@ def table(
     positions = column_positions(names)
     numbers |= {positions[name]: name for name in columns}
     if words := [column for column in numbers if all(map(_is_name, head[column]))]:
-        refuse_names(location, names[words[0]], head[words[0]], [names[each] for each in numbers if each not in words])
+        refuse_names(
+            location, names[words[0]], head[words[0]], [names[each] for each in numbers if is_numeric(head[each])]
+        )
     rows, lines, ahead = _read_rows(
         chain(first_records, records),
         numbers,

@@ -77,6 +77,17 @@ class Classify(ClassifySettings):
         """Read a file, or Python values: texts, arrays, paths, or tuples of one of these and its label."""
         return self.reader().read(source)
 
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
+        """As ``read``. The second of two texts in a list has to be a label: two words are not a text and its label."""
+        known = self.fitted.labels.ids if self.fitted.scale is None else None
+        for example in self.read(source):
+            if known is not None and isinstance(source, list) and example.label not in (None, *known):
+                raise DataError(
+                    example.location,
+                    f"expected a text, found two: {example.label!r} is not a label of the model. Join them to one text",
+                )
+            yield example
+
     def listed_files(self, source: Path) -> list[Path]:
         return self.reader().listed_files(source)
 
