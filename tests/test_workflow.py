@@ -457,6 +457,8 @@ def test_a_stretched_schedule_is_mentioned(tmp_path: Path) -> None:
     chosen = settings(tmp_path, "classify", updates=2, schedule="cosine")
     run = workflow.resume(workflow.train(chosen, output=tmp_path / "run").path, ["train.updates=4"])
     assert run.notes[1] == 'train.schedule = "cosine" is stretched to the new limit: the learning rate rises again'
-    chosen = settings(tmp_path, "classify", updates=1000, minutes=1e-6, schedule="cosine")
-    run = workflow.resume(workflow.train(chosen, output=tmp_path / "short").path, ["train.updates=500"])
+    chosen = settings(tmp_path, "classify", updates=1000, schedule="cosine")
+    with pytest.raises(Interrupted):
+        workflow.train(chosen, output=tmp_path / "stopped", listeners=[at(1, partial(send, signal.SIGINT))])
+    run = workflow.resume(tmp_path / "stopped", ["train.updates=2"])
     assert run.notes[1] == 'train.schedule = "cosine" is shortened to the new limit: the learning rate falls sooner'

@@ -6,6 +6,7 @@ from tests.contracts.registry import noise
 
 from seqloom.kernels.linalg import gemm, large_products
 from seqloom.kernels.linalg.large_products import COLUMN_TILES, DEPTH_BLOCK, ROW_BLOCK, contract, multiply
+from seqloom.kernels.runtime import threads
 
 # Less than a vector, whole panels, more than the tallest tile, more than a block in depth and in rows, and neighbours.
 SIZES = pytest.mark.parametrize(
@@ -22,8 +23,8 @@ THREADS = pytest.mark.parametrize("threads", [1, 3])
 @pytest.fixture(autouse=True)
 def use_all_threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setattr(large_products, "SERIAL_LIMIT", 1)
-    threads = request.node.callspec.params.get("threads", 1)
-    monkeypatch.setattr(large_products.threads, "count", lambda: threads)
+    count = request.node.callspec.params.get("threads", 1)
+    monkeypatch.setattr(threads, "count", lambda: count)
 
 
 @SIZES
