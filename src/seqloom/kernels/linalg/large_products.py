@@ -19,7 +19,7 @@ from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import Loan
 
 DEPTH_BLOCK = 768
-"""Terms that are summed at once: a panel of so many rows takes a tenth of the second cache."""
+"""Terms that are summed at once: a panel with this many rows takes a tenth of the second-level cache."""
 ROW_BLOCK = 1024
 """Rows of the left side that are multiplied with a panel before the next one: they stay in the third cache."""
 COLUMN_TILES = 8
