@@ -135,3 +135,16 @@ def test_only_the_last_files_are_kept(page: Any) -> None:
     assert kept["same"]
     assert kept["count"] == 24
     assert kept["found"] == [None if number in (1, 2) else f"content {number}" for number in range(26)]
+
+
+def test_similar_states_are_marked_in_small_pictures_of_inputs(page: Any) -> None:
+    match = {"example": 0, "place": "/data/dev.tsv:4", "start": 2, "stop": 4, "steps": 10, "value": 0.9, "cut": False}
+    found = {"matches": [{**match, "before": [], "phrase": [], "after": []}], "examples": 1, "elements": 10}
+    page.route("**/api/model*", lambda route: route.fulfill(json={**route.fetch().json(), "input_kind": "vectors"}))
+    page.route("**/api/similar", lambda route: route.fulfill(json=found))
+    page.goto(f"/inside?run=transcribe&given=numbers.{'*'.join(['0_1_0'] * 12)}&from=2&to=4")
+    expect(page.locator(".framed i")).to_have_attribute("style", "left: 20%; width: 20%;")
+    expect(page.locator(".places tbody tr")).to_contain_text("dev.tsv:4")
+    expect(page.locator(".places mark")).to_have_text("steps 3–4")
+    for path in ("**/api/model*", "**/api/similar"):
+        page.unroute(path)

@@ -75,6 +75,7 @@ def test_a_unit_has_its_extremes(client: Client, trained: Path) -> None:
     assert content["highest"][0]["value"] == pytest.approx(everything.max(), abs=1e-5)
     assert content["lowest"][0]["value"] == pytest.approx(everything.min(), abs=1e-5)
     best = content["highest"][0]
+    assert best["steps"] == len(values[best["example"]])
     around = [*best["values_before"], best["value"], *best["values_after"]]
     np.testing.assert_allclose(around, values[best["example"]][: len(around)], atol=1e-5)  # all of a short example
     assert content["mean"] == pytest.approx(everything.mean(), abs=1e-5)

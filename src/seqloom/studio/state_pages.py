@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from seqloom.diagnosis.gradients import reach_of
 from seqloom.diagnosis.recording import record
-from seqloom.insight.state_search import Match, Matrix, layer_outputs
+from seqloom.insight.state_search import LayerStates, Match, Matrix, layer_outputs
 from seqloom.model import Model
 from seqloom.service.requests import RequestBody, read_json
 from seqloom.service.served_runs import ServedRun
@@ -57,7 +57,7 @@ async def find_similar(request: Request) -> JSONResponse:
             raise HTTPException(422, f"the phrase has to lie within the {len(values)} elements of the input")
         matches = layer.find_similar(values[body.start : body.stop])
         return {
-            "matches": [_place(loaded, data, states, match) for match in matches],
+            "matches": [_place(loaded, data, states, layer, match) for match in matches],
             "examples": states.index.examples,
             "elements": states.index.elements,
         }
@@ -79,7 +79,7 @@ async def show_unit(request: Request) -> JSONResponse:
 
         def places(matches: list[Match]) -> list[dict[str, Any]]:
             around = [_around(layer.of_example(match.example), match, body.unit) for match in matches]
-            shown = [_place(model.model, data, states, match) for match in matches]
+            shown = [_place(model.model, data, states, layer, match) for match in matches]
             return [place | values for place, values in zip(shown, around, strict=True)]
 
         return {
@@ -137,7 +137,7 @@ def _around(values: Matrix, match: Match, unit: int) -> dict[str, Any]:  # (T, u
     return {"values_before": column[first : match.start], "values_after": column[match.stop : match.stop + LETTERS]}
 
 
-def _place(model: Model, data: DevData, states: DevStates, match: Match) -> dict[str, Any]:
+def _place(model: Model, data: DevData, states: DevStates, layer: LayerStates, match: Match) -> dict[str, Any]:
     """A place in the dev data with what stands around it."""
     row = states.rows[match.example]
     tokens = model.config.task.input_tokens(data.examples[row])
@@ -151,6 +151,7 @@ def _place(model: Model, data: DevData, states: DevStates, match: Match) -> dict
         "after": tokens[match.stop : match.stop + around],
         "start": match.start,
         "stop": match.stop,
+        "steps": len(layer.of_example(match.example)),
         "value": match.value,
         "cut": first > 0,
     }

@@ -7,6 +7,7 @@ import { number } from "./format.js";
 import { heatmap, ORDERS, range, scaled, shadeCss, unitOrder } from "./heatmap.js";
 import { address } from "./router.js";
 import { visible } from "./strip.js";
+import { thumbnail } from "./texts.js";
 
 const AUTOMATIC_REACH = 64; // elements up to which gradients are measured at once
 const THRESHOLD = 0.3; // as in LSTMVis
@@ -70,13 +71,19 @@ function outputOf(layer) {
 }
 
 // A place in the dev data; of a unit, each token in the colour of its value.
-function place(run, match, note, scale = 0) {
+function place(run, match, note, { scale = 0, timed = false } = {}) {
   const link = { href: address("/inside", { run, example: String(match.example), from: String(match.start), to: String(match.stop) }), title: match.place };
   const piece = (tokens, numbers) => (scale ? shaded(tokens, numbers, scale) : joined(tokens));
   const text = match.phrase.length
     ? h("span", { class: "context" }, h("span", { class: "left" }, h("bdi", {}, match.cut ? "… " : "", piece(match.before, (match.values_before || []).slice(-match.before.length || Infinity)))), scale ? h("span", { class: "centre" }, shaded(match.phrase, [match.value], scale)) : h("mark", {}, joined(match.phrase)), h("span", {}, piece(match.after, match.values_after)))
-    : h("span", { class: "context" }, h("span", { class: "left" }, match.place), h("mark", {}, match.stop - match.start > 1 ? `steps ${match.start + 1}–${match.stop}` : `step ${match.start + 1}`), h("span"));
+    : h("span", { class: "pictured-place" }, picture(run, match, timed), h("span", {}, match.place.split(/[\\/]/).at(-1)), h("mark", {}, match.stop - match.start > 1 ? `steps ${match.start + 1}–${match.stop}` : `step ${match.start + 1}`));
   return h("tr", {}, h("td", {}, h("a", link, text)), h("td", { class: "number" }, note));
+}
+
+// A small picture of a dev example with its steps marked, where time runs from left to right.
+function picture(run, { example, start, stop, steps }, timed) {
+  const share = (step) => `${(100 * step) / steps}%`;
+  return h("span", { class: "framed" }, thumbnail(run, example), timed ? h("i", { style: { left: share(start), width: share(stop - start) } }) : null);
 }
 
 // Tokens in the colours of numbers.
@@ -123,10 +130,10 @@ export function activeUnits(numbers, units, steps, [start, stop], threshold) {
 }
 
 // A panel that shows the places of a phrase or of a unit. `input(fields)`: the body of a request about the input of the page. `values`: the states of all layers.
-// hasStrip: tokens stand above, which can be dragged over. chosen("layer:unit"): a unit is shown; empty: none. threshold: above which a unit counts as active; changed(threshold).
-export function statePanel({ hasStrip, run, input, layers, values, nameLayer, tokens, chosen, threshold = THRESHOLD, changed }) {
+// hasStrip: tokens stand above, which can be dragged over. timed: time runs from left to right in pictures of inputs. chosen("layer:unit"): a unit is shown; empty: none. threshold: above which a unit counts as active; changed(threshold).
+export function statePanel({ hasStrip, timed, run, input, layers, values, nameLayer, tokens, chosen, threshold = THRESHOLD, changed }) {
   const how = hasStrip ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
-  const [what, act] = hasStrip ? ["phrase", "Select a phrase"] : ["steps", "Select some steps"];
+  const [what, act] = hasStrip ? ["this phrase", "Select a phrase"] : ["these steps", "Select some steps"];
   const content = h("div", { "aria-live": "polite" }, h("p", {}, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", {}, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below, or type its number: its values in this input, and where in the dev data they are highest and lowest.")));
   const select = h("select", { "aria-label": "Layer of the states", onchange: () => { limitField(); if (state.phrase) similar(...state.phrase); } }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
   const state = { phrase: null };
@@ -168,10 +175,10 @@ export function statePanel({ hasStrip, run, input, layers, values, nameLayer, to
     const limit = h("input", { type: "number", step: 0.1, value: threshold, "aria-label": "Threshold", oninput: () => { if (limit.value === "") return; threshold = Number(limit.value); changed(threshold === THRESHOLD ? "" : limit.value); list(); } });
     list();
     await load(heading, "/api/similar", input({ layer: select.value, start, stop }), (result) => [
-      rows(["dev data", "similarity"], result.matches.map((match) => place(run, match, number(match.value, 3)))),
+      rows(["dev data", "similarity"], result.matches.map((match) => place(run, match, number(match.value, 3), { timed }))),
       h("p", { class: "small soft" }, `Cosine of the states, after the mean of each unit was subtracted, among ${number(result.examples)} dev examples (${number(result.elements)} elements); the best place of each example.`),
-      units.length ? h("p", { class: "chosen-parts never" }, h("span", { class: "small soft" }, `Units that differ most between this ${what} and the rest: `), units.map(({ unit: index, gap }) => button(index, `${index + 1} ${gap > 0 ? "↑" : "↓"}`, `${number(Math.abs(gap), 2)} standard deviations ${gap > 0 ? "above" : "below"} the rest of the input`))) : null,
-      h("p", { class: "chosen-parts pick never" }, h("label", { class: "small soft" }, "Units at or above ", limit, ` in all of this ${what}, and below it right before and after: `), active)]);
+      units.length ? h("p", { class: "chosen-parts never" }, h("span", { class: "small soft" }, `Units that differ most between ${what} and the rest: `), units.map(({ unit: index, gap }) => button(index, `${index + 1} ${gap > 0 ? "↑" : "↓"}`, `${number(Math.abs(gap), 2)} standard deviations ${gap > 0 ? "above" : "below"} the rest of the input`))) : null,
+      h("p", { class: "chosen-parts pick never" }, h("label", { class: "small soft" }, "Units at or above ", limit, ` in all of ${what}, and below it right before and after: `), active)]);
   }
 
   async function unit(name, index, isNew = true) {
@@ -187,7 +194,7 @@ export function statePanel({ hasStrip, run, input, layers, values, nameLayer, to
       : heatmap({ title: "Its value at each step", values: own, rows: 1, columns: layer.steps, rowName: () => `unit ${index + 1}`, height: 24, limits: [Math.min(0, ...own), Math.max(0, ...own)] });
     const heading = [h("div", { class: "tools" }, h("h3", {}, `Unit ${index + 1} of ${nameLayer(name)} in this input`), here.matches("p") ? saveBoxesButton(`unit ${index + 1}`, () => here) : null), here, h("p", { class: "small soft" }, h("span", { class: "key positive" }, "positive"), h("span", { class: "key negative" }, "negative"), ` Strongest: ${number(own.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0), 3)}.`)];
     await load(heading, "/api/unit", { run, layer: name, unit: index }, (result) => {
-      const extreme = Math.max(...[...result.highest, ...result.lowest].map((match) => Math.abs(match.value))) || 1, list = (matches) => matches.map((match) => place(run, match, number(match.value, 3), extreme));
+      const extreme = Math.max(...[...result.highest, ...result.lowest].map((match) => Math.abs(match.value))) || 1, list = (matches) => matches.map((match) => place(run, match, number(match.value, 3), { scale: extreme, timed }));
       const places = h("div", { class: "halves" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest)));
       return [h("div", { class: "tools" }, h("h3", {}, "In the dev data"), saveBoxesButton(`where unit ${index + 1} is highest and lowest`, () => places)), places,
         h("p", { class: "small soft" }, `Mean ${number(result.mean, 3)}, standard deviation ${number(result.deviation, 3)} over ${number(result.examples)} dev examples; at most one place of each example.`)];
