@@ -22,5 +22,7 @@ def calibrate_best(run: Run, config: Config, dev: Sequence[Any]) -> None:
     metrics, details = split_details(score(task, predict_all(config, module, dev), dev))
     weights = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
     run.write_details(terminal.json_value(details))
-    run.save("best", snapshot._replace(model=weights, facts={**snapshot.facts, "metrics": metrics}))
+    run.save(
+        "best", snapshot._replace(model=weights, facts={**snapshot.facts, "metrics": metrics, "calibration": note})
+    )
     run.log(note)

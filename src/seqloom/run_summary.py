@@ -62,6 +62,7 @@ class RunSummary:
     metrics: dict[str, Any]  # of the best model on the development data
     degenerate: str  # how the predictions show that the model has learned nothing; empty: they do not
     remedy: str  # what to try then
+    calibration: str  # how the best model was adjusted to the development data after training; empty: it was not
     flat_loss: tuple[float, float] | None  # at first and at the end, if it has not fallen
     baseline: str  # name; empty: there is none
     baseline_scores: dict[str, float]
@@ -114,6 +115,7 @@ class _Checkpoint(BaseModel):
     update: int | None = None
     metrics: dict[str, Any] = {}
     degenerate: str = ""
+    calibration: str = ""
     quantized_from: str = ""
     seconds: float | None = Field(None, ge=0, allow_inf_nan=False)
     position: dict[str, Any] = {}
@@ -162,6 +164,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         metrics=best.metrics,
         degenerate=best.degenerate,
         remedy=with_limit(task.degenerate_remedy, ending_limit(finished)),
+        calibration=best.calibration,
         flat_loss=flat_loss([row["loss"] for row in rows if isinstance(row.get("loss"), float | int)]),
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.baseline_scores,
@@ -353,6 +356,8 @@ def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
         value, sentence = summary.value, meaning(summary.metric, summary.value)
         if sentence:
             terminal.print_wrapped(f"{summary.metric} {_number(value)}: {sentence}.")
+        if summary.calibration:
+            terminal.print_wrapped(f"After training, {summary.calibration}.")
     if sentence := verdict(summary):
         terminal.print_lines(*[""] * (not summary.metrics))
         terminal.print_wrapped(sentence)

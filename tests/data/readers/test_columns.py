@@ -116,7 +116,9 @@ def test_single_column() -> None:
 
 def test_errors_about_configured_columns() -> None:
     source = table("text label", TEXTS, LABELS)
-    with pytest.raises(DataError, match=r"no column 'labels'; the header has text, label; did you mean 'label'\?"):
+    with pytest.raises(
+        DataError, match=r"no column 'labels' \(task\.label_column\); .* text, label; did you mean 'label'\?"
+    ):
         resolve(source, label_column="labels")
     with pytest.raises(
         DataError, match=r"task\.label_column is 2, but there are only 2 columns \(0 to 1; -1 is the last\)"

@@ -116,7 +116,7 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
     path = write(tmp_path, "y.tsv", "text\tnumber", "good film\t7")
     options: Any = {"label_column": "label", "text_column": "text"}
     assert read(path, known={"pos"}, **options) == [("good film", None, 2)]
-    with pytest.raises(DataError, match="no column 'label'; the header has text, number"):
+    with pytest.raises(DataError, match=r"no column 'label' \(task\.label_column\); the header has text, number"):
         read(path, **options)
 
 

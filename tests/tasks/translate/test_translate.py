@@ -341,7 +341,7 @@ def test_one_column_is_not_source_and_target(tmp_path: Path) -> None:
     path.write_text("en,de\nyes,ja\n")
     with pytest.raises(DataError, match=r"task\.source_column and task\.target_column are both the column 'en'"):
         task(source_column="en", target_column="en").resolve(path)
-    with pytest.raises(DataError, match="no column 'fr'; the header has en, de"):
+    with pytest.raises(DataError, match=r"no column 'fr' \(task\.target_column\); the header has en, de"):
         task(source_column="en", target_column="fr").resolve(path)
     resolved, _ = task(target_column="en").resolve(path)
     assert resolved.source_column == "de"

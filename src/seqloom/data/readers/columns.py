@@ -226,7 +226,8 @@ def _chosen(table: Table, role: Role, column: LabelColumn | None) -> int | None:
     if not table.names:
         raise DataError(table.location, f"no column {column!r}: the first row is not a header (task.{role.key})")
     similar = "".join(f"; did you mean {name!r}?" for name in get_close_matches(column, table.names, n=1))
-    raise DataError(table.location, f"no column {column!r}; the header has {', '.join(table.names)[:200]}{similar}")
+    header = ", ".join(table.names)[:200]
+    raise DataError(table.location, f"no column {column!r} (task.{role.key}); the header has {header}{similar}")
 
 
 def _check_distinct(table: Table, indices: Mapping[str, int]) -> None:
