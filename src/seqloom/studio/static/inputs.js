@@ -80,26 +80,28 @@ function numberRows(call, shown) {
   return h("details", { open: Array.isArray(shown) }, h("summary", {}, "or type numbers"), numbers, h("p", {}, send), problem);
 }
 
-// What this browser keeps, and a way to get rid of it.
+// What this browser keeps, and a way to get rid of it. The element has refresh().
 function keptNote() {
   const note = h("p", { class: "small soft", role: "status", hidden: true });
-  countFiles().then((count) => {
-    if (!count) return;
-    note.hidden = false;
+  note.refresh = async () => {
+    const count = await countFiles();
+    note.hidden = !count;
     clear(note, `${count === 1 ? "1 file or recording is" : `${count} files and recordings are`} kept in this browser, so that links to them work. `, h("button", { type: "button", class: "link", onclick: async () => { await deleteFiles(); clear(note, "Deleted. Links to them no longer work."); } }, count === 1 ? "Delete it" : "Delete them"));
-  });
+  };
+  note.refresh();
   return note;
 }
 
-// The input of a model that reads no text, as /api/model describes it: what fits its kind. `call` gets rows of numbers, a Drawing or a File.
+// The input of a model that reads no text, as /api/model describes it: what fits its kind. `given` gets rows of numbers, a Drawing or a File.
 // wiped(): a drawing was cleared. shown: the input of the address.
-export function otherInputs(call, model, { wiped, shown = null }) {
-  const { input_kind: kind = "", pen = null } = model, parts = [];
+export function otherInputs(given, model, { wiped, shown = null }) {
+  const { input_kind: kind = "", pen = null } = model, parts = [], note = keptNote();
+  const call = async (value) => { await given(value); note.refresh(); };
   const drawing = { model, wiped, shown: shown instanceof Drawing ? shown : null };
   if (["line", "image", ""].includes(kind)) parts.push(drawingPad(call, { ...drawing, ...(kind === "image" ? { width: 240, height: 240 } : {}) }));
   if (kind === "strokes" && pen) parts.push(drawingPad(call, drawing));
   if (["sound", ""].includes(kind)) parts.push(recorder(call));
   parts.push(fileDrop(call, kind === "music" ? "a MIDI file" : "a file"));
   if (["vectors", ""].includes(kind)) parts.push(numberRows(call, shown));
-  return h("div", { class: "stack never" }, parts, keptNote());
+  return h("div", { class: "stack never" }, parts, note);
 }
