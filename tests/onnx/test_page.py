@@ -1,13 +1,17 @@
 """Pages of exported models, in a real browser."""
 
+import io
 import json
+import math
 import random
 import shutil
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,7 @@ from tests.tasks.transcribe.test_transcribe_with_language_model import train_lan
 from tests.test_seqloom_runtime import TEXTS, TOKENIZERS, assert_same, with_noise
 
 import seqloom_runtime
+from seqloom.data.drawing_style import drawing_style
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.beam import Beam
@@ -58,8 +63,8 @@ MODELS = {
 """A model with random weights for each kind of input and output, and its search."""
 
 
-def write_model(name: str, folder: Path, page: Path, **options: Any) -> list[Any]:
-    """Write the page of a model; return inputs for it."""
+def write_model(name: str, folder: Path, page: Path, *, inverted: bool = False, **options: Any) -> list[Any]:
+    """Write the page of a model; return inputs for it. ``inverted``: draw as if its images were inverted."""
     case = tiny.CASES[name]
     task: Any = tiny.build(case, folder).task
     if MODELS.get(name):
@@ -70,7 +75,9 @@ def write_model(name: str, folder: Path, page: Path, **options: Any) -> list[Any
     module = task.build_model().eval()
     randomize(module, dtype=torch.float32)
     with torch.no_grad():
+        shown = [SimpleNamespace(content=255 - example.content) for example in examples] if inverted else examples
         about: dict[str, Any] = {"metadata": {"name": f"{name} <b>"}, "onnxruntime_web": LIBRARY}
+        about["drawing"] = drawing_style(shown)
         write_page(task.onnx_model(module), page, [examples[:4]], **about)
     return [with_noise(item) for item in case.questions]
 
@@ -241,11 +248,9 @@ def test_typing_shows_the_answer(classifier_page: Any, site: tuple[Path, str]) -
 
 
 @in_browser
-@pytest.mark.parametrize(
-    "name", ["language_model", "classify, images", "classify, sound", "forecast", "classify, video"]
-)
+@pytest.mark.parametrize("name", ["language_model", "classify, sound", "forecast", "classify, video"])
 def test_other_inputs(browser: Any, site: tuple[Path, str], tmp_path: Path, name: str) -> None:
-    """Continue a text, draw, choose a file, record, type numbers."""
+    """Continue a text, choose a file, record, type numbers."""
     folder = name.rsplit(", ", maxsplit=1)[-1]
     write_model(name, tmp_path, site[0] / folder)
     problems: list[str] = []
@@ -262,13 +267,6 @@ def test_other_inputs(browser: Any, site: tuple[Path, str], tmp_path: Path, name
         playwright.expect(answer.locator("tbody tr")).to_have_count(2)  # the horizon
         page.get_by_label("Rows of numbers").fill("1 2 3")
         playwright.expect(answer).to_contain_text("Expected rows of 2 numbers, found one of 3.")
-    elif name == "classify, images":
-        box = page.locator("canvas").bounding_box()
-        page.mouse.move(box["x"] + 40, box["y"] + 40)
-        page.mouse.down()
-        page.mouse.move(box["x"] + 150, box["y"] + 150)
-        page.mouse.up()
-        playwright.expect(answer.locator(".meter")).to_be_visible()
     elif name == "classify, sound":
         page.locator("input[type=file]").set_input_files(tmp_path / "3.wav")
         playwright.expect(answer.locator(".meter")).to_be_visible()
@@ -280,6 +278,72 @@ def test_other_inputs(browser: Any, site: tuple[Path, str], tmp_path: Path, name
         page.locator("input[type=file]").set_input_files(tmp_path / "clip.gif")
         playwright.expect(answer.locator(".meter")).to_be_visible()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.context.close()
+    assert problems == []
+
+
+def draw(page: Any) -> None:
+    """A line on the pad of a page."""
+    box = page.get_by_label("Draw here").bounding_box()
+    page.mouse.move(box["x"] + 40, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 100, box["y"] + 80)
+    page.mouse.up()
+
+
+def image_of(page: Any, label: str) -> Any:
+    """The pixels of a canvas, (height, width, 3)."""
+    address = page.get_by_label(label).evaluate("(canvas) => canvas.toDataURL('image/png')")
+    return np.asarray(Image.open(io.BytesIO(b64decode(address.partition(",")[2]))).convert("RGB"))
+
+
+@in_browser
+@pytest.mark.parametrize("inverted", [False, True])
+def test_drawings_have_the_ground_and_the_pen_of_the_dev_images(
+    browser: Any, site: tuple[Path, str], tmp_path: Path, inverted: bool
+) -> None:
+    """The images of the case are light on dark; the page shows what the model reads of a drawing."""
+    folder = f"drawing_{inverted}"
+    write_model("classify, images", tmp_path, site[0] / folder, inverted=inverted)
+    width = json.loads((site[0] / folder / "model.json").read_text())["drawing"]["ink"]["width"]
+    problems: list[str] = []
+    page = open_page(browser, site, problems, folder)
+    playwright.expect(page.get_by_text("Dark on light" if inverted else "Light on dark")).to_be_visible()
+    draw(page)
+    playwright.expect(page.locator("#answer .meter")).to_be_visible()
+    drawn, read = image_of(page, "Draw here"), image_of(page, "What the model reads")
+    ground, mark = (255, 0x11) if inverted else (0, 255)
+    assert (drawn[0] == ground).all()
+    marked = np.abs(drawn[:, :, 0].astype(int) - ground) > 128
+    assert drawn[marked].mean() == pytest.approx(mark, abs=20)
+    assert marked.sum() == pytest.approx(np.hypot(60, 40) * 240 * width + np.pi * (120 * width) ** 2, rel=0.1)
+    np.testing.assert_array_equal(read, seqloom_runtime.square(drawn, 8, "crop"))
+    (expected,) = seqloom_runtime.load(site[0] / folder / "model.onnx").predict([drawn])
+    playwright.expect(page.locator("#answer .answer")).to_have_text(expected["label"])
+    page.get_by_role("button", name="Clear").click()
+    playwright.expect(page.get_by_label("What the model reads")).to_have_count(0)
+    page.context.close()
+    assert problems == []
+
+
+@in_browser
+def test_drawn_pen_strokes_have_the_size_of_the_dev_data(browser: Any, site: tuple[Path, str], tmp_path: Path) -> None:
+    write_model("transcribe", tmp_path, site[0] / "strokes")
+    pen = json.loads((site[0] / "strokes" / "model.json").read_text())["drawing"]["pen"]
+    problems: list[str] = []
+    page = open_page(browser, site, problems, "strokes")
+    playwright.expect(page.get_by_label("Draw here")).to_be_visible()
+    draw(page)
+    playwright.expect(page.locator("#time")).to_be_visible()
+    rows = [
+        [float(value) for value in row.split()]
+        for row in page.get_by_label("Rows of numbers").input_value().split("\n")
+    ]
+    assert [row[2] for row in rows] == [*[0] * (len(rows) - 1), 1]
+    # 40 of the 60 pixels between the lines of the pad are two thirds of the height of the dev data; y points
+    # upwards. The border of the pad belongs to its box.
+    assert sum(row[1] for row in rows) == pytest.approx(-2 / 3 * pen["height"], rel=0.05)
+    assert math.hypot(*rows[1][:2]) == pytest.approx(pen["step"], rel=0.5)
     page.context.close()
     assert problems == []
 

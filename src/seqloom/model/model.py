@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from seqloom import html
 from seqloom.answers import INPUT_LENGTH, Answers
 from seqloom.data.batch import Batch, split_by_padding
+from seqloom.data.drawing_style import drawing_style
 from seqloom.data.readers import tables
 from seqloom.data.readers.memory import as_source
 from seqloom.data.readers.text_files import DataError, resolve
@@ -602,10 +603,12 @@ class Model:
             ) from error
         metadata = {"task": self.task.name, "name": self.name, "config": self.config.text()}
         with torch.no_grad():
-            exported, batches = self.task.onnx_model(self.module), self._checked_batches(check)
+            exported = self.task.onnx_model(self.module)
+            batches = list(self._checked_batches(check))
             if not path.suffix:
                 library = find_onnxruntime_web(str(onnxruntime_web))
-                return write_page(exported, path, batches, metadata=metadata, onnxruntime_web=library)
+                style = drawing_style([example for batch in batches for example in batch])
+                return write_page(exported, path, batches, metadata=metadata, onnxruntime_web=library, drawing=style)
             result = write(exported, path, batches, metadata=metadata, parts=runtime)
         if runtime:
             write_runtime(path.parent)

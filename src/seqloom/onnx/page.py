@@ -30,6 +30,7 @@ def write_page(
     *,
     metadata: Mapping[str, str],
     onnxruntime_web: Path | None,  # the folder of onnxruntime-web; None: the page says how to get it
+    drawing: Mapping[str, Any] | None = None,  # how drawings resemble the examples of the model, for the drawing pad
 ) -> ExportCheck:
     """Write the files of a page if its model gives the answers of the original; ExportError if not."""
     kind = model.description["output"]["kind"]
@@ -46,6 +47,7 @@ def write_page(
         **model.description,
         "name": metadata.get("name", "model"),
         "files": names,
+        "drawing": dict(drawing or {}),
         "onnxruntime_web": RUNTIME_VERSION,
     }
     files.write(folder / "model.json", json.dumps(description, ensure_ascii=False))

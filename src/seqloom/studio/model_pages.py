@@ -19,6 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from seqloom.config.errors import argument_error
+from seqloom.data.drawing_style import drawing_style
+from seqloom.data.input_media import input_kind, input_media
 from seqloom.evaluation import predict_all
 from seqloom.insight.beam_tree import KEPT, PRUNED, BeamNode
 from seqloom.insight.explanation import Explanation
@@ -30,7 +32,6 @@ from seqloom.service.served_runs import ServedRun
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.custom_layers import CustomLayers
 from seqloom.studio.dev_data import Cache, DevData, read_dev_data
-from seqloom.studio.media import ink, input_kind, input_media, pen_size
 from seqloom.studio.run_pages import find_run
 from seqloom.studio.searches import describe_searches
 from seqloom.studio.thumbnails import thumbnail
@@ -126,8 +127,7 @@ async def describe_model(request: Request) -> JSONResponse:
         else input_kind(data.examples[0])
         if data.examples and not task.reads_text
         else "",
-        "pen": None if task.reads_text else pen_size(data.examples),
-        "ink": None if task.reads_text else ink(data.examples),
+        **drawing_style(() if task.reads_text else data.examples),
         "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
         "examples": [describe_example(task, data.examples, row) for row in chosen],
         "pictures": has_pictures(task, data.examples),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.studio.media import MAX_CURVES, input_media
+from seqloom.data.input_media import MAX_CURVES, input_media
 
 HEIGHT = 56  # pixels; the pages show half of it, sharp on dense screens
 WIDTH = 224  # at most

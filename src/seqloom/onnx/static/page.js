@@ -4,7 +4,7 @@ import { showAnswer } from "./answer.js";
 import { clear, debounce, errorBox, h } from "./dom.js";
 import { number } from "./format.js";
 import { drawingPad, fileDrop, recorder } from "./inputs.js";
-import { load } from "./seqloom_runtime.js";
+import { lineColumns, load, square } from "./seqloom_runtime.js";
 
 const RUNTIME = "./onnxruntime-web/ort.wasm.min.mjs";
 const main = document.getElementById("main");
@@ -137,7 +137,7 @@ function generation(model) {
 }
 
 function signals(model) {
-  const { kind, line_height: line, size, columns } = model.description.input;
+  const { kind, line_height: line, size, columns } = model.description.input, { pen = null, ink = null } = model.description.drawing ?? {};
   const output = h("div", { class: "card", id: "answer" }, h("p", { class: "faint" }, "The answer appears here."));
   const preview = h("div", {}), ask = answering(model, output);
   let last = null;
@@ -146,17 +146,35 @@ function signals(model) {
   const file = async (given) => {
     try {
       clear(preview, given.type.startsWith("image/") ? h("img", { class: "preview", alt: given.name, src: URL.createObjectURL(given) }) : given.type.startsWith("audio/") ? h("audio", { controls: true, src: URL.createObjectURL(given) }) : null);
-      await use(await readFile(given, kind, line));
+      const item = await readFile(given, kind, line);
+      if (item.pixels) clear(preview, readImage(item, model.description.input));
+      await use(item);
     } catch (error) {
       clear(output, errorBox(error));
     }
   };
+  const wiped = () => { last = null; clear(preview); clear(output, h("p", { class: "faint" }, "The answer appears here.")); };
   if (kind === "sound") return [fileDrop(file), recorder(file), preview, choice, output];
-  if (kind === "image") return [fileDrop(file), drawingPad(file, { width: 240, height: 240 }), preview, choice, output];
+  if (kind === "image") return [fileDrop(file), drawingPad(file, { width: 240, height: 240, ink, wiped }), preview, choice, output];
   if (kind === "video") return [fileDrop(file), preview, choice, output];
   const rows = h("textarea", { rows: 8, class: "mono", "aria-label": "Rows of numbers", placeholder: `A row for each step: ${columns ? columns.join(", ") : `${size} ${size === 1 ? "number" : "numbers"}`}` });
   rows.addEventListener("input", debounce(() => rows.value.trim() && use(parseRows(rows.value)), 250));
-  return [fileDrop(file), line ? drawingPad(file) : null, preview, h("details", { open: !line }, h("summary", {}, "Numbers"), rows), choice, output];
+  const draw = (movements) => { rows.value = movements.map((row) => row.map((value) => Number(value.toPrecision(6))).join(" ")).join("\n"); use(parseRows(rows.value)); };
+  const pad = line ? drawingPad(file, { ink, wiped }) : pen && size === 3 ? drawingPad(draw, { pen, wiped: () => { rows.value = ""; wiped(); } }) : null;
+  return [fileDrop(file), pad, preview, h("details", { open: !line }, h("summary", {}, "Numbers"), rows), choice, output];
+}
+
+// An image as the model reads it: a square, or the grey columns of a line of text.
+function readImage(item, { kind, size, resize, line_height: height }) {
+  const columns = kind === "image" ? null : lineColumns(item, height), [width, rows] = columns ? [columns.length, height] : [size, size];
+  const canvas = h("canvas", { class: "preview", width, height: rows, role: "img", "aria-label": "What the model reads" }), pen = canvas.getContext("2d"), image = pen.createImageData(width, rows);
+  const pixels = columns ? null : square(item, size, resize);
+  for (let place = 0; place < width * rows; place++) {
+    const grey = columns ? 255 * columns[place % width][Math.floor(place / width)] : 0;
+    image.data.set(columns ? [grey, grey, grey, 255] : [...pixels.subarray(3 * place, 3 * place + 3), 255], 4 * place);
+  }
+  pen.putImageData(image, 0, 0);
+  return h("figure", {}, canvas, h("figcaption", { class: "faint small" }, `What the model reads: ${width} × ${rows} pixels`));
 }
 
 function parseRows(text) {

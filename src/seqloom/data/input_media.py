@@ -1,6 +1,5 @@
-"""What a model reads where that is no text: pictures, sound, music and vectors, as numbers for the browser."""
+"""What a model reads where that is no text: pictures, sound, music and vectors, as numbers for a browser."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,6 @@ from seqloom.data.readers.music import Piece
 MAX_FRAMES = 32  # of a video
 MAX_STEPS = 4000  # of vectors or music
 MAX_SECONDS = 60  # of sound
-MEASURED = 100  # examples, for the size of pen strokes
-DARK = 0.5  # brightness below which a background is dark
-THINNEST, THICKEST = 0.02, 0.15  # pen of a drawing, relative to the height of an image
 MAX_CURVES = 4  # channels of a series that are drawn as curves, also by the pages
 
 Values = NDArray[Any]
@@ -58,49 +54,6 @@ def _is_line(example: Any) -> bool:
     return str(getattr(example, "name", "")).lower().endswith(pixels.SUFFIXES)
 
 
-def pen_size(examples: Sequence[Any]) -> dict[str, float] | None:
-    """The height of a drawing and the length of a movement on paper, medians of examples; None: no pen strokes.
-
-    A drawing on the page gets this size and this spacing of points, to resemble what the model was trained on.
-    """
-    heights, steps = [], []
-    for example in examples[:MEASURED]:
-        for facts, values in input_media(example, None, None):
-            if facts["kind"] == "strokes":
-                y = np.cumsum(values[:, 1])
-                heights.append(float(np.ptp(y)))
-                drawn = values[1:][values[:-1, 2] == 0]  # movements before which the pen was not lifted
-                steps.append(np.hypot(drawn[:, 0], drawn[:, 1]))
-    lengths = np.concatenate(steps) if steps else np.zeros(0)
-    height, step = float(np.median(heights or [0.0])), float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
-    return {"height": height, "step": step} if height > 0 and step > 0 else None
-
-
-def ink(examples: Sequence[Any]) -> dict[str, Any] | None:
-    """Whether images are light on dark, and how thick their lines are relative to their height; None: no images.
-
-    A drawing on the page gets this ground and this pen, to resemble what the model was trained on.
-    """
-    grounds, widths = [], []
-    for example in examples[:MEASURED]:
-        for facts, values in input_media(example, None, None):
-            if facts["kind"] not in {"line", "image"}:
-                continue
-            image = _levels(values).mean(axis=2) if values.ndim == 3 else _levels(values).T
-            border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
-            ground = float(np.median(border))
-            grounds.append(ground)
-            # Twice the area of lines, relative to the length of their edges, which is measured along both axes.
-            marks = np.abs(image - ground)
-            edges = (np.abs(np.diff(marks, axis=0)).sum() + np.abs(np.diff(marks, axis=1)).sum()) * np.pi / 4
-            if edges > 0:
-                widths.append(2 * float(marks.sum() / edges) / len(image))
-    if not grounds:
-        return None
-    width = min(THICKEST, max(THINNEST, float(np.median(widths)))) if widths else THINNEST
-    return {"dark": float(np.median(grounds)) < DARK, "width": width}
-
-
 def _is_pen(values: Values) -> bool:
     """Whether vectors are pen strokes: two differences, and whether the pen is lifted, which it is at least once."""
     if values.ndim != 2 or values.shape[1] != 3:
@@ -113,16 +66,16 @@ def _visible(values: Values, *, is_pen: bool, is_line: bool) -> tuple[dict[str, 
     """An image (H, W, 3), a video (T, H, W, 3), or vectors (T, D), which are drawn with time from left to right."""
     if values.ndim == 4:
         frames = values[:: max(1, -(-len(values) // MAX_FRAMES))]
-        return {"kind": "video", "shape": list(frames.shape), "of": len(values)}, _levels(frames)
+        return {"kind": "video", "shape": list(frames.shape), "of": len(values)}, pixel_levels(frames)
     if values.ndim == 3:
-        return {"kind": "image", "shape": list(values.shape)}, _levels(values)
+        return {"kind": "image", "shape": list(values.shape)}, pixel_levels(values)
     steps = values[:MAX_STEPS]
     # Columns of pixels are bytes or numbers from 0 to 1; anything else is scaled by its own range.
     kind = "strokes" if is_pen else "line" if is_line else "vectors"
     return {"kind": kind, "shape": list(steps.shape), "of": len(values)}, steps.astype(np.float32)
 
 
-def _levels(pixels: Values) -> Values:
+def pixel_levels(pixels: Values) -> Values:
     """Pixels from 0 to 1."""
     scale = 255.0 if pixels.dtype == np.uint8 or float(pixels.max()) > 1 else 1.0
     return (pixels / scale).astype(np.float32)

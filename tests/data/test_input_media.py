@@ -3,11 +3,10 @@
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
+from seqloom.data.input_media import MAX_FRAMES, MAX_SECONDS, input_kind, input_media
 from seqloom.data.readers.music import Piece
 from seqloom.data.readers.text_files import Location
-from seqloom.studio.media import MAX_FRAMES, MAX_SECONDS, ink, input_kind, input_media, pen_size
 
 
 def test_sound_is_scaled_and_limited() -> None:
@@ -57,25 +56,3 @@ def test_music_is_the_frames_of_the_piano() -> None:
     assert facts == {"kind": "music", "shape": [5, 88], "of": 5}
     np.testing.assert_array_equal(values, frames)
     assert input_kind(example) == "music"
-
-
-def test_the_size_of_a_drawing_is_that_of_the_examples() -> None:
-    # Two strokes: up by 3 and 4 to the right (length 5), a jump without ink, then down by 5.
-    pen = np.array([[0, 0, 0], [4, 3, 1], [50, 0, 0], [0, -5, 1]], float)
-    assert pen_size([SimpleNamespace(values=pen, name="")]) == {"height": 5.0, "step": 5.0}
-    assert pen_size([SimpleNamespace(values=np.eye(3), name="")]) is None
-    assert pen_size([]) is None
-
-
-def test_the_ground_and_the_pen_of_drawings_are_those_of_the_images() -> None:
-    image = np.zeros((40, 60), np.float32)
-    image[10:30, 20:24] = 1  # a line of a tenth of the height
-    light_on_dark = [SimpleNamespace(values=image.T, name="a.png"), SimpleNamespace(content=image[:, :, None], rate=0)]
-    for example in light_on_dark:
-        measured = ink([example]) or {}
-        assert measured["dark"]
-        assert measured["width"] == pytest.approx(0.1, abs=0.015)
-    dark_on_light = ink([SimpleNamespace(values=1 - image.T, name="a.png")]) or {}
-    assert not dark_on_light["dark"]
-    assert dark_on_light["width"] == pytest.approx(0.1, abs=0.015)
-    assert ink([SimpleNamespace(values=np.ones((5, 4)), name="a.npy")]) is None
