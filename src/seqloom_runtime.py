@@ -38,6 +38,7 @@ FORMAT = 1  # of the description in a file; a larger one needs a newer runtime
 CHECKSUM_ENTRY = 76  # bytes at the end of a file: the entry sha256 of its metadata
 PADDING, UNKNOWN = 0, 1
 BLANK = 0  # of CTC
+END = "</s>"  # the boundary of texts
 MASK = "[MASK]"  # stands for a hidden token in a text
 RESERVED = ("<pad>", "<s>", "</s>")  # unknown if they occur in a text
 BATCH = 32  # inputs that are computed at once
@@ -66,7 +67,13 @@ def load(path: "str | Path", *, threads: int = 1) -> "Model":
         sessions = {name: _open(part, threads) for name, part in parts.items() if part.exists()}
         generator = Transcriber if description["output"]["kind"] == "transcript" else Translator
         return generator(session, description, metadata, sessions)
-    kinds = {"next_token": LanguageModel, "masked": MaskedLanguageModel, "music": Music, "strokes": Handwriting}
+    kinds = {
+        "next_token": LanguageModel,
+        "both_directions": BidirectionalLanguageModel,
+        "masked": MaskedLanguageModel,
+        "music": Music,
+        "strokes": Handwriting,
+    }
     return kinds.get(description["output"]["kind"], Model)(session, description, metadata)
 
 
@@ -264,35 +271,71 @@ class LanguageModel(Stateful):
             yield GeneratedToken(rest, "")
 
 
+class BidirectionalLanguageModel(Model):
+    """A language model of both directions: ``predict`` scores texts."""
+
+    def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
+        super().__init__(session, description, metadata)
+        self._reader = LanguageModelText(description["input"])
+        self.tokenizer = self._reader.tokenizer
+
+    def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
+        words = [self.tokenizer.cased_tokens(_text(item)) for item in items]
+        ids = [*map(self.tokenizer.encode, items)]
+        name = "characters" if self._reader.reads_characters else "tokens"
+        lengths = np.array([1 + len(row) for row in words], dtype=np.int64)
+        outputs = self.run({name: self._reader.read(words, ids), "lengths": lengths})
+        end, answers = self._reader.end, []
+        for row, tokens in enumerate(ids):
+            steps = np.arange(len(tokens) + 1)
+            forward = outputs["log_probabilities"][row, steps, np.array([*tokens, end])].tolist()
+            backward = outputs["backward_log_probabilities"][row, steps, np.array([*tokens[::-1], end])].tolist()
+            score = _text_score([*forward, *backward])
+            score |= {"log_probability": score["log_probability"] / 2, "log_probabilities": forward}
+            answers.append({**score, "backward": backward[::-1]})
+        return answers
+
+
 class MaskedLanguageModel(Model):
     """A masked language model: ``predict`` fills each [MASK] of a text, or scores a text without any."""
 
     def __init__(self, session: Any, description: dict[str, Any], metadata: dict[str, str]) -> None:
         super().__init__(session, description, metadata)
-        self.tokenizer = Tokenizer(description["input"]["tokenizer"])
-        self._mask: int = description["output"]["mask"]
+        self._reader = LanguageModelText(description["input"])
+        self.tokenizer = self._reader.tokenizer
 
     def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
         texts = [self._parts(_text(item)) for item in items]
         rows = [self._tokens(parts) for parts in texts]
-        tokens, lengths = _pad(rows)
-        table = self.run({"tokens": tokens, "lengths": lengths})["log_probabilities"]
-        return [
-            self._fill(parts, table[row, tokens[row] == self._mask]) if len(parts) > 1 else self._score(rows[row])
-            for row, parts in enumerate(texts)
-        ]
+        tables = self._tables(rows)
+        answers = []
+        for (words, ids), parts, table in zip(rows, texts, tables, strict=True):
+            hidden = [1 + place for place, word in enumerate(words) if word == MASK]
+            answers.append(self._fill(parts, table[hidden]) if len(parts) > 1 else self._score(words, ids))
+        return answers
+
+    def _tables(self, rows: "list[tuple[list[str], list[int]]]") -> Array:  # (B, T, V)
+        """The log-probabilities of the tokens at each place, the boundary token first."""
+        name = "characters" if self._reader.reads_characters else "tokens"
+        lengths = np.array([1 + len(ids) for _, ids in rows], dtype=np.int64)
+        values = self._reader.read([words for words, _ in rows], [ids for _, ids in rows])
+        return self.run({name: values, "lengths": lengths})["log_probabilities"]
 
     def _parts(self, text: str) -> list[str]:
         """The text before, between and after its [MASK]s; the space before a subword is a part of the subword."""
         *before, last = text.split(MASK)
         return [*(part.rstrip() if self.tokenizer.unit == "subwords" else part for part in before), last]
 
-    def _tokens(self, parts: list[str]) -> list[int]:
-        first, *others = map(self.tokenizer.encode, parts)
-        tokens = [self.description["output"]["end"], *first]
-        for part in others:
-            tokens += [self._mask, *part]
-        return tokens
+    def _tokens(self, parts: list[str]) -> tuple[list[str], list[int]]:
+        """The tokens of a text as they are written, and their ids."""
+        words: list[str] = []
+        ids: list[int] = []
+        for number, part in enumerate(parts):
+            words += [MASK] * (number > 0)
+            ids += [self.description["output"]["mask"]] * (number > 0)
+            words += self.tokenizer.cased_tokens(part)
+            ids += self.tokenizer.encode(part)
+        return words, ids
 
     def _fill(self, parts: list[str], table: Array) -> dict[str, Any]:  # (masks, V)
         start = self.tokenizer.first_text_id
@@ -304,16 +347,18 @@ class MaskedLanguageModel(Model):
         text = parts[0] + "".join(f"{mask[0]['token']}{part}" for mask, part in zip(masks, parts[1:], strict=True))
         return {"text": text.strip(), "masks": masks}
 
-    def _score(self, tokens: list[int]) -> dict[str, Any]:
+    def _score(self, words: list[str], ids: list[int]) -> dict[str, Any]:
         """The log-probability of each token given all others, by hiding one after the other."""
         values: list[float] = []
-        for start in range(1, len(tokens), BATCH):
-            places = np.arange(start, min(start + BATCH, len(tokens)))
-            copies = np.tile(np.array(tokens, dtype=np.int64), (len(places), 1))
-            copies[np.arange(len(places)), places] = self._mask
-            lengths = np.full(len(places), len(tokens), dtype=np.int64)
-            table = self.run({"tokens": copies, "lengths": lengths})["log_probabilities"]
-            values += table[np.arange(len(places)), places, np.array(tokens)[places]].tolist()
+        for start in range(0, len(words), BATCH):
+            places = range(start, min(start + BATCH, len(words)))
+            mask = self.description["output"]["mask"]
+            copies = [
+                ([*words[:place], MASK, *words[place + 1 :]], [*ids[:place], mask, *ids[place + 1 :]])
+                for place in places
+            ]
+            tables = self._tables(copies)
+            values += [float(table[1 + place, ids[place]]) for place, table in zip(places, tables, strict=True)]
         return _text_score(values)
 
 
@@ -598,11 +643,17 @@ class Translator(Generator):
 
     def _predict(self, items: list[Any]) -> list[dict[str, Any]]:
         feed, _ = self._read(items)
-        if self.search["name"] == "greedy" and self.guide is None:
+        allowed = self.description["output"].get("allowed")
+        if self.search["name"] == "greedy" and self.guide is None and allowed is None:
             nbest = self._greedy_in_graph(feed)
         else:
             state, others = self._encode(feed)
-            rows = self._search(self._step, state, others["limits"])
+            step, limits = self._step, others["limits"]
+            if allowed is not None:
+                constrained = ConstrainedStep(step, allowed, self.description["output"]["end"])
+                step, state = constrained, {**state, **constrained.start(len(items))}
+                limits = np.full(len(items), 1 + max(map(len, allowed)))
+            rows = self._search(step, state, limits)
             nbest = [[guided.hypothesis for guided in row] for row in rows]
         return [self._answer_of(hypotheses) for hypotheses in nbest]
 
@@ -784,6 +835,35 @@ def greedy(
         done = done | (last == end) | (place + 1 == limits)
     rows = [_greedy(*row, end) for row in zip(tokens, values, limits.tolist(), strict=True)]
     return [[row] if row.score > -math.inf else [] for row in rows]  # empty: no token was possible
+
+
+class ConstrainedStep:
+    """A step of a decoder whose output has to be one of a list; the others have probability zero."""
+
+    def __init__(self, step: Step, outputs: Iterable[Sequence[int]], end: int) -> None:
+        self._step = step
+        self._children: list[dict[int, int]] = [{}, {}]  # by token, of each node; 0 is the root, 1 leads nowhere
+        for tokens in outputs:
+            node = 0
+            for token in (*tokens, end):
+                if token not in self._children[node]:
+                    self._children[node][token] = len(self._children)
+                    self._children.append({})
+                node = self._children[node][token]
+
+    def start(self, batch: int) -> dict[str, Array]:
+        """The state before the first token: no node."""
+        return {"allowed": np.full(batch, -1)}
+
+    def __call__(self, tokens: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+        scores, following = self._step(tokens, state)
+        pairs = zip(state["allowed"].tolist(), tokens.tolist(), strict=True)
+        nodes = [0 if node < 0 else self._children[node].get(token, 1) for node, token in pairs]
+        allowed = np.full(scores.shape, -np.inf)
+        for row, node in enumerate(nodes):
+            places = list(self._children[node])
+            allowed[row, places] = scores[row, places]
+        return allowed, {**following, "allowed": np.array(nodes)}
 
 
 class Transcript(NamedTuple):
@@ -1966,25 +2046,92 @@ def _pad(rows: Sequence[Sequence[int]]) -> tuple[Array, Array]:  # (B, T), (B,)
     return tokens, lengths
 
 
+class Spelling:
+    """Words as the ids of their characters, of a long word those of its start and its end."""
+
+    def __init__(self, characters: Sequence[str], longest: int, specials: Sequence[str] = ()) -> None:
+        self.longest, self.specials = longest, {*specials}
+        self._tokens = {token: index for index, token in enumerate(characters)}
+        self._letters = {token: index for token, index in self._tokens.items() if len(token) == 1}
+
+    def __call__(self, rows: Sequence[Sequence[str]], length: int) -> Array:  # (B, length, longest)
+        spelled = np.zeros((len(rows), length, self.longest), dtype=np.int64)
+        for row, words in zip(spelled, rows, strict=True):
+            for place, word in enumerate(words):
+                row[place] = self._spell(word)
+        return spelled
+
+    def _spell(self, word: str) -> list[int]:
+        ids = [self._letters.get(letter, UNKNOWN) for letter in word]
+        if word in self.specials:  # a character of its own
+            ids = [self._tokens.get(word, UNKNOWN)]
+        if len(ids) > self.longest:
+            ids = ids[: self.longest // 2] + ids[len(ids) - (self.longest - self.longest // 2) :]
+        return ids + [PADDING] * (self.longest - len(ids))
+
+
+class LanguageModelText:
+    """Texts as a bidirectional or masked language model reads them: ids of words, or the characters of words."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.tokenizer = Tokenizer(description["tokenizer"])
+        self.end = self.tokenizer.tokens.index(END)
+        self._spell = None
+        if description["characters"] is not None:
+            specials = ["<unk>", *self.tokenizer.specials]
+            self._spell = Spelling(description["characters"], description["max_characters"], specials)
+
+    @property
+    def reads_characters(self) -> bool:
+        return self._spell is not None
+
+    def look_up(self, words: Sequence[str]) -> list[int]:
+        """The ids of words as they are written."""
+        is_lower = self.tokenizer.lowercase and self.tokenizer.unit != "subwords"
+        return self.tokenizer.look_up(word.lower() if is_lower else word for word in words)
+
+    def read(self, rows: Sequence[Sequence[str]], ids: Sequence[Sequence[int]]) -> Array:  # (B, T), or one axis more
+        """The boundary token and the words of each row, as they are written and as ids."""
+        if self._spell is not None:
+            return self._spell([[END, *row] for row in rows], 1 + max(map(len, rows)))
+        return _pad([[self.end, *row] for row in ids])[0]
+
+
+class PretrainedVectors:
+    """What a model with pretrained vectors reads besides its own tokens."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        pretrained = description.get("pretrained") or {"language": None, "words": []}
+        language = pretrained["language"]
+        self._language = None if language is None else LanguageModelText(language)
+        self._tables = [{word: index for index, word in enumerate(words)} for words in pretrained["words"]]
+
+    def read(self, rows: Sequence[Sequence[str]], *, end: bool = False, reverse: bool = False) -> dict[str, Array]:
+        """The inputs of the graph for rows of words as they are written."""
+        feed = {}
+        if self._language is not None:
+            feed["context"] = self._language.read(rows, [*map(self._language.look_up, rows)])
+        ordered = [[*(reversed(row) if reverse else row), *[END] * end] for row in rows]
+        for number, ids in enumerate(self._tables):
+            places = [[ids.get(word) or ids.get(word.lower(), UNKNOWN) for word in row] for row in ordered]
+            feed[f"vector_words_{number}"] = _pad(places)[0]
+        return feed
+
+
 def _read_texts(description: dict[str, Any]) -> Read:
-    tokenizer = Tokenizer(description["tokenizer"])
+    tokenizer, pretrained = Tokenizer(description["tokenizer"]), PretrainedVectors(description)
 
     def read(items: list[Any]) -> Feed:
         tokens, lengths = _pad([tokenizer.encode(_text(item)) for item in items])
-        return {"tokens": tokens, "lengths": lengths}, []
+        further = pretrained.read([tokenizer.cased_tokens(item) for item in items])
+        return {"tokens": tokens, "lengths": lengths, **further}, []
 
     return read
 
 
 def _read_text_pairs(description: dict[str, Any]) -> Read:
-    tokenizer = Tokenizer(description["tokenizer"])
-
-    def read(items: list[Any]) -> Feed:
-        texts = [text for item in items for text in _pair(item)]
-        tokens, lengths = _pad([tokenizer.encode(text) for text in texts])
-        return {"tokens": tokens, "lengths": lengths}, []
-
-    return read
+    read = _read_texts(description)
+    return lambda items: read([text for item in items for text in _pair(item)])
 
 
 def _pair(item: Any) -> list[str]:
@@ -1996,36 +2143,48 @@ def _pair(item: Any) -> list[str]:
 
 
 def _read_sources(description: dict[str, Any]) -> Read:
-    tokenizer = Tokenizer(description["tokenizer"])
+    tokenizer, pretrained = Tokenizer(description["tokenizer"]), PretrainedVectors(description)
+    reverse = description["reverse"]
 
     def read(items: list[Any]) -> Feed:
         rows = [tokenizer.encode(_text(item)) for item in items]
-        tokens, lengths = _pad([[*(row[::-1] if description["reverse"] else row), description["end"]] for row in rows])
-        return {"tokens": tokens, "lengths": lengths}, []
+        tokens, lengths = _pad([[*(row[::-1] if reverse else row), description["end"]] for row in rows])
+        further = pretrained.read([tokenizer.cased_tokens(item) for item in items], end=True, reverse=reverse)
+        return {"tokens": tokens, "lengths": lengths, **further}, []
 
     return read
 
 
 def _read_words(description: dict[str, Any]) -> Read:
-    words = {word: index for index, word in enumerate(description["vocabulary"])}
-    spelling, longest = description["characters"], description["max_characters"]
-    letters = {token: index for index, token in enumerate(spelling or ()) if len(token) == 1}
+    ids = {word: index for index, word in enumerate(description["vocabulary"])}
+    characters, pretrained = description["characters"], PretrainedVectors(description)
+    spell = None if characters is None else Spelling(characters, description["max_characters"])
+    columns = [feature["column"] for feature in description.get("features", ())]
+    tables = [
+        {value: index for index, value in enumerate(feature["values"])} for feature in description.get("features", ())
+    ]
 
-    def spell(word: str) -> list[int]:
-        ids = [letters.get(letter, UNKNOWN) for letter in word]
-        if len(ids) > longest:  # the start and the end of a long word
-            ids = ids[: longest // 2] + ids[len(ids) - (longest - longest // 2) :]
-        return ids + [PADDING] * (longest - len(ids))
+    def split(item: Any) -> list[list[str]]:
+        """The words of a sentence, each with its features."""
+        if not columns:
+            return [[word] for word in (item.split() if isinstance(item, str) else map(_text, item))]
+        rows = [] if isinstance(item, str) else [[*map(_text, row)] for row in item if not isinstance(row, str)]
+        if isinstance(item, str) or len(rows) < len(item) or any(len(row) != 1 + len(columns) for row in rows):
+            raise ModelError(f"expected for each word a list of the word and its columns {', '.join(columns)}")
+        return rows
 
     def read(items: list[Any]) -> Feed:
-        sentences = [item.split() if isinstance(item, str) else [_text(word) for word in item] for item in items]
+        rows = [split(item) for item in items]
+        sentences = [[word for word, *_ in row] for row in rows]
         forms = [[word.lower() if description["lowercase"] else word for word in sentence] for sentence in sentences]
-        tokens, lengths = _pad([[words.get(form, UNKNOWN) for form in sentence] for sentence in forms])
-        feed = {"words": tokens, "lengths": lengths}
-        if spelling is not None:
-            feed["characters"] = np.zeros((*tokens.shape, longest), dtype=np.int64)
-            for row, sentence in zip(feed["characters"], sentences, strict=True):
-                row[: len(sentence)] = [spell(word) for word in sentence] or np.zeros((0, longest))
+        tokens, lengths = _pad([[ids.get(form, UNKNOWN) for form in sentence] for sentence in forms])
+        feed = {"words": tokens, "lengths": lengths, **pretrained.read(sentences)}
+        if spell is not None:
+            feed["characters"] = spell(sentences, tokens.shape[1])
+        for number, table in enumerate(tables):
+            feed[f"feature_{number}"] = _pad([[table.get(word[1 + number], UNKNOWN) for word in row] for row in rows])[
+                0
+            ]
         return feed, sentences
 
     return read
@@ -2500,7 +2659,8 @@ class Tokenizer:
     def __init__(self, description: dict[str, Any]) -> None:
         self.unit, self.split, self.lowercase = (description[name] for name in ("unit", "split", "lowercase"))
         self.tokens: list[str] = description["vocabulary"]["tokens"]
-        self.first_text_id = 2 + len(description["specials"])
+        self.specials: list[str] = description["specials"]
+        self.first_text_id = 2 + len(self.specials)
         ids = {token: index for index, token in enumerate(self.tokens)}
         self._subwords: BytePairs | Unigram | None = None
         if self.unit == "subwords":
@@ -2512,15 +2672,22 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of the tokens of a text."""
-        if self.lowercase:
-            text = text.lower()
+        return self.look_up(self._pieces(text.lower() if self.lowercase else text))
+
+    def look_up(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of tokens."""
+        return [self._ids.get(token, UNKNOWN) for token in tokens]
+
+    def cased_tokens(self, text: str) -> list[str]:
+        """The tokens of a text in their original case, if there are as many."""
+        tokens = self._pieces(text.lower() if self.lowercase else text)
+        cased = tokens if self._subwords is not None else self._pieces(text)
+        return cased if len(cased) == len(tokens) else tokens
+
+    def _pieces(self, text: str) -> list[str]:
         if self._subwords is not None:
-            pieces = self._subwords.encode(text)
-        elif self.unit == "words":
-            pieces = _SPLITS[self.split](text)
-        else:
-            pieces = list(text)
-        return [self._ids.get(piece, UNKNOWN) for piece in pieces]
+            return self._subwords.encode(text)
+        return _SPLITS[self.split](text) if self.unit == "words" else list(text)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without padding and special tokens."""

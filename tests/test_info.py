@@ -8,6 +8,7 @@ from tests.contracts.tiny import CASES, build
 
 from seqloom import workflow
 from seqloom.info import describe_run, machine_info
+from seqloom.layers.bfloat16_products import unsupported
 from seqloom.run import Run
 
 
@@ -17,9 +18,12 @@ def test_machine_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert info.versions["torch"] == torch.__version__
     assert info.threads == 1
     assert info.vector_bits in (128, 256, 512)
+    reason = unsupported()
+    assert info.bfloat16 == (reason or "AVX512_BF16 (train.precision)")
+    assert info.int8 in ("vpdpbusd", "sdot", "pmaddwd", "portable")
     assert set(info.cells) >= {"elman", "lstm", "peephole", "coupled", "gru", "layer_norm_lstm", "layer_norm_gru"}
     assert Path(info.cache_folder).is_relative_to(tmp_path)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files = list(tmp_path.rglob("*.o"))  # beside the key of the cache
     assert (info.cache_files, info.cache_bytes) == (len(files), sum(path.stat().st_size for path in files))
 
 
@@ -31,6 +35,7 @@ def test_a_run_is_described_with_its_best_metrics(tmp_path: Path) -> None:
     assert summary["best update"] <= 2
     assert summary["parameters"] > 0
     assert summary["generation"] == "compiled"
+    assert (summary["precision"], summary["precision of training"]) == ("float32", "float32")
 
 
 def test_a_run_says_why_its_steps_are_not_compiled(tmp_path: Path) -> None:

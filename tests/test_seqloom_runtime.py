@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts import tiny
 from tests.contracts.registry import randomize
-from tests.contracts.test_export import EXPORTED
+from tests.contracts.test_export import EXPORTED, OTHERS, find_case
 
 import seqloom_runtime
 from seqloom.data.readers import pixels
@@ -82,11 +82,15 @@ def test_any_ids_are_decoded(tokenizer: Tokenizer, reader: Any) -> None:
         assert reader.decode(row.tolist()) == tokenizer.decode(row.tolist())
 
 
+ALLOWED = ["CD B", "CD B A", "A", "B B B"]
+"""Outputs of a translator, in the words of the case."""
+
+
 class Exported:
     """A model with random weights, and the file that it is exported to."""
 
     def __init__(self, name: str, folder: Path, **options: Any) -> None:
-        case = tiny.CASES[name]
+        case = find_case(name)
         task: Any = tiny.build(case, folder).task
         self.task = task.fit(task.read(folder / case.file)).with_options(**options)
         self.module = self.task.build_model().eval()
@@ -138,13 +142,56 @@ def without_references(model: "Exported", answer: dict[str, Any]) -> dict[str, A
     return {key: value for key, value in answer.items() if key not in unknown}
 
 
-@pytest.mark.parametrize("name", [name for name in EXPORTED if name != "translate, beam"])
+@pytest.mark.parametrize("name", [*(name for name in EXPORTED if name != "translate, beam"), *OTHERS])
 def test_answers_of_every_task(name: str, tmp_path: Path) -> None:
     model = Exported(name, tmp_path)
     inputs = [with_noise(item) for item in model.questions]
     answers = seqloom_runtime.load(model.file).predict(inputs)
     expected = model.answers(inputs)
     assert_same(answers, [without_references(model, answer) for answer in expected])
+
+
+@pytest.mark.parametrize("search", [Greedy(), Beam(size=3, nbest=3)])
+def test_constrained_outputs(search: Any, tmp_path: Path) -> None:
+    """Only outputs of a list, of which one is the beginning of another; the graph itself searches without it."""
+    (tmp_path / "allowed.txt").write_text("".join(f"{text}\n" for text in ALLOWED))
+    model = Exported("translate", tmp_path, search=search, constrain=str(tmp_path / "allowed.txt"))
+    answers = seqloom_runtime.load(model.file).predict(model.questions)
+    assert_same(answers, [without_references(model, answer) for answer in model.answers(model.questions)])
+    assert {each["text"] for answer in answers for each in answer["nbest"]} <= {*ALLOWED}
+    graph = seqloom_runtime.load(model.file)
+    assert graph.description["output"].pop("allowed")
+    assert any(answer["text"] not in ALLOWED for answer in graph.predict(model.questions))
+
+
+def test_words_with_features(tmp_path: Path) -> None:
+    """A tagger of two columns reads a list of the word and its columns, for each word."""
+    case = tiny.CASES["tag, crf"]
+    train, dev = ("".join(_with_feature(row) for row in text.splitlines()) for text in (case.train, case.dev))
+    fields = {**case.fields, "feature_columns": [1], "feature_size": 3}
+    task: Any = tiny.build(case._replace(train=train, dev=dev, fields=fields), tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    module = task.build_model().eval()
+    randomize(module, dtype=torch.float32)
+    examples = list(task.read(tmp_path / f"dev-{case.file}"))
+    with torch.no_grad():
+        exported.write(task.onnx_model(module), tmp_path / "model.onnx", [examples], metadata={})
+        expected = task.predict(module, task.collate(examples)).answers
+    model = seqloom_runtime.load(tmp_path / "model.onnx")
+    rows = [[list(pair) for pair in zip(each.words, each.features[0], strict=True)] for each in examples]
+    answers = model.predict(rows)
+    assert [answer["labels"] for answer in answers] == [list(answer.labels) for answer in expected]
+    for item in ("the Anna", ["the", "Anna"], [["the", "3", "3"]]):
+        with pytest.raises(
+            seqloom_runtime.ModelError, match="expected for each word a list of the word and its columns 1"
+        ):
+            model.predict([item])
+
+
+def _with_feature(row: str) -> str:
+    """A line of a CoNLL file with the length of the word as its second column."""
+    word, _, label = row.partition(" ")
+    return f"{word} {len(word)} {label}\n" if row else "\n"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from seqloom.formats import format_duration, format_value
 from seqloom.insight.anatomy_plot import draw_anatomy
 from seqloom.insight.model_parts import ModelPart, anatomy
 from seqloom.insight.plotting import SUFFIXES, check_theme, named_plots
+from seqloom.kernels.linalg import bfloat16_gemm, quantized_gemm
 from seqloom.kernels.llvm import jit_cache
 from seqloom.layers.build import cell_classes
 from seqloom.layers.layer_error import LayerError
@@ -37,6 +38,8 @@ class MachineInfo:
     cores: int
     threads: int
     vector_bits: int  # width of the processor's vector registers
+    bfloat16: str  # the instructions of train.precision = "bfloat16", or why it is refused here
+    int8: str  # the instructions of int8 models
     cache_folder: str
     cache_files: int
     cache_bytes: int
@@ -68,6 +71,8 @@ def machine_info() -> MachineInfo:
         cores=os.cpu_count() or 1,
         threads=torch.get_num_threads(),
         vector_bits=8 * jit_cache.vector_bytes(),
+        bfloat16=bfloat16_gemm.unsupported() or "AVX512_BF16 (train.precision)",
+        int8=quantized_gemm.instructions().name,
         cache_folder=str(folder),
         cache_files=len(sizes),
         cache_bytes=sum(sizes),
@@ -83,6 +88,8 @@ def print_machine_info(info: MachineInfo) -> None:
         ("processor", f"{info.processor}, {info.cores} cores"),
         ("threads", str(info.threads)),
         ("vector registers", f"{info.vector_bits} bits"),
+        ("bfloat16 products", info.bfloat16),
+        ("int8 products", info.int8),
         ("kernel cache", cache),
     ]
     terminal.table(("component", "version or value"), rows)
@@ -104,6 +111,7 @@ def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, 
         "dev examples": summary.examples.get("dev"),
         "parameters": summary.parameters,
         "precision": run.precision,
+        "precision of training": config.train.precision,
         **_computation(run, config),
         "started": summary.started or None,
         "training time": format_duration(summary.seconds),

@@ -18,6 +18,7 @@ from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
 from seqloom.layers.transformer.block import transformer
 from seqloom.layers.transformer.positions import KINDS
+from seqloom.models.signals.line_images import LineImageConfig
 from seqloom.onnx import exported
 from seqloom.onnx.graph import Graph
 from seqloom.onnx.modules import Rows, emit_layer
@@ -108,6 +109,13 @@ def test_spectral_convolutions(causal: bool, normalize: bool, bands: int) -> Non
     assert_equal(layer.eval(), states=False)
 
 
+@pytest.mark.parametrize(("height", "layers"), [(4, 2), (3, 1)])
+def test_two_dimensional_lstm(height: int, layers: int) -> None:
+    layer = LineImageConfig(layers=layers, channels=2, model="lstm").build(height)
+    registry.randomize(layer, dtype=torch.float32)
+    assert_equal(layer.eval(), states=False)
+
+
 def blocks(positions: Any, **options: Any) -> Layer:
     layer = transformer(4, 12, heads=2, layers=2, positions=positions, max_positions=300, **options).eval()
     registry.randomize(layer, dtype=torch.float32)
@@ -164,19 +172,31 @@ def test_cell_of_a_user() -> None:
 
 
 EXPORTED = [
-    name
-    for name, case in tiny.CASES.items()
-    if case.name != "embed"
-    and not any(word in name for word in ("hmm", "ngram", "masked vectors", "contextual vectors", "static vectors"))
-    and "language_model, bidirectional" not in name
-    and "character encoder" not in name
-    and name != "language_model, masked, transformer"  # reads the characters of words
+    name for name, case in tiny.CASES.items() if case.name != "embed" and "hmm" not in name and "ngram" not in name
 ]
 
 
-@pytest.mark.parametrize("name", EXPORTED)
+def is_both(name: str) -> bool:
+    """Whether a case is a language model of both directions."""
+    return tiny.CASES[name].fields.get("direction") == "both"
+
+
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "hard attention": ("translate", {"attention": {"type": "hard"}}),
+    "hard attention before the step": ("translate", {"attention": {"type": "hard", "style": "bahdanau"}}),
+    "2-D LSTM": ("transcribe, columns", {"image_encoder": {"layers": 1, "channels": 2, "model": "lstm"}}),
+}
+"""Models that only differ from a case by these fields."""
+
+
+def find_case(name: str) -> tiny.Case:
+    base, fields = OTHERS.get(name, (name, {}))
+    return tiny.CASES[base]._replace(fields={**tiny.CASES[base].fields, **fields})
+
+
+@pytest.mark.parametrize("name", [*EXPORTED, *OTHERS])
 def test_every_task(name: str, tmp_path: Path) -> None:
-    case = tiny.CASES[name]
+    case = find_case(name)
     task: Any = tiny.build(case, tmp_path).task
     task = task.fit(task.read(tmp_path / case.file))
     model = task.build_model().eval()
@@ -197,6 +217,8 @@ def test_every_task(name: str, tmp_path: Path) -> None:
         {"distribution": "quantiles", "base_forecast": "linear", "channel_independent": True},
         {"distribution": "gaussian", "output": "every_step"},
         {"distribution": "student_t", "relative": False},
+        {"distribution": "gaussian_mixture", "output": "every_step"},
+        {"distribution": "gaussian_mixture", "relative": False},
         {"inputs": "values"},
         {"inputs": "changes"},
     ],
@@ -205,20 +227,35 @@ def test_every_kind_of_forecast(fields: dict[str, Any], tmp_path: Path) -> None:
     """Quantiles, also calibrated ones, and the bases that they are relative to."""
     case = tiny.CASES["forecast"]
     case = case._replace(fields={**case.fields, "calibrate": True, **fields})
-    task: Any = tiny.build(case, tmp_path).task
-    task = task.fit(task.read(tmp_path / case.file))
+    assert_forecasts_equal(case, tmp_path, quantiles="distribution" in fields)
+
+
+@pytest.mark.parametrize("fields", [{}, {"output": "every_step", "relative": False}, {"calibrate": False}])
+@pytest.mark.parametrize("largest", [3, 10_000])  # small counts are summed up; the quantiles of large ones are not
+def test_forecasts_of_counts(fields: dict[str, Any], largest: int, tmp_path: Path) -> None:
+    case = tiny.CASES["forecast"]
+    draw = np.random.default_rng(4)
+    train, dev = ("one,two\n" + "".join(f"{a},{b}\n" for a, b in draw.integers(0, largest, (30, 2))) for _ in range(2))
+    fields = {**case.fields, "distribution": "negative_binomial", **fields}
+    assert_forecasts_equal(case._replace(train=train, dev=dev, fields=fields), tmp_path, quantiles=True)
+
+
+def assert_forecasts_equal(case: tiny.Case, folder: Path, *, quantiles: bool) -> None:
+    task: Any = tiny.build(case, folder).task
+    task = task.fit(task.read(folder / case.file))
     model = task.build_model().eval()
     registry.randomize(model, dtype=torch.float32)
     model.calibrate(0.7, [0.1 * index - 0.2 for index in range(len(model.levels))])
-    examples = list(task.read(tmp_path / f"dev-{case.file}"))
+    examples = list(task.read(folder / f"dev-{case.file}"))
     with torch.no_grad():
         forecast = task.onnx_model(model)
         assert exported.check(forecast, forecast.to_bytes("model", {}), [examples])[1] <= TOLERANCE
-    assert ("quantiles" in forecast.expected(examples)) == ("distribution" in fields)
+    assert ("quantiles" in forecast.expected(examples)) == quantiles
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in EXPORTED if name.startswith("language_model") and "masked" not in name]
+    "name",
+    [name for name in EXPORTED if name.startswith("language_model") and "masked" not in name and not is_both(name)],
 )
 def test_language_model_continues_from_its_state(name: str, tmp_path: Path) -> None:
     """Segments, ragged ones too, with the state passed on, equal the whole: law 1 holds in the file."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from seqloom.export_check import ExportError
 from seqloom.onnx.exported import open_session
 from seqloom.onnx.graph import BOOLEAN, DOUBLE, INTEGER, Graph, Value
 
@@ -57,3 +58,15 @@ def test_equal_constants_are_stored_once() -> None:
     weight = np.arange(3, dtype=np.float32)
     graph.output("y", x * weight + weight.copy(), [3])
     assert len(graph.finish("test", {}).graph.initializer) == 1
+
+
+def test_a_graph_that_is_too_large_for_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.onnx.graph.MAX_BYTES", 100)
+    graph = Graph()
+    graph.output("y", graph.input("x", np.float32, [20]) + np.zeros(20, np.float32), [20])
+    graph.finish("small", {})
+    graph.constant(np.ones(10, np.float32))
+    with pytest.raises(
+        ExportError, match=r"the weights take .* word vectors are limited by task\.pretrained\.extra_words"
+    ):
+        graph.finish("large", {})

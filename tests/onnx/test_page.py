@@ -22,7 +22,7 @@ from tests.chromium import CHROMIUM, new_page, playwright
 from tests.contracts import tiny
 from tests.contracts.registry import randomize
 from tests.tasks.transcribe.test_transcribe_with_language_model import train_language_model
-from tests.test_seqloom_runtime import TEXTS, TOKENIZERS, assert_same, with_noise
+from tests.test_seqloom_runtime import ALLOWED, TEXTS, TOKENIZERS, assert_same, with_noise
 
 import seqloom_runtime
 from seqloom.data.drawing_style import drawing_style
@@ -45,7 +45,11 @@ MODELS = {
     "classify, sound": "",
     "classify, images": "",
     "classify, video": "",
+    "classify, contextual vectors": "",
+    "classify, pairs with static vectors": "",
     "tag, crf": "",
+    "tag, fine-tuned and static vectors": "",
+    "tag, masked vectors": "",
     "tag, regression": "",
     "forecast": "",
     "forecast, every_step": "",
@@ -53,6 +57,7 @@ MODELS = {
     "language_model, transformer": "",
     "translate": "beam",
     "translate, characters": "",
+    "translate, contextual vectors": "",
     "translate, transformer": "beam",
     "caption, pooled image": "beam",
     "transcribe": "prefix_beam",
@@ -178,9 +183,23 @@ def test_guided_searches_in_the_browser(
     language = train_language_model(tmp_path, "words" if words else "characters", model="ngram", order=2)
     (tmp_path / "allowed.txt").write_text("".join(f"{word}\n" for word in tiny.WORDS))
     lm = parse_language_model(f"{language} weight=0.6 word_score=0.2 method={method}")
-    options = {"lexicon": str(tmp_path / "allowed.txt")} if words else {}
+    options: dict[str, Any] = {"lexicon": str(tmp_path / "allowed.txt")} if words else {}
     inputs = write_model(name, tmp_path, site[0] / folder, search=parse_search(search), lm=lm, **options)
     inputs.append(np.random.default_rng(2).normal(size=(9, 3)).tolist())
+    expected = seqloom_runtime.load(site[0] / folder / "model.onnx").predict(inputs)
+    arguments = [f"{site[1]}/{folder}", inputs, f"{site[1]}/classify/seqloom_runtime.js"]
+    assert_same(json.loads(classifier_page.evaluate(LOAD, arguments)), json.loads(json.dumps(expected)))
+
+
+@in_browser
+@pytest.mark.parametrize("search", ["greedy", "beam size=4 nbest=3"])
+def test_constrained_outputs_in_the_browser(
+    classifier_page: Any, site: tuple[Path, str], tmp_path: Path, search: str
+) -> None:
+    folder = f"constrained_{search.split(maxsplit=1)[0]}"
+    (tmp_path / "allowed.txt").write_text("".join(f"{text}\n" for text in ALLOWED))
+    options: dict[str, Any] = {"constrain": str(tmp_path / "allowed.txt"), "search": parse_search(search)}
+    inputs = write_model("translate", tmp_path, site[0] / folder, **options)
     expected = seqloom_runtime.load(site[0] / folder / "model.onnx").predict(inputs)
     arguments = [f"{site[1]}/{folder}", inputs, f"{site[1]}/classify/seqloom_runtime.js"]
     assert_same(json.loads(classifier_page.evaluate(LOAD, arguments)), json.loads(json.dumps(expected)))

@@ -512,6 +512,7 @@ def export(
         ),
     ] = "",
     search: Search = "",
+    constrain: Constrain = "",
     lexicon: Lexicon = "",
     lm: LanguageModel = "",
     layer: Layer = "",
@@ -529,7 +530,7 @@ def export(
             raise ValueError(f"--target is for a file .o or .wasm, not for {file}")
         if file.suffix in (".o", ".wasm") and runtime:
             raise ValueError(f"--runtime is for a file .onnx; {file} needs no runtime")
-        result = load_model(run, layer, search=search, lexicon=lexicon, lm=lm).export(
+        result = load_model(run, layer, search=search, constrain=constrain, lexicon=lexicon, lm=lm).export(
             file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web, target=target
         )
         if result is None:

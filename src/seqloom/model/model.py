@@ -604,12 +604,12 @@ class Model:
         metadata = {"task": self.task.name, "name": self.name, "config": self.config.text()}
         with torch.no_grad():
             exported = self.task.onnx_model(self.module)
-            batches = list(self._checked_batches(check))
+            checked = list(self._checked_batches(check))
             if not path.suffix:
                 library = find_onnxruntime_web(str(onnxruntime_web))
-                style = drawing_style([example for batch in batches for example in batch])
-                return write_page(exported, path, batches, metadata=metadata, onnxruntime_web=library, drawing=style)
-            result = write(exported, path, batches, metadata=metadata, parts=runtime)
+                style = drawing_style([example for batch in checked for example in batch])
+                return write_page(exported, path, checked, metadata=metadata, onnxruntime_web=library, drawing=style)
+            result = write(exported, path, checked, metadata=metadata, parts=runtime)
         if runtime:
             write_runtime(path.parent)
         return result

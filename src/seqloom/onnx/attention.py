@@ -7,6 +7,7 @@ from typing import Any
 from seqloom.export_check import ExportError
 from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
+from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.attention.local import LocalAttention
 from seqloom.layers.attention.projected import ProjectedAttention
 from seqloom.layers.attention.scores import Additive, Cosine, Dot, Multiplicative, Scaled, Score, SingleLayer
@@ -65,6 +66,10 @@ def _weights(attention: Any, query: Value, source: State, steps: Value) -> Value
     visible = mask.unsqueeze(1)
     if type(attention) is Attention:
         return _softmax(scores, visible)
+    if type(attention) is HardAttention:  # the most probable position
+        probabilities = _softmax(scores, visible)
+        chosen = graph.range(mask.size(1)).unsqueeze(0, 1).equals(probabilities.argmax(2).unsqueeze(2))
+        return graph.where(chosen & (probabilities > 0.0), graph.constant(1.0, FLOAT), 0.0)
     if type(attention) is not LocalAttention:
         raise ExportError(f"{type(attention).__name__} cannot be exported to ONNX")
     lengths = mask.cast(INTEGER).sum(1, keep=True).unsqueeze(2)  # (B, 1, 1)

@@ -220,5 +220,5 @@ def greedy(
     first = graph.full(end, batch, dtype=INTEGER)
     done = limits.equals(0)
     longest = graph.call("ReduceMax", limits, np.array([0]), keepdims=0)
-    tokens, values = graph.loop(step, [first, done, *flatten(state)], longest)
+    _, (tokens, values) = graph.loop(step, [first, done, *flatten(state)], longest)
     return tokens.transpose(1, 0), values.transpose(1, 0)

@@ -1,24 +1,14 @@
 """Forecasters: they read and answer in the units of the data."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from seqloom.export_check import ExportError
-from seqloom.models.forecast_distributions import (
-    MIN_SCALE,
-    ForecastDistribution,
-    Gaussian,
-    Point,
-    Quantiles,
-    StudentT,
-    normal_quantile,
-    student_quantiles,
-)
 from seqloom.models.forecaster import Forecaster
+from seqloom.onnx import forecast_distributions as distributions
 from seqloom.onnx.encoders import encode
+from seqloom.onnx.forecast_distributions import Reference
 from seqloom.onnx.graph import DOUBLE, FLOAT, Graph, Value
 from seqloom.onnx.inputs import Scale, lengths_input
 from seqloom.onnx.models import restored
@@ -39,7 +29,10 @@ def forecaster(
     there is none, it is the first row itself.
     """
     if model.future is not None:
-        raise ExportError("a forecaster that reads covariates cannot be exported to ONNX yet")
+        raise ExportError(
+            "a forecaster with task.calendar, task.future_covariates or task.static_covariates cannot be exported to "
+            "ONNX: serve its run (seqloom serve), or train one without them"
+        )
     graph = Graph()
     raw = graph.input("values", DOUBLE, ["batch", "time", columns])
     rows = Rows.of(raw, lengths_input(graph))
@@ -98,27 +91,13 @@ def _steps(model: Forecaster, values: Value, rows: Rows) -> Value:
     return values if model.last is None else at(values, rows.lengths - 1).unsqueeze(1)
 
 
-class _Reference(NamedTuple):
-    """What the numbers of the network refer to."""
-
-    base: Value | None  # (B, T or 1, 1 or horizon, targets); None: 0
-    unit: Any  # (horizon, targets), an array
-
-    def restored(self, numbers: Value) -> Value:  # (B, T or 1, horizon, targets, …)
-        """Numbers as scaled values."""
-        return self.shift(numbers * self.unit.reshape(*self.unit.shape, 1))
-
-    def shift(self, numbers: Value) -> Value:
-        return numbers if self.base is None else numbers + self.base.unsqueeze(4)
-
-
-def _reference(model: Forecaster, values: Value, rows: Rows) -> _Reference:
+def _reference(model: Forecaster, values: Value, rows: Rows) -> Reference:
     if model.horizon_changes is None:
-        return _Reference(None, np.ones((model.horizon, len(model.targets)), np.float32))
+        return Reference(None, np.ones((model.horizon, len(model.targets)), np.float32))
     graph, unit = values.graph, array(model.horizon_changes)
     targets = values.take(array(model.targets), axis=2)  # (B, T, targets)
     if model.linear_weight is None or model.linear_bias is None:
-        return _Reference(_steps(model, targets, rows).unsqueeze(2), unit)
+        return Reference(_steps(model, targets, rows).unsqueeze(2), unit)
     weight, bias = array(model.linear_weight), array(model.linear_bias)
     length = weight.shape[1]
     # The end of each history; one that is too short starts with its first value, repeated.
@@ -127,58 +106,22 @@ def _reference(model: Forecaster, values: Value, rows: Rows) -> _Reference:
     indices = places.expand(targets.size(0), length, len(model.targets))
     recent = graph.call("GatherElements", targets, indices, axis=1)  # (B, length, targets)
     base = (recent.transpose(0, 2, 1) @ weight.T + bias).transpose(0, 2, 1)  # (B, horizon, targets)
-    return _Reference(base.unsqueeze(1), unit)
+    return Reference(base.unsqueeze(1), unit)
 
 
-def _forecast(model: Forecaster, numbers: Value, reference: _Reference) -> tuple[Value, Value | None]:
+def _forecast(model: Forecaster, numbers: Value, reference: Reference) -> tuple[Value, Value | None]:
     """The point forecast and the quantiles, both scaled."""
-    kind = type(model.distribution)
-    if kind not in QUANTILES:
-        raise ExportError(f"forecasts of the distribution {kind.__name__} cannot be exported to ONNX yet")
-    graph = numbers.graph
-    relative = reference.restored(numbers.part(-1, 0, 1))  # (B, T or 1, horizon, targets, 1)
-    point = moved = relative.squeeze(4)
+    point = moved = distributions.point(model.distribution, numbers, reference)
     if model.shrinkage is not None and reference.base is not None:
         moved = reference.base + (point - reference.base) * float(model.shrinkage)
     elif model.shrinkage is not None:
         moved = point * float(model.shrinkage)
     if not model.levels:
         return moved, None
-    quantiles = QUANTILES[kind](model.distribution, numbers, model.levels, reference)
+    quantiles = distributions.quantiles(model.distribution, numbers, model.levels, reference)
     if quantiles is not None and model.interval_shifts is not None:
         quantiles = quantiles + (moved - point).unsqueeze(4)
         spread = quantiles.part(-1, -1) - quantiles.part(-1, 0, 1)
-        quantiles = _sort(graph, quantiles + spread * array(model.interval_shifts), len(model.levels))
+        shifted = quantiles + spread * array(model.interval_shifts)
+        quantiles = distributions.ascending(shifted, len(model.levels))
     return moved, quantiles
-
-
-def _sort(graph: Graph, values: Value, count: int) -> Value:
-    return graph.calls("TopK", values, np.array([count]), outputs=2, axis=-1, largest=0, sorted=1)[0]
-
-
-def _quantiles(_: Quantiles, numbers: Value, levels: Sequence[float], reference: _Reference) -> Value:
-    return _sort(numbers.graph, reference.restored(numbers.part(-1, 1)), len(levels))
-
-
-def _gaussian(_: Gaussian, numbers: Value, levels: Sequence[float], reference: _Reference) -> Value:
-    return _from_deviates(numbers, array(normal_quantile(torch.tensor(levels))), reference)
-
-
-def _student(distribution: StudentT, numbers: Value, levels: Sequence[float], reference: _Reference) -> Value:
-    freedom = distribution.freedom.detach().double().numpy()[:, 0]
-    deviates = np.stack([student_quantiles(levels, float(each)) for each in freedom]).astype(np.float32)
-    return _from_deviates(numbers, deviates[:, np.newaxis], reference)
-
-
-def _from_deviates(numbers: Value, deviates: Any, reference: _Reference) -> Value:
-    scale = numbers.part(-1, 1, 2).apply("Softplus") + MIN_SCALE
-    return reference.restored(numbers.part(-1, 0, 1) + scale * deviates)
-
-
-QUANTILES: dict[type[ForecastDistribution], Callable[..., Value | None]] = {
-    Point: lambda _distribution, _numbers, _levels, _reference: None,
-    Quantiles: _quantiles,
-    Gaussian: _gaussian,
-    StudentT: _student,
-}
-"""How the quantiles of a distribution are computed; the others are not exported."""

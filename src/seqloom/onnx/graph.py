@@ -10,8 +10,13 @@ import onnx
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from onnx import helper, numpy_helper
 
+from seqloom.export_check import ExportError
+
 OPSET, IR_VERSION = 20, 10
 """Versions of the operators and of the file format: those that runtimes of several years understand."""
+
+MAX_BYTES = 2_000_000_000
+"""Of the constants of a graph: a message of protobuf has less than 2 GiB."""
 
 FLOAT, DOUBLE, INTEGER, BOOLEAN = (np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.bool_))
 Axis = int | str
@@ -233,6 +238,9 @@ class Graph:
         with_body, results = self._write_body(body, states, elements)
         outputs = [Value(self, self._name("scan"), value.dtype) for value in results]
         count = len(states)
+        directions: dict[str, Any] = {"scan_input_directions": [int(reverse)] * len(sequences)}
+        if len(outputs) > count:
+            directions["scan_output_directions"] = [int(reverse)] * (len(outputs) - count)
         self._scopes[-1].append(
             helper.make_node(
                 "Scan",
@@ -240,8 +248,7 @@ class Graph:
                 [value.name for value in outputs],
                 num_scan_inputs=len(sequences),
                 body=with_body,
-                scan_input_directions=[int(reverse)] * len(sequences),
-                scan_output_directions=[int(reverse)] * (len(outputs) - count),
+                **directions,
             )
         )
         return outputs[:count], outputs[count:]
@@ -263,7 +270,7 @@ class Graph:
         step: Callable[[Value, list[Value]], tuple[Value, Sequence[Value], Sequence[Value]]],
         initial: Sequence[Value],
         limit: Value,  # (), largest number of steps
-    ) -> list[Value]:  # (steps, ...) each
+    ) -> tuple[list[Value], list[Value]]:  # last states, outputs (steps, ...)
         """Repeat a step: its number and the states → whether to go on, the next states, and outputs."""
         number, go_on = Value(self, self._name("step"), INTEGER), Value(self, self._name("go_on"), BOOLEAN)
         states = [Value(self, self._name("state"), value.dtype) for value in initial]
@@ -279,10 +286,16 @@ class Graph:
         finals = [Value(self, self._name("loop"), value.dtype) for value in others]
         operands = [limit.name, self.constant(1, np.bool_).name, *(value.name for value in initial)]
         self._scopes[-1].append(helper.make_node("Loop", operands, [value.name for value in finals], body=body))
-        return finals[len(initial) :]
+        return finals[: len(initial)], finals[len(initial) :]
 
     def finish(self, name: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
         """The checked model."""
+        size = sum(len(tensor.raw_data) for tensor in self._tensors)
+        if size > MAX_BYTES:
+            raise ExportError(
+                f"the weights take {size / 1e9:.1f} GB, but an ONNX file holds at most {MAX_BYTES / 1e9:.1f} GB; word "
+                "vectors are limited by task.pretrained.extra_words in training"
+            )
         graph = helper.make_graph(
             self._scopes[0],
             name,

@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from seqloom.layers.recurrent.two_dimensional import TwoDimensionalLSTM
 from seqloom.models.signals.encoders import FrameImages
 from seqloom.models.signals.image_encoder import ConvBlock, ImageEncoder
-from seqloom.models.signals.line_images import LineImageConvolution
+from seqloom.models.signals.line_images import LineImageConvolution, LineImageLSTM
 from seqloom.onnx.graph import INTEGER, Graph, Value
 from seqloom.onnx.inputs import Scale, lengths_input, scaled
-from seqloom.onnx.modules import Rows, State, array, emit_module, emits, emits_layer
+from seqloom.onnx.modules import Rows, State, array, emit_layer, emit_module, emits, emits_layer
 
 BYTE = np.dtype(np.uint8)
 
@@ -105,3 +106,42 @@ def emit_line_convolution(
         y = graph.where(real, emit_module(level, y).apply("Relu"), 0.0)
     columns = y.transpose(0, 2, 1, 3)
     return columns.reshape(0, 0, layer.output_size), ()
+
+
+@emits_layer(LineImageLSTM)
+def emit_line_lstm(
+    graph: Graph, layer: LineImageLSTM, x: Value, rows: Rows, _state: State
+) -> tuple[Value, State]:  # (B, W, H) → (B, W, C × rows)
+    grid, height, channels = x.transpose(0, 2, 1).unsqueeze(3), layer.input_size, 1  # (B, H, W, 1)
+    batch, width = x.size(0), x.size(1)
+    level: Any
+    join: Any
+    for level, join in zip(layer.levels, layer.joins, strict=True):
+        if height % 2:
+            grid = graph.concatenate([grid, graph.full(0.0, batch, 1, width, channels)], axis=1)
+        height = -(-height // 2)
+        pairs = grid.reshape(batch, height, 2, width, channels).transpose(0, 1, 3, 2, 4)
+        pairs = pairs.reshape(batch, height, width, 2 * channels)
+        grid = emit_module(join, _read_in_four_directions(level, pairs, rows)).apply("Tanh")
+        channels = join.out_features
+    columns = grid.transpose(0, 2, 3, 1).reshape(batch, width, layer.output_size)
+    return rows.clear_padding(columns), ()
+
+
+def _read_in_four_directions(layer: TwoDimensionalLSTM, x: Value, rows: Rows) -> Value:  # (B, R, W, D) → (B, R, W, 4 H)
+    """A loop over the rows of an image; a recurrent layer reads each, with what the row above has computed."""
+    graph, size = x.graph, layer.hidden_size
+    projected = emit_module(layer.input, graph.where(rows.mask.unsqueeze(1, 3), x, 0.0)).transpose(1, 0, 2, 3)
+    above = graph.full(0.0, x.size(0), x.size(2), 2 * size)
+    outputs = []
+    for index, (direction, part) in enumerate(zip(layer.directions, projected.split(4), strict=True)):
+
+        def read(
+            states: list[Value], elements: list[Value], direction: nn.Module = direction
+        ) -> tuple[list[Value], list[Value]]:
+            values, _ = emit_layer(graph, direction, graph.concatenate([*elements, *states]), rows)
+            return [values], [values.part(-1, 0, size)]
+
+        _, (hidden,) = graph.scan(read, [above], [part], reverse=index >= 2)
+        outputs.append(hidden)
+    return graph.concatenate(outputs).transpose(1, 0, 2, 3)

@@ -7,9 +7,11 @@ from torch import nn
 from seqloom.export_check import ExportError
 from seqloom.models.character_encoder import CharacterEncoder
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
+from seqloom.models.pretrained.combined import CombinedEmbedding
 from seqloom.models.tagger import FrameEmbedding, WordEmbedding
 from seqloom.onnx.graph import DOUBLE, FLOAT, INTEGER, Graph, Value
 from seqloom.onnx.modules import Rows, emit_identity, emit_layer, emit_module, emits
+from seqloom.onnx.pretrained import IN_ORDER, TextOrder, combine
 
 emits(GaussianNoise, FrameEmbedding)(emit_identity)
 
@@ -20,10 +22,16 @@ Scale = tuple[Sequence[float], Sequence[float]]
 """Means and standard deviations of vectors or of targets."""
 
 
-def token_input(graph: Graph, embed: nn.Module, *, rows: str = "batch") -> tuple[Value, Rows]:
-    """Token ids, (B, T), as vectors; ``rows``: the name of the first axis."""
-    vectors = emit_module(embed, graph.input("tokens", INTEGER, [rows, "time"]))
-    return vectors, Rows.of(vectors, lengths_input(graph, rows=rows))
+def token_input(
+    graph: Graph, embed: nn.Module, *, rows: str = "batch", order: TextOrder = IN_ORDER
+) -> tuple[Value, Rows]:
+    """Token ids, (B, T), as vectors, with pretrained ones if there are any; ``rows``: the name of the first axis."""
+    tokens = graph.input("tokens", INTEGER, [rows, "time"])
+    real = Rows.of(tokens, lengths_input(graph, rows=rows))
+    if not isinstance(embed, CombinedEmbedding):
+        return emit_module(embed, tokens), real
+    own = None if embed.own is None else emit_module(embed.own, tokens)
+    return combine(embed, own, real, order=order, axis=rows), real
 
 
 def vector_input(graph: Graph, size: int, scale: Scale | None) -> tuple[Value, Rows]:
@@ -31,11 +39,15 @@ def vector_input(graph: Graph, size: int, scale: Scale | None) -> tuple[Value, R
     return _with_lengths(scaled(graph.input("values", DOUBLE, ["batch", "time", size]), scale))
 
 
-def word_input(graph: Graph, embed: WordEmbedding, characters: int) -> tuple[Value, Rows]:
-    """Word ids, (B, T), and the ids of their characters, (B, T, characters), as vectors."""
+def word_input(graph: Graph, embed: WordEmbedding | CombinedEmbedding, characters: int) -> tuple[Value, Rows]:
+    """Word ids, (B, T), and the ids of their characters, (B, T, characters), as vectors, with pretrained ones."""
     words = graph.input("words", INTEGER, ["batch", "time"])
     spelled = graph.input("characters", INTEGER, ["batch", "time", characters]) if characters else None
-    return _with_lengths(embed_words(embed, words, spelled))
+    rows = Rows.of(words, lengths_input(graph))
+    if isinstance(embed, WordEmbedding):
+        return embed_words(embed, words, spelled), rows
+    own = embed_words(embed.own, words, spelled) if isinstance(embed.own, WordEmbedding) else None
+    return combine(embed, own, rows), rows
 
 
 def _with_lengths(vectors: Value) -> tuple[Value, Rows]:

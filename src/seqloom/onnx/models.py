@@ -1,18 +1,22 @@
 """Models as graphs: what they read and answer, in the units of the data."""
 
 from seqloom.export_check import ExportError
+from seqloom.layers.embedding import Embedding
 from seqloom.models.classifier import Classifier
 from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder
+from seqloom.models.pretrained.bilm import BiLM
+from seqloom.models.pretrained.contextual import CharacterEmbedding
 from seqloom.models.pretrained.masked_lm import MaskedLM
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import Tagger
 from seqloom.onnx import crf
 from seqloom.onnx.encoders import encoded
 from seqloom.onnx.graph import DOUBLE, INTEGER, Graph, Value
-from seqloom.onnx.inputs import Embed, Scale, lengths_input, token_input
+from seqloom.onnx.inputs import Embed, Scale, lengths_input
 from seqloom.onnx.modules import Rows, State, emit_layer, emit_module
 from seqloom.onnx.pooling import pool
+from seqloom.onnx.pretrained import reverse_padded, text_vectors
 from seqloom.onnx.states import StatePorts, state_fields
 
 
@@ -85,9 +89,31 @@ def language_model(decoder: Decoder) -> tuple[Graph, StatePorts]:
 def masked_language_model(model: MaskedLM) -> Graph:
     """The log-probabilities (B, T, V) of the token at each place, from what is read there and everywhere else."""
     graph = Graph()
-    vectors, rows = token_input(graph, model.encoder.embed)
+    vectors, rows = _read_text(graph, model.encoder.embed)
     values, _ = emit_layer(graph, model.encoder.layer, vectors, rows)
     logits = emit_module(model.output, emit_module(model.transform, values))
     table = rows.clear_padding(logits.apply("LogSoftmax", axis=-1))
     graph.output("log_probabilities", table, ["batch", "time", model.output.out_features])
     return graph
+
+
+def bidirectional_language_model(model: BiLM) -> Graph:
+    """The log-probabilities (B, T, V) of the token after each one; and of the one before, read from the end."""
+    graph = Graph()
+    vectors, rows = _read_text(graph, model.encoder.embed)
+    inputs = vectors, reverse_padded(vectors, rows)
+    layers = model.encoder.forward_layer, model.encoder.backward_layer
+    names = "log_probabilities", "backward_log_probabilities"
+    for name, layer, bridge, values in zip(names, layers, model.bridges, inputs, strict=True):
+        outputs, _ = emit_layer(graph, layer, values, rows)
+        logits = emit_module(model.output, emit_module(bridge, outputs))
+        table = rows.clear_padding(logits.apply("LogSoftmax", axis=-1))
+        graph.output(name, table, ["batch", "time", model.output.out_features])
+    return graph
+
+
+def _read_text(graph: Graph, embed: Embedding | CharacterEmbedding) -> tuple[Value, Rows]:
+    """The boundary token and the tokens of a text, as ids or as the characters of words."""
+    name = "characters" if isinstance(embed, CharacterEmbedding) else "tokens"
+    vectors = text_vectors(graph, embed, name=name, axes=("batch", "time"))
+    return vectors, Rows.of(vectors, lengths_input(graph))

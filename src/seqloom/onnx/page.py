@@ -20,7 +20,12 @@ RUNTIME_FOLDER = "onnxruntime-web"
 RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 RUNTIME_VERSION = "1.30.0"  # that pages are tested with
 NPM_SECONDS = 20
-NO_PAGE = {"masked": "masked language models", "music": "models of music", "strokes": "models of pen strokes"}
+NO_PAGE = {
+    "masked": "masked language models",
+    "both_directions": "language models of both directions",
+    "music": "models of music",
+    "strokes": "models of pen strokes",
+}
 
 
 def write_page(
@@ -36,6 +41,8 @@ def write_page(
     kind = model.description["output"]["kind"]
     if kind in NO_PAGE:
         raise ExportError(f"there is no page for {NO_PAGE[kind]}: export it as a file, such as model.onnx")
+    if model.description["input"].get("features"):
+        raise ExportError("there is no page for a tagger with task.feature_columns: export it as a file")
     if "lm" in model.parts:
         raise ExportError(
             "there is no page for a search with a neural language model: take an n-gram model, or export it as a file"

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.decoding.tokens.search import Hypothesis
+from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.onnx import encoder_decoder as parts
 from seqloom.onnx.exported import ForcedSteps, OnnxModel
 from seqloom.onnx.guide import NO_GUIDE, ExportedGuide
 from seqloom.onnx.inputs import Embed
+from seqloom.onnx.pretrained import feed_combined
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -23,6 +25,20 @@ class ModelInput:
     embed: Embed
     description: dict[str, Any]  # for the runtime
     feed: Callable[[Sequence[Any]], Arrays]
+
+
+def feed_text(
+    collate: Callable[[Sequence[Any]], Any],
+    examples: Sequence[Any],
+    *,
+    embed: Any,  # the embedding that reads them
+) -> Arrays:
+    """The tokens of examples as inputs of a graph, with those of pretrained vectors."""
+    values, mask = collate(examples).inputs
+    lengths = mask.sum(dim=1).numpy()
+    if not isinstance(values, CombinedInput):
+        return {"tokens": values.numpy(), "lengths": lengths}
+    return {"tokens": values.own.numpy(), "lengths": lengths, **feed_combined(embed, values)}
 
 
 def generator(

@@ -1,10 +1,11 @@
 """Stacks, their connections, and convolutional layers."""
 
-from typing import Any
+from typing import Any, cast
 
 from seqloom.layers.audio.spectral_convolution import EPSILON, RecordingNorm, SpectralConvolution
 from seqloom.layers.connection import Dense, Highway, Plain, Residual
 from seqloom.layers.convolution import Convolution
+from seqloom.layers.layer import Layer
 from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import Norm
 from seqloom.onnx.graph import FLOAT, Graph, Value
@@ -26,14 +27,29 @@ CONNECTIONS: dict[type, Any] = {
 
 @emits_layer(Stack)
 def emit_stack(graph: Graph, stack: Stack, x: Value, rows: Rows, state: State) -> tuple[Value, State]:
+    outputs, states = layer_outputs(graph, stack, x, rows, state)
+    return outputs[-1][1], states
+
+
+def layer_outputs(
+    graph: Graph, stack: Stack, x: Value, rows: Rows, state: State = None
+) -> tuple[list[tuple[Layer, Value]], State]:
+    """Every layer, those of nested stacks included, with its output, and the state of the stack."""
     x = rows.clear_padding(x)
     before = (None,) * len(stack.layers) if state is None else state
+    outputs: list[tuple[Layer, Value]] = []
     states = []
     for layer, connection, layer_state in zip(stack.layers, stack.connections, before, strict=True):
-        y, next_state = emit_layer(graph, layer, x, rows, layer_state)
+        if type(layer) is Stack:
+            (*lower, (last, y)), next_state = layer_outputs(graph, layer, x, rows, layer_state)
+            outputs += lower
+        else:
+            last = cast(Layer, layer)
+            y, next_state = emit_layer(graph, layer, x, rows, layer_state)
         x = CONNECTIONS[type(connection)](connection, x, y)
+        outputs.append((last, x))
         states.append(next_state)
-    return x, tuple(states)
+    return outputs, tuple(states)
 
 
 @emits_layer(Norm)

@@ -52,9 +52,8 @@ class LoadedFile(LoadedModel):
         self, prompt: str, *, length: int, lines: int, alternatives: int, seed: int, **options: Any
     ) -> "Iterator[GeneratedToken]":
         if not isinstance(self.model, seqloom_runtime.LanguageModel):
-            kind = (
-                "masked language model" if self.task_name == "language_model" else f"model of the task {self.task_name}"
-            )
+            kinds = {"masked": "masked language model", "both_directions": "language model of both directions"}
+            kind = kinds.get(self.model.description["output"]["kind"], f"model of the task {self.task_name}")
             raise TypeError(f"a {kind} does not generate text; language_model does")
         tokens: Any = self.model.generate_tokens(
             prompt, length=length, lines=lines, alternatives=alternatives, seed=seed, **options

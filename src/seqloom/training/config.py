@@ -103,8 +103,8 @@ class TrainConfig(ConfigSection):
     workers: int = Field(0, ge=0, description="Threads that prepare batches in advance (0: none).")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
-        description="Precision of the matrix products of training; bfloat16 is faster on processors with AVX512_BF16. "
-        "Weights are float32 in either case.",
+        description="Precision of the matrix products of training. bfloat16 is faster for layers from a width of about "
+        "200 on; it needs a processor with AVX512_BF16 (seqloom info). Weights are float32 in either case.",
     )
     threads: int = Field(0, ge=0, description="Threads for computation (0: one per core that may be used).")
     shuffle_buffer: int = Field(

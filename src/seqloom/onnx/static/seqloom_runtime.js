@@ -8,7 +8,7 @@
 // The answers are those of `seqloom predict --json`. Texts are split into the same tokens, and searches are the same.
 
 const FORMAT = 1; // of a description; a larger one needs a newer runtime
-const PADDING = 0, UNKNOWN = 1, BLANK = 0;
+const PADDING = 0, UNKNOWN = 1, BLANK = 0, END = "</s>";
 const RESERVED = new Set(["<pad>", "<s>", "</s>"]); // unknown if they occur in a text
 
 export class ModelError extends Error {}
@@ -172,12 +172,14 @@ class Generator extends Model {
 
 export class Translator extends Generator {
   async answer(item) {
-    const { feed } = this.read(item);
+    const { feed } = this.read(item), { allowed, end } = this.description.output;
     let hypotheses;
-    if (this.search.name === "greedy" && !this.guide) hypotheses = await this.greedyInGraph(feed);
+    if (this.search.name === "greedy" && !this.guide && !allowed) hypotheses = await this.greedyInGraph(feed);
     else {
-      const [state, outputs] = await this.encode(feed);
-      hypotheses = await this.find((tokens, before) => this.step(tokens, before), state, Number(outputs.limits.data[0]));
+      const [state, outputs] = await this.encode(feed), step = (tokens, before) => this.step(tokens, before);
+      hypotheses = allowed
+        ? await this.find(constrained(step, allowed, end), { ...state, allowed: { rows: [-1] } }, 1 + Math.max(...allowed.map((tokens) => tokens.length)))
+        : await this.find(step, state, Number(outputs.limits.data[0]));
     }
     if (!hypotheses.length) throw new ModelError("The search found no output that its settings allow.");
     const nbest = hypotheses.map(({ tokens, score, logProbability, logProbabilities }) => ({
@@ -311,6 +313,23 @@ function selectRows(state, rows) {
     rows.forEach((row, place) => data.set(value.data.subarray(row * width, (row + 1) * width), place * width));
     return [name, { type: value.type, dims: [rows.length, ...value.dims.slice(1)], data }];
   }));
+}
+
+// A step of a decoder whose output has to be one of a list; the others have probability zero.
+function constrained(step, outputs, end) {
+  const children = [new Map(), new Map()]; // by token, of each node; 0 is the root, 1 leads nowhere
+  for (const tokens of outputs) {
+    let node = 0;
+    for (const token of [...tokens, end]) {
+      if (!children[node].has(token)) { children[node].set(token, children.length); children.push(new Map()); }
+      node = children[node].get(token);
+    }
+  }
+  return async (tokens, state) => {
+    const [scores, following] = await step(tokens, state), nodes = state.allowed.rows.map((node, row) => (node < 0 ? 0 : children[node].get(tokens[row]) ?? 1));
+    const rows = scores.map((values, row) => values.map((value, token) => (children[nodes[row]].has(token) ? value : -Infinity)));
+    return [rows, { ...following, allowed: { rows: nodes } }];
+  };
 }
 
 export class Beam {
@@ -1087,11 +1106,6 @@ function requireText(item) {
   return item;
 }
 
-function tokenFeed(tokens) {
-  const padded = tokens.length ? tokens : [PADDING];
-  return { feed: { tokens: integers(padded, [1, padded.length]), lengths: integers([tokens.length], [1]) } };
-}
-
 function checkVectors(item, size, single = false) {
   let rows = item;
   if (rows.length && !Array.isArray(rows[0]) && (single || size === 1)) rows = single ? [rows] : rows.map((value) => [value]);
@@ -1102,43 +1116,76 @@ function checkVectors(item, size, single = false) {
 
 const vectorFeed = (rows, size) => ({ values: { type: "float64", data: Float64Array.from(rows.flat()), dims: [1, rows.length, size] }, lengths: integers([rows.length], [1]) });
 
+// Rows of ids as an array, filled with padding.
+function padded(rows) {
+  const longest = Math.max(1, ...rows.map((row) => row.length));
+  return integers(rows.flatMap((row) => [...row, ...Array(longest - row.length).fill(PADDING)]), [rows.length, longest]);
+}
+
+// Words as the ids of their characters, of a long word those of its start and its end; special tokens have a character of their own.
+function speller(characters, longest, specials = []) {
+  const ids = new Map(characters.map((token, index) => [token, index])), letters = new Map([...ids].filter(([token]) => [...token].length === 1)), own = new Set(specials), half = Math.floor(longest / 2);
+  const spell = (word) => {
+    let row = own.has(word) ? [ids.get(word) ?? UNKNOWN] : [...word].map((letter) => letters.get(letter) ?? UNKNOWN);
+    if (row.length > longest) row = [...row.slice(0, half), ...row.slice(row.length - (longest - half))];
+    return [...row, ...Array(longest - row.length).fill(PADDING)];
+  };
+  return (rows) => {
+    const most = Math.max(1, ...rows.map((row) => row.length)), empty = Array(longest).fill(PADDING);
+    return integers(rows.flatMap((row) => [...row.map(spell), ...Array(most - row.length).fill(empty)]).flat(), [rows.length, most, longest]);
+  };
+}
+
+// What a model with pretrained vectors reads besides its own tokens: a function from rows of words, as they are written, to inputs of the graph.
+function pretrainedVectors({ pretrained = null }) {
+  const { language = null, words = [] } = pretrained ?? {}, tables = words.map((tokens) => new Map(tokens.map((token, index) => [token, index])));
+  const tokenizer = language && new Tokenizer(language.tokenizer), lower = tokenizer?.lowercase && tokenizer.unit !== "subwords";
+  const spell = language?.characters ? speller(language.characters, language.max_characters, ["<unk>", ...tokenizer.specials]) : null;
+  return (rows, { end = false, reverse = false } = {}) => {
+    const feed = {};
+    if (spell) feed.context = spell(rows.map((row) => [END, ...row]));
+    else if (tokenizer) feed.context = padded(rows.map((row) => [tokenizer.tokens.indexOf(END), ...tokenizer.lookUp(lower ? row.map((word) => word.toLowerCase()) : row)]));
+    const ordered = rows.map((row) => [...(reverse ? [...row].reverse() : row), ...(end ? [END] : [])]);
+    tables.forEach((ids, number) => { feed[`vector_words_${number}`] = padded(ordered.map((row) => row.map((word) => ids.get(word) || (ids.get(word.toLowerCase()) ?? UNKNOWN)))); });
+    return feed;
+  };
+}
+
+// Texts as the ids of their tokens, with those of pretrained vectors.
+function textReader(description) {
+  const tokenizer = new Tokenizer(description.tokenizer), pretrained = pretrainedVectors(description);
+  return (texts, { end = null, reverse = false } = {}) => {
+    const rows = texts.map((text) => { const ids = tokenizer.encode(text); return [...(reverse ? ids.reverse() : ids), ...(end === null ? [] : [end])]; });
+    const further = pretrained(texts.map((text) => tokenizer.casedTokens(text)), { end: end !== null, reverse });
+    return { feed: { tokens: padded(rows), lengths: integers(rows.map((row) => row.length), [rows.length]), ...further } };
+  };
+}
+
 const READERS = {
-  text: ({ tokenizer }) => {
-    const encoder = new Tokenizer(tokenizer);
-    return (item) => tokenFeed(encoder.encode(requireText(item)));
+  text: (description) => {
+    const read = textReader(description);
+    return (item) => read([requireText(item)]);
   },
-  text_pair: ({ tokenizer }) => {
-    const encoder = new Tokenizer(tokenizer);
+  text_pair: (description) => {
+    const read = textReader(description);
     return (item) => {
       const texts = (typeof item === "string" ? item.split(/\t|\|\|\|/) : item.map(requireText)).map((text) => text.replaceAll("\t", " ").trim());
       if (texts.length !== 2) throw new ModelError(`Expected two texts with a tab or ||| between them, found ${texts.length}.`);
-      const rows = texts.map((text) => encoder.encode(text)), longest = Math.max(1, ...rows.map((row) => row.length));
-      const padded = rows.flatMap((row) => [...row, ...Array(longest - row.length).fill(PADDING)]);
-      return { feed: { tokens: integers(padded, [2, longest]), lengths: integers(rows.map((row) => row.length), [2]) } };
+      return read(texts);
     };
   },
-  source: ({ tokenizer, reverse, end }) => {
-    const encoder = new Tokenizer(tokenizer);
-    return (item) => {
-      const tokens = encoder.encode(requireText(item));
-      return tokenFeed([...(reverse ? tokens.reverse() : tokens), end]);
-    };
+  source: (description) => {
+    const read = textReader(description), { reverse, end } = description;
+    return (item) => read([requireText(item)], { reverse, end });
   },
-  words: ({ vocabulary, lowercase, characters, max_characters: longest }) => {
-    const known = new Map(vocabulary.map((word, index) => [word, index]));
-    const letters = new Map((characters ?? []).map((token, index) => [token, index]).filter(([token]) => [...token].length === 1));
-    const spell = (word) => {
-      let ids = [...word].map((letter) => letters.get(letter) ?? UNKNOWN);
-      const half = Math.floor(longest / 2);
-      if (ids.length > longest) ids = [...ids.slice(0, half), ...ids.slice(ids.length - (longest - half))]; // start and end
-      return [...ids, ...Array(longest - ids.length).fill(PADDING)];
-    };
+  words: (description) => {
+    const { vocabulary, lowercase, characters, max_characters: longest } = description, pretrained = pretrainedVectors(description);
+    const known = new Map(vocabulary.map((word, index) => [word, index])), spell = characters ? speller(characters, longest) : null;
     return (item) => {
       const words = typeof item === "string" ? splitSpaces(item) : item.map(requireText);
-      const shown = words.length ? words : [""];
-      const ids = words.length ? words.map((word) => known.get(lowercase ? word.toLowerCase() : word) ?? UNKNOWN) : [PADDING];
-      const feed = { words: integers(ids, [1, ids.length]), lengths: integers([words.length], [1]) };
-      if (characters) feed.characters = integers(shown.flatMap(spell), [1, shown.length, longest]);
+      const ids = words.map((word) => known.get(lowercase ? word.toLowerCase() : word) ?? UNKNOWN);
+      const feed = { words: padded([ids]), lengths: integers([words.length], [1]), ...pretrained([words]) };
+      if (spell) feed.characters = spell([words]);
       return { feed, words };
     };
   },
@@ -1328,7 +1375,7 @@ const splitSpaces = (text) => text.split(SPACES).filter(Boolean);
 
 export class Tokenizer {
   constructor({ unit, split, lowercase, vocabulary, specials, tokenizer }) {
-    Object.assign(this, { unit, split, lowercase, tokens: vocabulary.tokens });
+    Object.assign(this, { unit, split, lowercase, specials, tokens: vocabulary.tokens });
     this.firstTextId = 2 + specials.length;
     const entries = this.tokens.map((token, index) => [token, index]);
     this.ids = new Map(unit === "subwords" ? entries : entries.filter(([token]) => !RESERVED.has(token)));
@@ -1339,12 +1386,23 @@ export class Tokenizer {
   }
 
   encode(text) {
-    if (this.lowercase) text = text.toLowerCase();
-    let pieces;
-    if (this.subwords) pieces = this.subwords.encode(text);
-    else if (this.unit === "words") pieces = this.split === "punctuation" ? splitWords(text) : this.split === "lines" ? splitLines(text) : splitSpaces(text);
-    else pieces = [...text];
-    return pieces.map((piece) => this.ids.get(piece) ?? UNKNOWN);
+    return this.lookUp(this.pieces(this.lowercase ? text.toLowerCase() : text));
+  }
+
+  lookUp(tokens) {
+    return tokens.map((token) => this.ids.get(token) ?? UNKNOWN);
+  }
+
+  // The tokens of a text in their original case, if there are as many.
+  casedTokens(text) {
+    const tokens = this.pieces(this.lowercase ? text.toLowerCase() : text), cased = this.subwords ? tokens : this.pieces(text);
+    return cased.length === tokens.length ? cased : tokens;
+  }
+
+  pieces(text) {
+    if (this.subwords) return this.subwords.encode(text);
+    if (this.unit === "words") return this.split === "punctuation" ? splitWords(text) : this.split === "lines" ? splitLines(text) : splitSpaces(text);
+    return [...text];
   }
 
   decode(ids) {

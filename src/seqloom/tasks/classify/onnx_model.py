@@ -3,12 +3,11 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from seqloom.export_check import ExportError, feed_tokens
-from seqloom.models.pretrained.combined import CombinedEmbedding
 from seqloom.onnx import models
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.inputs import token_input
-from seqloom.onnx.search import ModelInput
+from seqloom.onnx.pretrained import describe_pretrained
+from seqloom.onnx.search import ModelInput, feed_text
 from seqloom.onnx.signals import signal_input
 from seqloom.tasks.classify.export_answers import expected, signal_values, units
 from seqloom.tasks.task import require_fitted
@@ -36,14 +35,12 @@ def _input(task: "Classify", model: Any) -> ModelInput:
     learned = task.fitted
     if learned.text is not None:
         embed = model.encoder.embed
-        if isinstance(embed, CombinedEmbedding):
-            raise ExportError("a model with pretrained vectors (task.pretrained) cannot be exported to ONNX yet")
         tokenizer = learned.text.model_dump(mode="json")
         kind, rows = ("text_pair", "texts") if task.reads_pairs else ("text", "batch")
         return ModelInput(
             partial(token_input, embed=embed, rows=rows),
-            {"kind": kind, "tokenizer": tokenizer},
-            partial(feed_tokens, task.collate),
+            {"kind": kind, "tokenizer": tokenizer, **describe_pretrained(learned.vectors)},
+            partial(feed_text, task.collate, embed=embed),
         )
     signal = signal_input(require_fitted(learned.signal), model.encoder, image_size=task.image_size, resize=task.resize)
     return ModelInput(signal.embed, signal.description, lambda examples: signal.feed(signal_values(task, examples)))

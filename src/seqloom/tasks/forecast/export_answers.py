@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from seqloom.data.readers.series import Window
 from seqloom.export_check import padded_vectors
 
+ROUNDING = 1e-5
+"""Largest error of the probability of a count."""
+
 if TYPE_CHECKING:
     from seqloom.tasks.forecast.forecast import Forecast
 
@@ -45,3 +48,15 @@ def units(task: "Forecast", model: Any) -> dict[str, NDArray[Any]]:
         return {}
     deviations = np.array([task.fitted.deviations[target] for target in model.targets.tolist()])
     return {"forecast": deviations, "quantiles": deviations[:, np.newaxis]}
+
+
+def count_bounds(task: "Forecast", model: Any, windows: Sequence[Window]) -> dict[str, Any]:
+    """The quantiles of counts for slightly lower and higher levels: rounding may move a count to its neighbour."""
+    numbers, reference, _ = model.numbers(task.collate(windows).inputs)
+    targets = model.targets.tolist()
+    limits = []
+    for change in (-ROUNDING, ROUNDING):
+        levels = [level + change for level in model.levels]
+        counts = model.distribution.quantiles(numbers, levels, reference).detach().double().movedim(-1, 0).numpy()
+        limits.append(np.moveaxis(task.fitted.restore(counts, targets), 0, -1) + np.sign(change) * ROUNDING)
+    return {"quantiles": tuple(limits)}

@@ -3,9 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from seqloom.models.forecast_distributions import NegativeBinomial
 from seqloom.onnx.exported import OnnxModel
 from seqloom.onnx.forecaster import forecaster
-from seqloom.tasks.forecast.export_answers import expected, feed, units
+from seqloom.tasks.forecast.export_answers import count_bounds, expected, feed, units
 
 if TYPE_CHECKING:
     from seqloom.tasks.forecast.forecast import Forecast
@@ -37,4 +38,7 @@ def onnx_model(task: "Forecast", model: Any) -> OnnxModel:
         },
     }
     arrays = partial(feed, has_changes=has_changes), partial(expected, task, model)
-    return OnnxModel(graph, description, *arrays, units=units(task, model))
+    bounds: dict[str, Any] = {}
+    if isinstance(model.distribution, NegativeBinomial) and task.levels:
+        bounds["bounds"] = partial(count_bounds, task, model)
+    return OnnxModel(graph, description, *arrays, units=units(task, model), **bounds)

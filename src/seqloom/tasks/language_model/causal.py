@@ -190,11 +190,10 @@ class Bidirectional(Causal):
             "perplexity_backward": perplexity_of([value for answer in answers for value in answer.backward]),
         }
 
-    def onnx_model(self, model: Any) -> "OnnxModel":  # noqa: ARG002
-        raise TypeError(
-            'this language model cannot be exported to ONNX: it is of task.direction = "both"; train one with '
-            'task.direction = "forward", which scores and generates texts, or with task.objective = "masked"'
-        )
+    def onnx_model(self, model: Any) -> "OnnxModel":
+        from seqloom.tasks.language_model.onnx_model import bidirectional_onnx_model
+
+        return bidirectional_onnx_model(self, model)
 
     def standalone_model(self, model: Any) -> "StandaloneModel":  # noqa: ARG002
         raise TypeError(

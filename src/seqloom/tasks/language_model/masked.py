@@ -19,7 +19,7 @@ from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.insight.token_names import text_tokens
 from seqloom.models.character_encoder import CharacterInput
 from seqloom.models.generation import GeneratedToken
-from seqloom.models.pretrained.contextual import CharacterEmbedding, ContextualVectors
+from seqloom.models.pretrained.contextual import ContextualVectors
 from seqloom.models.pretrained.masked_lm import Fillers, MaskedLM, MaskedLMConfig
 from seqloom.models.pretrained.masking import Masking, fixed_noise
 from seqloom.models.text_scores import TextScore
@@ -161,11 +161,6 @@ class Masked(Objective):
     def onnx_model(self, model: MaskedLM) -> "OnnxModel":
         from seqloom.tasks.language_model.onnx_model import masked_onnx_model
 
-        if isinstance(model.encoder.embed, CharacterEmbedding):
-            raise TypeError(
-                "this language model cannot be exported to ONNX: it reads the characters of words; train one with "
-                "task.characters.layers = 0, or use it as an input of tag, classify or translate"
-            )
         return masked_onnx_model(self, model, nbest=NBEST)
 
     def embed(self, model: MaskedLM, batch: Batch) -> list[ContextualVectors]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.tagged import TaggedSequence
+from seqloom.models.character_encoder import CharacterInput
 from seqloom.tasks.tag.inputs import frame_values
 from seqloom.tasks.tag.settings import Learned
 
@@ -39,6 +40,11 @@ def vector_values(learned: Learned, examples: Sequence[TaggedSequence]) -> list[
 
 def feed_words(task: "Tag", examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
     """Words and their characters as ids, and the lengths."""
-    words, characters, mask = task.collate(examples).inputs
+    return word_arrays(task.collate(examples).inputs)
+
+
+def word_arrays(inputs: CharacterInput) -> dict[str, NDArray[Any]]:
+    """The same of words that are collated."""
+    words, characters, mask = inputs
     feed = {"words": words.numpy(), "lengths": mask.sum(dim=1).numpy()}
     return feed | ({"characters": characters.long().numpy()} if characters.shape[2] else {})

@@ -11,8 +11,8 @@ from seqloom.data.readers.tagged import Sentence, TaggedSequence
 from seqloom.export_check import ExportError, padded_vectors
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.character_encoder import MAX_CHARACTERS
-from seqloom.models.pretrained.combined import CombinedEmbedding
-from seqloom.models.tagger import VideoEmbedding, WordEmbedding
+from seqloom.models.pretrained.combined import CombinedEmbedding, CombinedInput
+from seqloom.models.tagger import VideoEmbedding
 from seqloom.onnx import models
 from seqloom.onnx.audio import spectrum_input
 from seqloom.onnx.exported import OnnxModel
@@ -20,9 +20,10 @@ from seqloom.onnx.graph import Graph, Value
 from seqloom.onnx.images import padded_frames, video_input
 from seqloom.onnx.inputs import Scale, scaled, vector_input, word_input
 from seqloom.onnx.modules import Rows
+from seqloom.onnx.pretrained import describe_pretrained, feed_combined
 from seqloom.onnx.search import ModelInput
 from seqloom.onnx.signals import samples, sound_description
-from seqloom.tasks.tag.export_answers import expected, feed_words, units, vector_values
+from seqloom.tasks.tag.export_answers import expected, units, vector_values, word_arrays
 from seqloom.tasks.tag.reading import media
 from seqloom.tasks.tag.settings import Learned
 
@@ -53,21 +54,23 @@ def _input(task: "Tag", model: Any) -> ModelInput:
     """How inputs enter the graph."""
     learned = task.fitted
     embed: Any = model.encoder.embed
-    if learned.features:
-        raise ExportError("a model with task.feature_columns cannot be exported to ONNX yet")
-    if isinstance(embed, CombinedEmbedding):
-        raise ExportError("a model with pretrained vectors (task.pretrained) cannot be exported to ONNX yet")
-    if isinstance(embed, WordEmbedding) and learned.words is not None and learned.characters is not None:
-        reads = embed.characters is not None
+    if learned.words is not None and learned.characters is not None:
+        own = embed.own if isinstance(embed, CombinedEmbedding) else embed
+        reads = own is not None and own.characters is not None
         description = {
             "kind": "words",
             "vocabulary": learned.words.tokens,
             "lowercase": task.words.lowercase,
             "characters": learned.characters.tokens if reads else None,
             "max_characters": MAX_CHARACTERS,
+            "features": [
+                {"column": str(column), "values": vocabulary.tokens}
+                for column, vocabulary in zip(task.feature_columns, learned.features, strict=True)
+            ],
+            **describe_pretrained(learned.vectors),
         }
         words = partial(word_input, embed=embed, characters=MAX_CHARACTERS if reads else 0)
-        return ModelInput(words, description, partial(feed_words, task))
+        return ModelInput(words, description, partial(_feed_words, task, embed))
     scale = learned.mean, learned.deviation
     if isinstance(embed, VideoEmbedding):
         video = {"kind": "video", "size": task.image_size, "resize": task.resize}
@@ -80,6 +83,13 @@ def _input(task: "Tag", model: Any) -> ModelInput:
     description = {"kind": "vectors", "size": learned.size, "channels": learned.channel_names}
     vectors = partial(vector_input, size=learned.size, scale=scale)
     return ModelInput(vectors, description, lambda examples: padded_vectors(vector_values(learned, examples)))
+
+
+def _feed_words(task: "Tag", embed: Any, examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
+    inputs = task.collate(examples).inputs
+    if not isinstance(inputs, CombinedInput):
+        return word_arrays(inputs)
+    return {**word_arrays(inputs.own), **feed_combined(embed, inputs)}
 
 
 def _spectrum(task: "Tag", learned: Learned) -> Spectrum | None:

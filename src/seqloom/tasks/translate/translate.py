@@ -191,17 +191,11 @@ class Translate(TranslateScoring):
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         """The encoder-decoder with greedy search, and its parts for beam search."""
-        from seqloom.export_check import feed_tokens
         from seqloom.onnx.encoder_decoder import Limits
         from seqloom.onnx.guide import export_guide
         from seqloom.onnx.inputs import token_input
-        from seqloom.onnx.search import ModelInput, generator
-
-        if self.pretrained or self.constrain:
-            raise ValueError(
-                "a translator with task.pretrained or task.constrain cannot be exported to ONNX; train one without "
-                "them, or serve its run (seqloom serve)"
-            )
+        from seqloom.onnx.pretrained import TextOrder, describe_pretrained
+        from seqloom.onnx.search import ModelInput, feed_text, generator
 
         def greedy(examples: Sequence[Pair]) -> tuple[Any, Any]:
             inputs = self.collate(examples).inputs
@@ -210,12 +204,21 @@ class Translate(TranslateScoring):
             return generate(model.decoder, model.encoder(*inputs), Greedy(), **options), lengths
 
         source, target = (text.model_dump(mode="json") for text in (self.fitted.source, self._target_tokenizer))
+        embed = model.encoder.embed
         entry = ModelInput(
-            partial(token_input, embed=model.encoder.embed),
-            {"kind": "source", "tokenizer": source, "reverse": self.reverse_source, "end": self._end},
-            partial(feed_tokens, self.collate),
+            partial(token_input, embed=embed, order=TextOrder(end=True, reverse=self.reverse_source)),
+            {
+                "kind": "source",
+                "tokenizer": source,
+                "reverse": self.reverse_source,
+                "end": self._end,
+                **describe_pretrained(self.fitted.vectors),
+            },
+            partial(feed_text, self.collate, embed=embed),
         )
-        output = {"kind": "tokens", "tokenizer": target, "search": self.search.model_dump(mode="json")}
+        allowed = self._allowed_outputs if self.constrain else None
+        search = self.search.model_dump(mode="json")
+        output = {"kind": "tokens", "tokenizer": target, "search": search, "allowed": allowed}
         return generator(
             model,
             entry,
@@ -244,12 +247,18 @@ class Translate(TranslateScoring):
     @cached_property
     def _constraints(self) -> tuple[PrefixTree, int]:
         """The allowed outputs as a tree, and the length of the longest including the end token."""
+        allowed = self._allowed_outputs
+        return PrefixTree(allowed, end=self._end), max(map(len, allowed)) + 1
+
+    @property
+    def _allowed_outputs(self) -> list[list[int]]:
+        """The tokens of each output that task.constrain allows."""
         path = resolve(self.constrain)
         outputs = [self._target_tokenizer.encode(text) for _, text in lines(path, encoding=self.encoding)]
         known = [tokens for tokens in outputs if UNKNOWN not in tokens]
         if not known:
             raise DataError(str(path), "contains no output whose tokens all occur in the training data")
-        return PrefixTree(known, end=self._end), max(map(len, known)) + 1
+        return known
 
     @property
     def custom_layer_field(self) -> str:
