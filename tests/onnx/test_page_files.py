@@ -2,12 +2,14 @@
 
 import re
 
-from seqloom.onnx.page import SHARED, SHARED_FILES, STATIC
+from seqloom.onnx.page import page_files
 
 
 def test_modules_import_only_what_a_page_has() -> None:
-    """Some are those of the studio, which may get further imports there."""
-    files = {path.name: path for path in (*STATIC.iterdir(), *(SHARED / name for name in SHARED_FILES))}
+    """Some are those of the studio, which may get further imports there; but not the studio as a whole."""
+    files = {path.name: path for path in page_files()}
+    assert all(path.is_file() for path in files.values())
+    assert "app.js" not in files
     imports = {
         (name, module)
         for name, path in files.items()

@@ -1,6 +1,7 @@
 """A web page for one model: a folder that runs it in a browser, without a server of its own and without a network."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from seqloom.onnx.exported import OnnxModel
 
 STATIC = Path(__file__).parent / "static"
 SHARED = Path(__file__).parent.parent / "studio" / "static"  # the look of the studio
-SHARED_FILES = ("style.css", "icon.svg", "dom.js", "format.js", "answer.js", "inputs.js")
+SHARED_FILES = ("style.css", "icon.svg")
+IMPORT = re.compile(r'(?:from|import\() ?"\./([^"/]+)"')
 RUNTIME_FOLDER = "onnxruntime-web"
 RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 RUNTIME_VERSION = "1.30.0"  # that pages are tested with
@@ -58,12 +60,24 @@ def write_page(
         "onnxruntime_web": RUNTIME_VERSION,
     }
     files.write(folder / "model.json", json.dumps(description, ensure_ascii=False))
-    for path in (*sorted(STATIC.iterdir()), *(SHARED / name for name in SHARED_FILES)):
+    for path in page_files():
         files.write(folder / path.name, path.read_bytes())
     if onnxruntime_web is not None:
         for name in RUNTIME_FILES:
             files.write(folder / RUNTIME_FOLDER / name, (onnxruntime_web / name).read_bytes())
     return result
+
+
+def page_files() -> list[Path]:
+    """The files of a page, and those of the studio that its modules import."""
+    paths = {path.name: path for path in (*sorted(STATIC.iterdir()), *(SHARED / name for name in SHARED_FILES))}
+    waiting = [path for path in paths.values() if path.suffix == ".js"]
+    while waiting:
+        for name in IMPORT.findall(waiting.pop().read_text(encoding="utf-8")):
+            if name not in paths:
+                paths[name] = SHARED / name
+                waiting.append(paths[name])
+    return list(paths.values())
 
 
 def find_onnxruntime_web(given: str = "") -> Path | None:

@@ -2,8 +2,9 @@
 
 import { showAnswer } from "./answer.js";
 import { clear, debounce, errorBox, h } from "./dom.js";
+import { drawingPad, readable } from "./drawing.js";
 import { number } from "./format.js";
-import { drawingPad, fileDrop, recorder } from "./inputs.js";
+import { fileDrop, recorder } from "./inputs.js";
 import { lineColumns, load, square } from "./seqloom_runtime.js";
 
 const RUNTIME = "./onnxruntime-web/ort.wasm.min.mjs";
@@ -154,14 +155,15 @@ function signals(model) {
     }
   };
   const wiped = () => { last = null; clear(preview); clear(output, h("p", { class: "faint" }, "The answer appears here.")); };
+  const pad = (style, { read = file, ...options } = {}) => drawingPad(async (drawing) => read(await readable(drawing, style)), { model: style, wiped, ...options });
   if (kind === "sound") return [fileDrop(file), recorder(file), preview, choice, output];
-  if (kind === "image") return [fileDrop(file), drawingPad(file, { width: 240, height: 240, ink, wiped }), preview, choice, output];
+  if (kind === "image") return [fileDrop(file), pad({ ink }, { width: 240, height: 240 }), preview, choice, output];
   if (kind === "video") return [fileDrop(file), preview, choice, output];
   const rows = h("textarea", { rows: 8, class: "mono", "aria-label": "Rows of numbers", placeholder: `A row for each step: ${columns ? columns.join(", ") : `${size} ${size === 1 ? "number" : "numbers"}`}` });
   rows.addEventListener("input", debounce(() => rows.value.trim() && use(parseRows(rows.value)), 250));
   const draw = (movements) => { rows.value = movements.map((row) => row.map((value) => Number(value.toPrecision(6))).join(" ")).join("\n"); use(parseRows(rows.value)); };
-  const pad = line ? drawingPad(file, { ink, wiped }) : pen && size === 3 ? drawingPad(draw, { pen, wiped: () => { rows.value = ""; wiped(); } }) : null;
-  return [fileDrop(file), pad, preview, h("details", { open: !line }, h("summary", {}, "Numbers"), rows), choice, output];
+  const drawing = line ? pad({ ink }) : pen && size === 3 ? pad({ pen }, { read: draw, wiped: () => { rows.value = ""; wiped(); } }) : null;
+  return [fileDrop(file), drawing, preview, h("details", { open: !line }, h("summary", {}, "Numbers"), rows), choice, output];
 }
 
 // An image as the model reads it: a square, or the grey columns of a line of text.
