@@ -125,7 +125,7 @@ export async function showInside(main, query) {
     const steps = [...layers.filter((layer) => readers.includes(layer)).map((layer) => layer.steps), ...content.media.filter(({ kind }) => ["line", "vectors"].includes(kind)).map(({ shape }) => shape[0]), explanation.frames?.blank.length || 0];
     const base = tokens.length || Math.max(1, ...steps);
     const hasStrip = names.length > 0 && !(isNumbered(names) && content.media.length) && content.media[0]?.kind !== "music";
-    const panel = readers.length ? statePanel({ hasStrip, timed: ["line", "vectors", "sound", "music"].includes(model.input_kind), run: id, input: request, layers: readers, values, nameLayer, tokens, threshold: state.threshold ? Number(state.threshold) : undefined, changed: (text) => { state.threshold = text; keep(); }, chosen: (unit) => { state.unit = unit; if (unit) Object.assign(state, { from: null, to: null }); keep(); } }) : null;
+    const panel = readers.length ? statePanel({ hasStrip: hasStrip && names.length === tokens.length, timed: ["line", "vectors", "sound", "music"].includes(model.input_kind), run: id, input: request, layers: readers, values, nameLayer, tokens, threshold: state.threshold ? Number(state.threshold) : undefined, changed: (text) => { state.threshold = text; keep(); }, chosen: (unit) => { state.unit = unit; if (unit) Object.assign(state, { from: null, to: null }); keep(); } }) : null;
     const phrase = (start, stop, words = []) => {
       Object.assign(state, { from: String(start), to: String(stop), unit: "" });
       keep();
