@@ -28,7 +28,7 @@ export function showAnswer(prediction, target = "") {
   }
   if (prediction.columns && prediction.values) parts.push(forecast(prediction));
   if (prediction.value !== undefined) parts.push(h("p", { class: "answer" }, [prediction.value].flat().map((value) => number(value)).join(", ")));
-  if (prediction.neighbours) parts.push(meter(Object.fromEntries(prediction.neighbours.map((item) => [item.word ?? item[0], item.similarity ?? item[1]])), (value) => number(value, 3), "the similarities"));
+  if (prediction.neighbours) parts.push(meter(Object.fromEntries(prediction.neighbours.map((item) => [item.word ?? item[0], item.similarity ?? item[1]])), (value) => value.toFixed(3), "the similarities"));
   if (prediction.kind && prediction.words && prediction.scores) parts.push(nearestWords(prediction));
   if (prediction.warning) parts.push(h("p", { class: "note" }, prediction.warning));
   if (!parts.length) parts.push(h("pre", {}, JSON.stringify(prediction, null, 2)));
@@ -55,7 +55,7 @@ export function targetLine(target, prediction) {
 // Of word vectors: the words that answer a question, or those near a word.
 function nearestWords({ kind, words, scores, unknown = [] }) {
   if (kind === "odd") return h("p", { class: "answer" }, `${words[0]} is the odd one out`);
-  return h("div", {}, words.length ? h("p", { class: "answer" }, words[0]) : null, meter(Object.fromEntries(words.map((word, index) => [word, scores[index]])), (value) => number(value, 3), "the similarities"), h("p", { class: "small soft" }, "Cosine similarity of the word vectors."),
+  return h("div", {}, words.length ? h("p", { class: "answer" }, words[0]) : null, meter(Object.fromEntries(words.map((word, index) => [word, scores[index]])), (value) => value.toFixed(3), "the similarities"), h("p", { class: "small soft" }, "Cosine similarity of the word vectors."),
     unknown.length ? h("p", { class: "note" }, `Unknown: ${unknown.join(", ")}`) : null);
 }
 
