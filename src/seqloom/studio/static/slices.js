@@ -7,7 +7,8 @@ import { deviation, mean } from "./groups.js";
 import { saveSvg } from "./save.js";
 import { ticks } from "./chart.js";
 
-const BINS = 8, FEWEST = 10; // examples
+const BINS = 8, MOST_LABELS = 12; // bars
+const FEWEST = 10; // examples
 const LETTER = 6; // pixels
 let lastWidth = 480; // pixels
 const HEIGHT = 200, LEFT = 48, BOTTOM = 44, TOP = 20;
@@ -46,18 +47,18 @@ function withScore(slices) {
   return slices.map((slice) => ({ ...slice, count: slice.rows.length, score: mean(slice.rows.map((row) => row.score).filter((value) => value !== null)) })).filter((slice) => slice.score !== null);
 }
 
-// The ways in which rows can be cut: [{name, title, unit, note, slices(most)}]; a slice is {name, rows, filter}.
-export function features({ rows, labels, single, higher, length_unit: unit, isText }) {
+// The ways in which rows can be cut: [{name, title, unit, note, total?, slices(most)}]; a slice is {name, rows, filter}.
+export function features({ rows, single, higher, length_unit: unit, isText }) {
   const byLabel = (name) => (most) => {
     const groups = new Map();
     for (const row of rows) groups.set(row[name], [...(groups.get(row[name]) || []), row]);
-    return [...groups].map(([label, members]) => ({ name: label || "∅", rows: members, filter: name === "target" ? { label, predicted: "" } : { label: "", predicted: label } })).sort((a, b) => b.rows.length - a.rows.length).slice(0, Math.max(most, BINS));
+    return [...groups].map(([label, members]) => ({ name: label || "∅", rows: members, filter: name === "target" ? { label, predicted: "" } : { label: "", predicted: label } })).sort((a, b) => b.rows.length - a.rows.length).slice(0, Math.min(most, MOST_LABELS)).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   };
-  const all = [{ name: "length", title: "length", unit, note: "Bins of about the same number of examples.", slices: (most) => lengthBins(rows, most).map(([low, high]) => ({ name: low === high ? number(low, 3) : `${number(low, 3)}–${number(high, 3)}`, rows: rows.filter((row) => row.length >= low && row.length <= high), filter: { length: [low, high] } })) }];
-  if (single) all.push({ name: "label", title: "label", unit: "label of the data", note: labels.length > BINS ? "The most frequent labels." : "", slices: byLabel("target") }, { name: "answer", title: "answer", unit: "answer", note: labels.length > BINS ? "The most frequent answers." : "", slices: byLabel("answer") });
+  const all = [{ name: "length", title: "length", unit, note: "Bins of about the same number of examples.", slices: (most) => lengthBins(rows, Math.min(most, BINS)).map(([low, high]) => ({ name: low === high ? number(low, 3) : `${number(low, 3)}–${number(high, 3)}`, rows: rows.filter((row) => row.length >= low && row.length <= high), filter: { length: [low, high] } })) }];
+  if (single) for (const [name, title, unit, key] of [["label", "label", "label of the data", "target"], ["answer", "answer", "answer", "answer"]]) all.push({ name, title, unit, note: "", total: new Set(rows.map((row) => row[key])).size, slices: byLabel(key) });
   if (isText) {
     let worst = null;
-    all.push({ name: "word", title: "word", unit: "examples with this word", note: "The words with which the scores are worst, compared with the other examples (Welch's t); of many words, some are here by chance. Type a word into the filter to see any other." + (rows.some((row) => row.input.endsWith("…")) ? " Of long inputs, only the part that the table shows is searched." : ""), slices: (most) => (worst ??= worstWords(rows, higher)).slice(0, most).map((word) => ({ name: word, rows: rows.filter((row) => wordsOf(row).has(word)), filter: { word } })) });
+    all.push({ name: "word", title: "word", unit: "examples with this word", note: "The words with which the scores are worst, compared with the other examples (Welch's t); of many words, some are here by chance. Type a word into the filter to see any other." + (rows.some((row) => row.input.endsWith("…")) ? " Of long inputs, only the part that the table shows is searched." : ""), slices: (most) => (worst ??= worstWords(rows, higher)).slice(0, Math.min(most, BINS)).map((word) => ({ name: word, rows: rows.filter((row) => wordsOf(row).has(word)), filter: { word } })) });
   }
   return all.filter((feature) => withScore(feature.slices(2)).length > 1);
 }
@@ -68,9 +69,9 @@ export function sliceCard({ offered, metric, by, chosen, choose, change }) {
   const feature = offered.find(({ name }) => name === by) || offered[0];
   const isChosen = ({ filter }) => Object.values(filter).some(Boolean) && Object.entries(filter).every(([key, value]) => String(chosen[key] || "") === String(value || ""));
   let svg = null, WIDTH = lastWidth;
-  const place = h("div");
+  const place = h("div"), remark = h("p", { class: "small soft" });
   function draw() {
-    const bins = withScore(feature.slices(Math.max(2, Math.min(BINS, Math.floor(WIDTH / 64)))));
+    const bins = withScore(feature.slices(Math.max(2, Math.floor(WIDTH / 60))));
     const scores = bins.map((bin) => bin.score), highest = Math.max(...scores), top = highest <= 1 && Math.min(...scores) >= 0 ? 1 : highest * 1.08, lowest = Math.min(0, ...scores);
     const y = (value) => HEIGHT - BOTTOM - ((value - lowest) / (top - lowest || 1)) * (HEIGHT - BOTTOM - TOP), step = (WIDTH - LEFT) / bins.length;
     svg = h("svg:svg", { class: "slices", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": `Mean ${metric} by ${feature.title}; arrow keys move, Enter chooses` });
@@ -89,6 +90,7 @@ export function sliceCard({ offered, metric, by, chosen, choose, change }) {
     svg.append(h("svg:text", { x: (LEFT + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, feature.unit));
     moveByKeys(svg, [bars]);
     clear(place, svg);
+    remark.textContent = [feature.total > bins.length ? `The ${bins.length} most frequent of ${feature.total}.` : "", feature.note, "Choose a bar to see its examples."].filter(Boolean).join(" ");
   }
   new ResizeObserver(() => {
     const width = Math.min(720, Math.round(place.clientWidth));
@@ -97,5 +99,5 @@ export function sliceCard({ offered, metric, by, chosen, choose, change }) {
   draw();
   const select = h("select", { "aria-label": "Slices of the dev data", onchange: () => change(select.value) }, offered.map(({ name, title }) => h("option", { value: name, selected: name === feature.name }, `by ${title}`)));
   const save = h("button", { type: "button", class: "save", "aria-label": `Save the scores by ${feature.title} as SVG`, onclick: () => saveSvg(svg, `${metric} by ${feature.title}`) }, "SVG");
-  return h("section", { class: "card chart" }, h("div", { class: "tools" }, h("div", { class: "tools start grow" }, h("h2", {}, `Mean ${metric}`), offered.length > 1 ? select : h("span", { class: "soft" }, `by ${feature.title}`)), save), place, h("p", { class: "small soft" }, `${feature.note ? `${feature.note} ` : ""}Choose a bar to see its examples.`));
+  return h("section", { class: "card chart" }, h("div", { class: "tools" }, h("div", { class: "tools start grow" }, h("h2", {}, `Mean ${metric}`), offered.length > 1 ? select : h("span", { class: "soft" }, `by ${feature.title}`)), save), place, remark);
 }
