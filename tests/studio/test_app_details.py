@@ -37,7 +37,7 @@ def test_bars_coloured_words_and_small_curves_are_saved_as_svg(page: Any) -> Non
     assert saved.count("<path") >= 2
 
 
-def test_a_run_has_one_colour_on_all_pages(page: Any) -> None:
+def test_a_run_has_one_colour_in_the_table_and_in_comparisons(page: Any) -> None:
     page.goto("/")
     tint = "(element) => getComputedStyle(element).getPropertyValue('--colour')"
     in_table = {name: page.get_by_role("link", name=name, exact=True).evaluate(tint) for name in ("first", "second")}

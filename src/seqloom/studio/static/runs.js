@@ -13,7 +13,7 @@ export function badge(run) {
   return h("span", { class: `badge ${run.state}`, title: run.finished || run.problem || "" }, run.state);
 }
 
-// A colour for each run, the same on all pages: by the order in which they were started, so that a new run changes no other.
+// A colour for each run, the same wherever several runs are shown: by the order in which they were started, so that a new run changes no other.
 export function runColours(runs) {
   const order = [...runs].sort((a, b) => (a.started || "").localeCompare(b.started || "") || a.id.localeCompare(b.id));
   return new Map(order.map((run, index) => [run.id, colour(index)]));
