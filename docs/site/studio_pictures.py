@@ -57,7 +57,7 @@ PAGES = (
     Page("try", "/try?run=digits", "See inside", 640),
     Page("inside", "/inside?run=tag-gru&example=152&from=0&to=2", "The norm of the gradient", 2250),
     Page("transcript", "/inside?run=digits&example=16&from=13&to=18", "elements); the best place", 1790),
-    Page("unit", "/inside?run=prose&example=12&unit=layer:47", "lowest in the dev data", 1740),
+    Page("unit", "/inside?run=prose&example=12&unit=layer:91", "lowest in the dev data", 1740),
     Page("search", "/inside?run=dates&example=41&beam=1&search=beam", "The norm of the gradient", 1300),
     Page("edit", f"/inside?run=tag-gru&word=5&before={BEFORE}&text={BEFORE}+(+)", "How much the hidden", 900),
     Page("doctor", "/doctor?run=tag-gru", "Measured on", 1000),
