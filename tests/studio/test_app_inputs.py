@@ -148,3 +148,20 @@ def test_similar_states_are_marked_in_small_pictures_of_inputs(page: Any) -> Non
     expect(page.locator(".places mark")).to_have_text("steps 3–4")
     for path in ("**/api/model*", "**/api/similar"):
         page.unroute(path)
+
+
+def test_a_drawing_that_is_too_long_for_an_address_is_kept_in_the_browser(page: Any) -> None:
+    page.goto("/")
+    result = page.evaluate(
+        """async () => {
+          const { Drawing } = await import("/static/drawing.js");
+          const { keepInput, keptInput } = await import("/static/given.js");
+          const line = [...Array(3000).keys()].map((step) => [(step * 37) % 480, (step * 11) % 120]);
+          const text = await keepInput(new Drawing(480, 120, [line])), back = await keptInput(text);
+          const rows = await keptInput(await keepInput([[1.5, -2], [3e-7, 4]]));
+          return { text, same: JSON.stringify(back.lines) === JSON.stringify([line]), rows };
+        }"""
+    )
+    assert re.fullmatch(r"file\.[0-9a-f]{32}\.drawing", result["text"])
+    assert result["same"]
+    assert result["rows"] == [[1.5, -2], [3e-7, 4]]
