@@ -78,21 +78,23 @@ def load(path: "str | Path", *, threads: int = 1) -> "Model":
 
 
 def _open(path: Path, threads: int) -> Any:
-    data = path.read_bytes()
-    if not _is_intact(data):
+    if not _is_intact(path):
         raise ModelError(f"{path}: is damaged, or was not written by seqloom export (its checksum is wrong)")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def _is_intact(data: bytes) -> bool:
-    entry = data[-CHECKSUM_ENTRY:]
-    return (
-        entry.startswith(b"\x72\x4a\x0a\x06sha256\x12\x40")
-        and entry[12:] == sha256(data[:-CHECKSUM_ENTRY]).hexdigest().encode()
-    )
+def _is_intact(path: Path) -> bool:
+    """Whether the checksum at the end of a file is that of what stands before it."""
+    digest, left = sha256(), path.stat().st_size - CHECKSUM_ENTRY
+    with path.open("rb") as file:  # in pieces: a file with word vectors is large
+        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+            digest.update(piece)
+            left -= len(piece)
+        entry = file.read()
+    return entry.startswith(b"\x72\x4a\x0a\x06sha256\x12\x40") and entry[12:] == digest.hexdigest().encode()
 
 
 class Model:
