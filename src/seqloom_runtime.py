@@ -2267,18 +2267,85 @@ def _read_series(description: dict[str, Any]) -> Read:
     """The end of each series, from which the following values are forecast."""
     columns, history = len(description["columns"]), description["history"]
     read_vectors = _read_vectors({"size": columns})
+    known = None if description.get("covariates") is None else KnownInAdvance(description)
 
     def read(items: list[Any]) -> Feed:
-        rows = [_vectors(item, columns) for item in items]
+        tables = [] if known is None else [known.read(item) for item in items]
+        rows = [values for values, _ in tables] if tables else [_vectors(item, columns) for item in items]
         if not all(map(len, rows)):
             raise ModelError("a series has no rows")
         starts = [max(0, len(row) - history) if history else 0 for row in rows]
         feed, _ = read_vectors([row[start:] for row, start in zip(rows, starts, strict=True)])
         if description["previous"]:
             feed["previous"] = np.stack([row[max(start - 1, 0)] for row, start in zip(rows, starts, strict=True)])
+        if tables:
+            parts = [covariates[start:] for (_, covariates), start in zip(tables, starts, strict=True)]
+            feed["covariates"] = np.full((len(parts), max(map(len, parts)), parts[0].shape[1]), np.nan)
+            for row, part in zip(feed["covariates"], parts, strict=True):
+                row[: len(part)] = part
         return feed, []
 
     return read
+
+
+DAY = 86_400_000_000  # microseconds
+MONDAY = 4 * DAY  # 1970-01-05
+DAYS_OF_YEAR = 365.2425
+
+
+class KnownInAdvance:
+    """Tables of series with what is known of the steps to forecast: dates, and some of the columns."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.columns: list[str] = description["columns"]
+        covariates = description["covariates"]
+        self.calendar, self.date, self.horizon = (covariates[name] for name in ("calendar", "date", "horizon"))
+        self.future, self.static = covariates["future"], covariates["static"]
+
+    def read(self, item: Any) -> tuple[Array, Array]:  # (T, columns), (T + horizon, covariates)
+        """The rows of the history, and the covariates of all rows."""
+        if not isinstance(item, dict) or not set(self.columns) <= item.keys():
+            raise ModelError(f"expected a table, a list for each column: {', '.join(self.columns)}")
+        empty = (None, "")
+        values = np.array(
+            [[np.nan if value in empty else float(value) for value in item[name]] for name in self.columns]
+        ).T
+        observed = [name not in (*self.future, *self.static) for name in self.columns]
+        length = int(np.flatnonzero(~np.isnan(values[:, observed]).any(axis=1)).max(initial=-1)) + 1
+        ahead = values[: length + self.horizon]
+        if len(ahead) < length + self.horizon:
+            raise ModelError(
+                f"expected {self.horizon} rows after the history, with {', '.join(['the date', *self.future])} and "
+                f"nothing else, found {len(ahead) - length}"
+            )
+        places = {name: place for place, name in enumerate(self.columns)}
+        known = ahead[:, [places[name] for name in self.future]]
+        static = np.tile(values[length - 1, [places[name] for name in self.static]], (len(ahead), 1))
+        parts = np.concatenate([self._cycles(item, len(ahead)), known, static], axis=1)
+        if np.isnan(parts).any() or np.isnan(values[:length]).any():
+            raise ModelError("a value is missing in the history, or a covariate in the rows to forecast")
+        return values[:length], parts
+
+    def _cycles(self, item: dict[str, Any], rows: int) -> Array:  # (rows, 2 × cycles)
+        """Sine and cosine of the place of each date in each cycle of the calendar."""
+        if not self.calendar:
+            return np.zeros((rows, 0))
+        name = self.date or next((name for name in item if name not in self.columns), "")
+        if name not in item:
+            raise ModelError(f"expected a column with dates{f', {name!r}' if name else ''}")
+        try:
+            stamps = np.array([str(date).strip().replace(" ", "T") for date in item[name]][:rows], dtype="M8[us]")
+        except ValueError as error:
+            raise ModelError(f"column {name!r}: expected dates such as 2024-08-27 or 2024-08-27 12:00") from error
+        micros = stamps.astype(np.int64)
+        day_of_year = (stamps.astype("M8[D]") - stamps.astype("M8[Y]").astype("M8[D]")).astype(np.float64)
+        places = {
+            "hour": (micros % DAY) / DAY,
+            "weekday": ((micros - MONDAY) % (7 * DAY)) / (7 * DAY),
+            "time of year": (day_of_year + (micros % DAY) / DAY) / DAYS_OF_YEAR,
+        }
+        angles = 2 * np.pi * np.stack([places[cycle] for cycle in self.calendar], axis=1)
+        return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
 def _keys(item: Any, description: dict[str, Any]) -> Array:  # (T, K)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts import tiny
 from tests.contracts.registry import randomize
-from tests.contracts.test_export import EXPORTED, OTHERS, find_case
+from tests.contracts.test_export import ALL_KNOWN, EXPORTED, OTHERS, find_case, known_in_advance
 
 import seqloom_runtime
 from seqloom.data.readers import pixels
@@ -162,6 +162,35 @@ def test_constrained_outputs(search: Any, tmp_path: Path) -> None:
     graph = seqloom_runtime.load(model.file)
     assert graph.description["output"].pop("allowed")
     assert any(answer["text"] not in ALLOWED for answer in graph.predict(model.questions))
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"history": 0, "output": "every_step"}, {"channel_independent": True, "output": "every_step"}]
+)
+def test_forecasts_with_covariates(fields: dict[str, Any], tmp_path: Path) -> None:
+    """A table with a row for each step to forecast, in which only dates and what is known in advance stand."""
+    case = known_in_advance(**ALL_KNOWN, **fields)
+    task: Any = tiny.build(case, tmp_path).task
+    task = task.fit(task.read(tmp_path / case.file))
+    module = task.build_model().eval()
+    randomize(module, dtype=torch.float32)
+    examples = list(task.read(tmp_path / f"dev-{case.file}"))
+    (tmp_path / "ahead.csv").write_text(case.dev + "2024-03-31,1,,7\n2024-04-01,0,,7\n")
+    with torch.no_grad():
+        exported.write(task.onnx_model(module), tmp_path / "model.onnx", [examples], metadata={})
+        questions = list(task.read_inputs(tmp_path / "ahead.csv"))
+        (expected,) = task.for_prediction().predict(module, task.collate(questions)).answers
+    header, *rows = [line.split(",") for line in (tmp_path / "ahead.csv").read_text().splitlines()]
+    table = {name: [row[place] for row in rows] for place, name in enumerate(header)}
+    model = seqloom_runtime.load(tmp_path / "model.onnx")
+    (answer,) = model.predict([table])
+    assert_same(answer["values"], json.loads(json.dumps(task.to_json(expected)))["values"])
+    with pytest.raises(seqloom_runtime.ModelError, match="expected 2 rows after the history, with the date, promotion"):
+        model.predict([{name: values[:-1] for name, values in table.items()}])
+    with pytest.raises(seqloom_runtime.ModelError, match="expected a table, a list for each column: promotion, sales"):
+        model.predict([[[1.0, 2.0, 3.0]]])
+    with pytest.raises(seqloom_runtime.ModelError, match=r"column 'date': expected dates such as 2024-08-27"):
+        model.predict([{**table, "date": ["soon"] * len(rows)}])
 
 
 def test_words_with_features(tmp_path: Path) -> None:

@@ -240,6 +240,34 @@ def test_forecasts_of_counts(fields: dict[str, Any], largest: int, tmp_path: Pat
     assert_forecasts_equal(case._replace(train=train, dev=dev, fields=fields), tmp_path, quantiles=True)
 
 
+ALL_KNOWN = {"calendar": True, "future_covariates": "promotion", "static_covariates": "size"}
+
+
+def known_in_advance(**fields: Any) -> tiny.Case:
+    """Daily sales with a promotion and the size of the shop."""
+    case = tiny.CASES["forecast"]
+    draw = np.random.default_rng(5)
+    days = np.datetime64("2024-02-20") + np.arange(40)
+    rows = [f"{day},{draw.integers(0, 2)},{draw.normal():.3f},7\n" for day in days]
+    table = "date,promotion,sales,size\n" + "".join(rows)
+    return case._replace(train=table, dev=table, fields={**case.fields, "target": "sales", "date": "date", **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"future_covariates": "promotion"},
+        {"static_covariates": "size", "inputs": "changes"},
+        {"calendar": True, "output": "every_step"},
+        ALL_KNOWN,
+        {**ALL_KNOWN, "channel_independent": True, "output": "every_step"},
+        {**ALL_KNOWN, "channel_independent": True, "distribution": "quantiles", "base_forecast": "linear"},
+    ],
+)
+def test_forecasts_with_covariates(fields: dict[str, Any], tmp_path: Path) -> None:
+    assert_forecasts_equal(known_in_advance(**fields), tmp_path, quantiles="distribution" in fields)
+
+
 def assert_forecasts_equal(case: tiny.Case, folder: Path, *, quantiles: bool) -> None:
     task: Any = tiny.build(case, folder).task
     task = task.fit(task.read(folder / case.file))

@@ -1,10 +1,11 @@
 """Forecasters: they read and answer in the units of the data."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.export_check import ExportError
 from seqloom.models.forecaster import Forecaster
 from seqloom.onnx import forecast_distributions as distributions
 from seqloom.onnx.encoders import encode
@@ -14,6 +15,16 @@ from seqloom.onnx.inputs import Scale, lengths_input
 from seqloom.onnx.models import restored
 from seqloom.onnx.modules import Rows, array, emit_module
 from seqloom.onnx.pooling import at
+from seqloom.onnx.pretrained import take_elements
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """What is known in advance."""
+
+    count: int
+    read: int  # the encoder reads this many of them
+    scale: Scale
 
 
 def forecaster(
@@ -22,17 +33,14 @@ def forecaster(
     columns: int,
     scale: Scale | None,  # of the columns; None: binary values
     rms_changes: Sequence[float] | None,  # of each column; None: the model reads values only
+    covariates: Covariates | None = None,  # what is known in advance; None: nothing
 ) -> Graph:
     """The forecast at each row, (B, T, horizon, targets), or after the last one, (B, 1, horizon, targets).
 
     Quantiles have one more axis. The input ``previous`` is the row before the first: changes are computed from it. If
-    there is none, it is the first row itself.
+    there is none, it is the first row itself. The input ``covariates`` has the rows of the history, then those of the
+    steps to forecast.
     """
-    if model.future is not None:
-        raise ExportError(
-            "a forecaster with task.calendar, task.future_covariates or task.static_covariates cannot be exported to "
-            "ONNX: serve its run (seqloom serve), or train one without them"
-        )
     graph = Graph()
     raw = graph.input("values", DOUBLE, ["batch", "time", columns])
     rows = Rows.of(raw, lengths_input(graph))
@@ -43,7 +51,8 @@ def forecaster(
         earlier = graph.concatenate([before, standardized.part(1, 0, -1)], axis=1)
         features.append((standardized - earlier) / graph.constant(rms_changes, DOUBLE))
     inputs = [rows.clear_padding(feature.cast(FLOAT)) for feature in features]
-    numbers = (_separate if model.separate else _together)(model, inputs[model.first :], rows)
+    ahead = None if covariates is None else _ahead(graph, model, covariates, rows)
+    numbers = (_separate if model.separate else _together)(model, inputs[model.first :], rows, ahead)
     point, quantiles = _forecast(model, numbers, _reference(model, inputs[0], rows))
     real = None if model.last is not None else rows.mask.unsqueeze(2, 3)
     axes = ["batch", 1 if model.last is not None else "time", model.horizon, len(model.targets)]
@@ -66,14 +75,56 @@ def _standardize(values: Value, scale: Scale | None) -> Value:
     return (values - means) / deviations
 
 
-def _together(model: Forecaster, inputs: list[Value], rows: Rows) -> Value:  # (B, T or 1, horizon, targets, size)
+class _Ahead(NamedTuple):
+    """Covariates, scaled."""
+
+    known: Value | None  # (B, T, K), of the history, those that the encoder reads; None: it reads none
+    future: Value  # (B, T or 1, horizon, C), of the steps to forecast
+
+    def repeated(self, count: int) -> "_Ahead":
+        """The same for each of several targets, which are rows of the batch."""
+        return _Ahead(None if self.known is None else _repeated(self.known, count), _repeated(self.future, count))
+
+
+def _repeated(values: Value, count: int) -> Value:  # (B, …) → (B × count, …)
+    rows = values.graph.range(values.size(0) * count) / count
+    return values.take(rows)
+
+
+def _ahead(graph: Graph, model: Forecaster, covariates: Covariates, rows: Rows) -> _Ahead:
+    raw = graph.input("covariates", DOUBLE, ["batch", "rows", covariates.count])
+    values = _standardize(raw, covariates.scale).cast(FLOAT)
+    time = rows.mask.size(1)
+    known = rows.clear_padding(values.part(1, 0, time).part(2, 0, covariates.read)) if covariates.read else None
+    steps = graph.range(graph.constant(model.horizon, np.int64))
+    if model.last is None:
+        places = (graph.range(time).unsqueeze(1) + 1 + steps).reshape(1, -1)  # after each row
+    else:
+        places = rows.lengths.unsqueeze(1) + steps
+    last = (rows.lengths + (model.horizon - 1)).unsqueeze(1)
+    future = take_elements(values, graph.call("Min", places, last))  # the padding repeats the last row
+    return _Ahead(known, future.reshape(raw.size(0), -1, model.horizon, covariates.count))
+
+
+def _head(model: Forecaster, hidden: Value, ahead: _Ahead | None) -> Value:  # (B, T or 1, D) → (…, horizon, outputs)
+    numbers = emit_module(model.head, hidden).reshape(0, 0, model.horizon, -1)
+    if model.future is None or ahead is None:
+        return numbers
+    mixed = emit_module(model.future.hidden, hidden).unsqueeze(2) + emit_module(model.future.covariates, ahead.future)
+    return numbers + emit_module(model.future.outputs, mixed.apply("Tanh"))
+
+
+def _together(
+    model: Forecaster, inputs: list[Value], rows: Rows, ahead: _Ahead | None
+) -> Value:  # (B, T or 1, horizon, targets, size)
     """What the network gives for each value; all columns are one sequence of vectors."""
-    source = encode(model.encoder, rows.lengths.graph.concatenate(inputs), rows)
-    outputs = emit_module(model.head, _steps(model, source.values, rows))
+    known = [] if ahead is None or ahead.known is None else [ahead.known]
+    source = encode(model.encoder, rows.lengths.graph.concatenate([*inputs, *known]), rows)
+    outputs = _head(model, _steps(model, source.values, rows), ahead)
     return outputs.reshape(0, 0, model.horizon, len(model.targets), model.distribution.size)
 
 
-def _separate(model: Forecaster, inputs: list[Value], rows: Rows) -> Value:
+def _separate(model: Forecaster, inputs: list[Value], rows: Rows, ahead: _Ahead | None) -> Value:
     """The same; each target is a row of the batch."""
     graph, targets = rows.lengths.graph, array(model.targets)
     batch, time = inputs[0].size(0), inputs[0].size(1)
@@ -81,8 +132,11 @@ def _separate(model: Forecaster, inputs: list[Value], rows: Rows) -> Value:
     values = stacked.transpose(0, 3, 1, 2).reshape(batch * len(targets), time, len(inputs))
     lengths = rows.lengths.unsqueeze(1).expand(batch, len(targets)).reshape(-1)
     repeated = Rows.of(values, lengths)
+    ahead = None if ahead is None else ahead.repeated(len(targets))
+    if ahead is not None and ahead.known is not None:
+        values = graph.concatenate([values, ahead.known])
     source = encode(model.encoder, values, repeated)
-    numbers = emit_module(model.head, _steps(model, source.values, repeated))  # (B × targets, T or 1, horizon × size)
+    numbers = _head(model, _steps(model, source.values, repeated), ahead)  # (B × targets, T or 1, horizon, size)
     shaped = numbers.reshape(batch, len(targets), numbers.size(1), model.horizon, model.distribution.size)
     return shaped.transpose(0, 2, 3, 1, 4)
 

@@ -45,6 +45,10 @@ def write_page(
         raise ExportError(f"there is no page for {NO_PAGE[kind]}: export it as a file, such as model.onnx")
     if model.description["input"].get("features"):
         raise ExportError("there is no page for a tagger with task.feature_columns: export it as a file")
+    if model.description["input"].get("covariates"):
+        raise ExportError(
+            "there is no page for a forecaster that knows dates or columns in advance: export it as a file"
+        )
     if "lm" in model.parts:
         raise ExportError(
             "there is no page for a search with a neural language model: take an n-gram model, or export it as a file"

@@ -126,6 +126,8 @@ class ServedFile(ServedModel[LoadedFile]):
         lengths = {len(table[name]) for name in columns}
         if len(lengths) > 1:
             raise InputError(f"expected columns of one length, found {sorted(lengths)}")
+        if self.current.model.description["input"].get("covariates"):
+            return self._checked(table)
         return self._checked([[table[name][row] for name in columns] for row in range(*lengths)])
 
     def read_path(self, path: Path) -> list[Any]:

@@ -231,7 +231,7 @@ class Forecast(ForecastScoring):
             return history
         known, future = [], []
         for window in examples:
-            features = self._covariates(window)  # of the rows from the start of the history to the end of the horizon
+            features = self.covariates(window)  # of the rows from the start of the history to the end of the horizon
             length = len(window)
             # The encoder reads covariates with all columns, unless it reads each column for itself.
             read = features.shape[1] if self.channel_independent else 2 * len(self.fitted.calendar)
@@ -242,7 +242,7 @@ class Forecast(ForecastScoring):
         both = (pad(part, dtype=np.float32).values for part in (known, future))
         return ForecastInputs(*history, *both)
 
-    def _covariates(self, window: Window) -> Numbers:  # (length + horizon, covariates)
+    def covariates(self, window: Window) -> Numbers:  # (length + horizon, covariates)
         """What is known of the history and of the steps to forecast: the calendar, then columns."""
         rows = slice(window.start, window.stop + self.horizon)
         features = calendar_features(window.series, self.fitted.calendar, self.horizon)[rows]
