@@ -66,3 +66,9 @@ def feed_tokens(collate: Callable[[Sequence[Any]], Any], examples: Sequence[Any]
     """The tokens of examples as ``tokens``, padded with 0, and their ``lengths``."""
     values, mask = collate(examples).inputs
     return {"tokens": values.numpy(), "lengths": mask.sum(dim=1).numpy()}
+
+
+def padded_samples(rows: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
+    """Recordings as ``samples``, padded with NaN, on which no answer may depend, and their ``lengths``."""
+    padded = padded_vectors([np.asarray(row, np.float64)[:, np.newaxis] for row in rows])
+    return {"samples": padded["values"][:, :, 0].astype(np.float32), "lengths": padded["lengths"]}

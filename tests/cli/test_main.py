@@ -390,6 +390,7 @@ def test_export_to_an_object_file(folder: Path, tagger: Path) -> None:
     for file, option, message in (
         ("tagger.onnx", "--target=native", "--target is for a file .o or .wasm"),
         ("tagger.o", "--runtime", "needs no runtime"),
+        ("tagger.o", "--search=greedy", "--search is for a file .onnx"),
         ("tagger.o", "--target=arm", 'unknown target "arm"'),
     ):
         result = call("export", tagger, folder / file, option)

@@ -530,6 +530,8 @@ def export(
             raise ValueError(f"--target is for a file .o or .wasm, not for {file}")
         if file.suffix in (".o", ".wasm") and runtime:
             raise ValueError(f"--runtime is for a file .onnx; {file} needs no runtime")
+        if file.suffix in (".o", ".wasm") and search:
+            raise ValueError(f"--search is for a file .onnx; {file} gives the most probable labels, or the best path")
         result = load_model(run, layer, search=search, constrain=constrain, lexicon=lexicon, lm=lm).export(
             file, check=check or None, runtime=runtime, onnxruntime_web=onnxruntime_web, target=target
         )

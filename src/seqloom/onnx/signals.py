@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.export_check import padded_vectors
+from seqloom.export_check import padded_samples, padded_vectors
 from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.layers.audio.trim import TrimSilence
 from seqloom.models.encoder import Encoder
@@ -50,7 +50,7 @@ def signal_input(
         described = sound_description(features.spectrum)
         trim = features.trim if isinstance(features.trim, TrimSilence) else None
         embed: Embed = partial(spectrum_input, spectrum=features.spectrum, trim=trim)
-        return SignalInput(_normalized(features, embed), described, samples)
+        return SignalInput(_normalized(features, embed), described, padded_samples)
     if statistics.kind == "image":
         images = encoder.images if isinstance(encoder, GridEncoder) else encoder
         embed = partial(image_input, images=images, size=image_size, scale=scale)
@@ -86,9 +86,3 @@ def _normalized(features: FeatureExtractor, embed: Embed) -> Embed:
         return emit_normalize(normalize, frames, rows), rows
 
     return embed_normalized
-
-
-def samples(rows: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
-    """Recordings as ``samples``, padded with NaN, on which no answer may depend, and their ``lengths``."""
-    padded = padded_vectors([np.asarray(row, np.float64)[:, np.newaxis] for row in rows])
-    return {"samples": padded["values"][:, :, 0].astype(np.float32), "lengths": padded["lengths"]}

@@ -1,8 +1,9 @@
 """The code of a compiled model: operations on rows of numbers for one sequence, in memory that the caller provides."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +20,12 @@ from seqloom.kernels.llvm.ir_builder import INTEGER, POINTER, Emitter, Value, in
 from seqloom.standalone.constants import SLACK, Constants, packed
 
 Array = NDArray[Any]
+Addresses = Mapping[str, Value]
+"""The inputs and outputs of a model, by name."""
 FLOAT_BYTES = 4
 ALIGNMENT = 64
+ROUNDING = 16
+"""Bytes to which addresses in the workspace are aligned."""
 CHUNK = 128
 """Steps whose input is projected at once."""
 SHORT = ir.IntType(32)
@@ -31,7 +36,7 @@ class Count(NamedTuple):
     """A number of rows, of which there are at most ``per_element`` for each element of the input, and ``constant``."""
 
     value: Value
-    per_element: int
+    per_element: int | Fraction
     constant: int
 
 
@@ -53,15 +58,16 @@ class Workspace:
 
     def __init__(self, emit: Emitter, address: Value, length: Value) -> None:
         self._emit, self._address, self._length = emit, address, length
-        self._used = 0, 0  # bytes for each element, and for all
-        self._needed = 0, 0
+        self._used = Fraction(0), 0  # bytes for each element, and for all
+        self._needed = Fraction(0), 0
 
-    def reserve(self, per_element: int, constant: int) -> Value:
+    def reserve(self, per_element: int | Fraction, constant: int) -> Value:
         """The address of new memory: bytes for each element of the input, and for all together."""
-        builder = self._emit.builder
-        start = builder.add(integer(self._used[1]), builder.mul(self._length, integer(self._used[0])))
-        used = round_up(per_element, 16), round_up(constant + SLACK, ALIGNMENT)
-        self._used = self._used[0] + used[0], self._used[1] + used[1]
+        builder, used = self._emit.builder, self._used
+        # What rounding takes away here is part of the slack.
+        variable = builder.udiv(builder.mul(self._length, integer(used[0].numerator)), integer(used[0].denominator))
+        start = builder.add(integer(used[1]), builder.and_(variable, integer(-ROUNDING)))
+        self._used = used[0] + per_element, used[1] + round_up(constant + SLACK + 2 * ROUNDING, ALIGNMENT)
         self._needed = max(self._needed[0], self._used[0]), max(self._needed[1], self._used[1])
         return builder.add(self._address, start)
 
@@ -73,7 +79,7 @@ class Workspace:
         self._used = before
 
     @property
-    def size(self) -> tuple[int, int]:
+    def size(self) -> tuple[Fraction, int]:
         """Bytes for each element of the input, and for all together, those for aligning the start included."""
         return self._needed[0], self._needed[1] + ALIGNMENT
 

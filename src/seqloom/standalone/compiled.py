@@ -48,7 +48,7 @@ class CompiledModel:
     def predict(self, inputs: Arrays, length: int) -> dict[str, Any]:
         """The outputs for one sequence; ValueError if the function returns an error."""
         per_element, constant = self._assembly.workspace
-        size = constant + per_element * length
+        size = constant + int(per_element * length)
         workspace = np.full(size + GUARD, UNUSED, dtype=np.uint8)  # NaN, wherever it is read
         sizes = [int(np.prod(_shape(port, length))) for port in self._model.outputs]
         buffers = [
@@ -84,14 +84,20 @@ class CompiledModel:
                     unit = self._model.units.get(port.name, 1.0)
                     truth = expected[port.name][row]
                     if "length" in port.shape:
-                        truth = truth[: len(answers[port.name])]
+                        truth = _resized(truth, len(answers[port.name]))
                     largest = max(largest, require_equal(port.name, answers[port.name] / unit, truth / unit, [example]))
             count += len(examples)
         return count, largest
 
 
 def _shape(port: Port, length: int) -> tuple[int, ...]:
-    return tuple(-(-length // port.divisor) if size == "length" else size for size in port.shape)
+    return tuple(port.frames.count(length) if size == "length" else size for size in port.shape)
+
+
+def _resized(values: Any, length: int) -> Any:
+    """An array of this length: without padding, or with zeros at the end."""
+    missing = max(0, length - len(values))
+    return np.pad(values, ((0, missing), *[(0, 0)] * (values.ndim - 1)))[:length]
 
 
 def _row(ports: Sequence[Port], feed: Arrays, row: int, length: int) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from seqloom.kernels.llvm import vector_math
 from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
 from seqloom.models.crf import CRF, EMISSION, Chain, scaled_exponentials
 from seqloom.standalone.builder import DOUBLE, SHORT, Array, ModelBuilder, Rows, load_token, pointer
-from seqloom.standalone.modules import array
+from seqloom.standalone.modules import array, largest
 
 DOUBLES = 8
 """Doubles in the widest vector: rows are padded to a multiple of it."""
@@ -59,24 +59,9 @@ def _viterbi(b: ModelBuilder, chain: Chain, emissions: Rows, labels: Value) -> N
         # Backpointers are recomputed on the way back.
         is_last = builder.icmp_signed("==", number, integer(0))
         row = emit.advance(into, builder.mul(following, integer(stride)))
-        chosen = _best(b, b.row_address(best, time), builder.select(is_last, end, row), size)
+        chosen, _ = largest(b, size, b.row_address(best, time), builder.select(is_last, end, row))
         builder.store(builder.trunc(chosen, SHORT), b.pointer(labels, time, SHORT), align=4)
         advance(chosen)
-
-
-def _best(b: ModelBuilder, scores: Value, added: Value, size: int) -> Value:
-    """The index of the largest sum."""
-    emit, builder = b.emit, b.builder
-
-    def total(index: Value) -> Value:
-        left, right = (emit.load_scalar(emit.address(base, index)) for base in (scores, added))
-        return builder.fadd(left, right)
-
-    with emit.loop_carrying(1, size, 1, (integer(0), total(integer(0)))) as (index, (label, top), advance):
-        value = total(index)
-        is_better = builder.fcmp_ordered(">", value, top)
-        final = advance(builder.select(is_better, index, label), builder.select(is_better, value, top))
-    return final[0]
 
 
 def _padded(table: Array, stride: int) -> Array:  # (rows, columns) → (rows, stride)

@@ -19,8 +19,8 @@ from seqloom.models.forecast_distributions import (
     student_quantiles,
 )
 from seqloom.models.forecaster import Forecaster
-from seqloom.standalone.builder import DOUBLE, ONE, Count, ModelBuilder, Rows
-from seqloom.standalone.models import Addresses, Scale, scaled
+from seqloom.standalone.builder import DOUBLE, ONE, Addresses, Count, ModelBuilder, Rows
+from seqloom.standalone.models import Scale, scaled
 from seqloom.standalone.modules import array, emit_layer, unsupported
 from seqloom.standalone.pooling import last
 

@@ -1,25 +1,48 @@
 """Encoders of frames: normalisation, reductions of the frame rate, layers."""
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from seqloom.kernels.llvm import vector_math
 from seqloom.kernels.llvm.ir_builder import Value, VectorSlice, integer, vector_loop
-from seqloom.layers.audio.spectrum import MIN_DEVIATION, Normalize
+from seqloom.layers.audio.spectrum import MIN_DEVIATION, Normalize, Spectrum
+from seqloom.layers.audio.trim import TrimSilence
 from seqloom.layers.time_reduction import TimeReduction
 from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.frame_encoder import FrameEncoder
-from seqloom.standalone.builder import DOUBLE, Count, ModelBuilder, Rows
+from seqloom.standalone.builder import DOUBLE, Addresses, Count, ModelBuilder, Rows
+from seqloom.standalone.interface import Frames, Port
 from seqloom.standalone.modules import array, emit_layer, unsupported
+from seqloom.standalone.sound import read_sound
 
 
-def check_features(features: FeatureExtractor) -> None:
-    """Raise unless frames are read as they are, or normalised."""
-    if features.spectrum is not None or features.trim is not None:
-        raise unsupported("a model of sound")
-    if features.images is not None:
+def embed_sound(b: ModelBuilder, inputs: Addresses, *, features: FeatureExtractor) -> Rows:
+    """The frames of a sound."""
+    spectrum, trim = features.spectrum, features.trim
+    if not isinstance(spectrum, Spectrum) or not isinstance(trim, TrimSilence | None):
         raise unsupported("a model of images or videos")
+    return read_sound(b, inputs["samples"], spectrum, trim)
+
+
+def embed_spectrum(b: ModelBuilder, inputs: Addresses, *, spectrum: Spectrum, scale: tuple[Any, Any]) -> Rows:
+    """The frames of a sound, in deviations from their means."""
+    frames = read_sound(b, inputs["samples"], spectrum, None)
+    means, deviations = (b.constant_rows(part, frames.count) for part in scale)
+    return b.map(b.builder.fdiv, b.map(b.builder.fsub, frames, means), deviations)
+
+
+def sound_ports(features: FeatureExtractor) -> tuple[Port, Frames]:
+    """What a model of sound reads, and how many frames that gives."""
+    spectrum: Any = features.spectrum
+    return spectrum_ports(spectrum)
+
+
+def spectrum_ports(spectrum: Spectrum) -> tuple[Port, Frames]:
+    """The same for a spectrum."""
+    described = f"sound of one channel at {spectrum.sample_rate} samples per second, from -1 to 1"
+    return Port("samples", "float", ("length",), described), Frames(spectrum.window, spectrum.hop)
 
 
 def encode_frames(b: ModelBuilder, encoder: FrameEncoder, frames: Rows) -> Rows:
@@ -89,13 +112,10 @@ def _normalized_so_far(b: ModelBuilder, normalize: Normalize, difference: Rows) 
         with emit.loop(0, size) as column:
             value = emit.load_scalar(emit.address(b.row_address(difference, row), column))
             exact = builder.fpext(value, DOUBLE)
-            added = (
-                builder.fadd(b.load_double(table, column), term)
-                for table, term in zip(sums, (exact, builder.fmul(exact, exact)), strict=True)
-            )
-            total, squares = added
-            for table, number in zip(sums, (total, squares), strict=True):
-                b.store_double(number, table, column)
+            total = builder.fadd(b.load_double(sums[0], column), exact)
+            squares = builder.fadd(b.load_double(sums[1], column), builder.fmul(exact, exact))
+            b.store_double(total, sums[0], column)
+            b.store_double(squares, sums[1], column)
             centre = builder.fdiv(total, weight)
             variance = builder.fdiv(builder.fadd(squares, b.load_double(prior, column)), weight)
             variance = builder.fsub(variance, builder.fmul(centre, centre))
@@ -115,7 +135,7 @@ def _reduced(b: ModelBuilder, reduction: TimeReduction, x: Rows) -> Rows:
     factor, size = reduction.factor, reduction.input_size
     builder = b.builder
     steps = builder.udiv(builder.add(x.count.value, integer(factor - 1)), integer(factor))
-    count = Count(steps, x.count.per_element, x.count.constant)
+    count = Count(steps, Fraction(x.count.per_element) / factor, x.count.constant)
     room = Count(builder.mul(steps, integer(factor)), x.count.per_element, x.count.constant + factor)
     padded = b.allocate(room, size, compact=True)
     b.copy(x, Rows(padded.address, x.count, size, size))

@@ -1,6 +1,7 @@
 """The C header of a compiled model."""
 
 import re
+from fractions import Fraction
 from textwrap import wrap
 
 from seqloom.standalone.interface import BAD_LENGTH, BAD_TOKEN, BAD_WORKSPACE, Assembly, Port, StandaloneModel, Texts
@@ -42,7 +43,7 @@ def header(model: StandaloneModel, name: str, assembly: Assembly, *, title: str)
     lines += [
         "",
         *_comment("Bytes of workspace for a sequence of up to this length, as a constant and as a function."),
-        f"#define {upper}_WORKSPACE_SIZE(length) ((size_t){constant} + (size_t){per_element} * (size_t)(length))",
+        f"#define {upper}_WORKSPACE_SIZE(length) ((size_t){constant} + {_product(per_element)})",
         f"size_t {name}_workspace_size(int32_t length);",
         "",
         *_comment(*_predict_comment(model)),
@@ -93,8 +94,17 @@ def _predict_comment(model: StandaloneModel) -> list[str]:
     ]
 
 
+def _product(per_element: Fraction) -> str:
+    """Bytes for a length, as an expression of C."""
+    product = f"(size_t){per_element.numerator} * (size_t)(length)"
+    return product if per_element.denominator == 1 else f"{product} / {per_element.denominator}"
+
+
 def _length(port: Port) -> str:
-    return "length" if port.divisor == 1 else f"(length + {port.divisor - 1}) / {port.divisor}"
+    """The first size of an array, as an expression of C."""
+    window, hop, factor = port.frames
+    frames = "length" if (window, hop) == (1, 1) else f"((length - {window}) / {hop} + 1)"
+    return frames if factor == 1 else f"({frames} + {factor - 1}) / {factor}"
 
 
 def _text_functions(name: str, texts: Texts) -> list[str]:

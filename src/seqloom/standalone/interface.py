@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -21,6 +22,23 @@ BAD_LENGTH, BAD_TOKEN, BAD_WORKSPACE = 1, 2, 3
 workspace; else 0."""
 
 
+class Frames(NamedTuple):
+    """How elements of the input, such as samples, become frames, and frames those that a model answers for."""
+
+    window: int = 1  # elements
+    hop: int = 1  # elements
+    factor: int = 1  # frames
+
+    def count(self, length: int) -> int:
+        """The number of frames of an input."""
+        frames = (length - self.window) // self.hop + 1 if length >= self.window else 0
+        return -(-frames // self.factor)
+
+
+EACH = Frames()
+"""Each element of the input is a frame."""
+
+
 @dataclass(frozen=True)
 class Port:
     """An array that a model reads or writes."""
@@ -31,7 +49,7 @@ class Port:
     description: str
     limit: int = 0  # ids are below it; 0: no ids
     is_optional: bool = False  # may be a null pointer
-    divisor: int = 1  # elements of the input that become one of this array
+    frames: Frames = EACH  # how many elements of this array there are for the elements of the input
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,7 @@ class Assembly:
 
     text: str
     functions: tuple[str, ...]
-    workspace: tuple[int, int]  # bytes for each element of the input, and for all
+    workspace: tuple[Fraction, int]  # bytes for each element of the input, and for all
 
 
 def assemble(model: StandaloneModel, name: str, target: Target) -> Assembly:
@@ -110,12 +128,14 @@ def _emit_barrier(module: ir.Module) -> None:
     Emitter(module, "barrier", 2, "float").finish()
 
 
-def _needed(builder: ir.IRBuilder, length: Value, size: tuple[int, int]) -> Value:
+def _needed(builder: ir.IRBuilder, length: Value, size: tuple[Fraction, int]) -> Value:
     """Bytes of workspace for a length."""
-    return builder.add(builder.mul(length, integer(size[0])), integer(size[1]))
+    per_element, constant = size
+    variable = builder.mul(length, integer(per_element.numerator))
+    return builder.add(builder.sdiv(variable, integer(per_element.denominator)), integer(constant))
 
 
-def _emit_workspace_size(module: ir.Module, name: str, size: tuple[int, int], size_type: ir.IntType) -> str:
+def _emit_workspace_size(module: ir.Module, name: str, size: tuple[Fraction, int], size_type: ir.IntType) -> str:
     function = ir.Function(module, ir.FunctionType(size_type, [SHORT]), name)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     needed = _needed(builder, builder.sext(function.args[0], INTEGER), size)
@@ -124,7 +144,7 @@ def _emit_workspace_size(module: ir.Module, name: str, size: tuple[int, int], si
 
 
 def _emit_predict(
-    module: ir.Module, name: str, model: StandaloneModel, size: tuple[int, int], size_type: ir.IntType
+    module: ir.Module, name: str, model: StandaloneModel, size: tuple[Fraction, int], size_type: ir.IntType
 ) -> str:
     """The function that a program calls: it checks the length, the workspace and the ids."""
     kinds = [*[POINTER] * len(model.inputs), SHORT, *[POINTER] * len(model.outputs), POINTER, size_type]

@@ -12,8 +12,8 @@ from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import Norm
 from seqloom.models.decoder import Decoder
-from seqloom.standalone.builder import Array, ModelBuilder, Rows
-from seqloom.standalone.models import Addresses, look_up
+from seqloom.standalone.builder import Addresses, Array, ModelBuilder, Rows
+from seqloom.standalone.models import look_up
 from seqloom.standalone.modules import State, array, describe, emit_layer, emit_module, log_softmax, unsupported
 
 Start = Any

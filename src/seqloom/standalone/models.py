@@ -1,30 +1,43 @@
 """Models as functions of C: what they read and answer, in the units of the data."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from torch import nn
 
+from seqloom.export_check import Arrays
 from seqloom.kernels.llvm.ir_builder import Value, integer
 from seqloom.layers.embedding import Embedding
 from seqloom.models.character_encoder import CharacterEncoder
 from seqloom.models.classifier import Classifier, TokenEmbedding
 from seqloom.models.crf import CRF
 from seqloom.models.encoder import Encoder
+from seqloom.models.signals.frame_encoder import FrameEncoder
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import Tagger, WordEmbedding
 from seqloom.standalone import crf, recurrent  # noqa: F401  how layers are compiled
-from seqloom.standalone.builder import DOUBLE, ONE, Count, ModelBuilder, Rows
-from seqloom.standalone.modules import array, emit_layer, emit_module, softmax, unsupported
+from seqloom.standalone.builder import DOUBLE, ONE, SHORT, Addresses, Count, ModelBuilder, Rows
+from seqloom.standalone.frames import encode_frames
+from seqloom.standalone.interface import EACH, Frames, Port, Texts
+from seqloom.standalone.modules import array, emit_layer, emit_module, largest, softmax, unsupported
 from seqloom.standalone.pooling import pool
-
-Addresses = Mapping[str, Value]
-"""The inputs and outputs of a model, by name."""
 
 Embed = Callable[[ModelBuilder, Addresses], Rows]
 """The vectors that a model reads, one for each element of the input."""
+
+
+class ModelInput(NamedTuple):
+    """How the examples of a task enter a compiled model."""
+
+    ports: tuple[Port, ...]
+    embed: Embed
+    feed: Callable[[Sequence[Any]], Arrays]  # examples → arrays of the ports, and ``lengths``
+    texts: tuple[Texts, ...] = ()
+    notes: tuple[str, ...] = ()
+    frames: Frames = EACH  # that a model answers for
+
 
 Scale = tuple[Sequence[float], Sequence[float]]
 """Means and standard deviations of vectors or of targets."""
@@ -98,10 +111,11 @@ def scaled(b: ModelBuilder, values: Value, count: Count, *, size: int, scale: Sc
 
 def encode(b: ModelBuilder, model: Any, embed: Embed, arguments: Addresses) -> Rows:
     """The outputs of an encoder."""
+    if type(model.encoder) is FrameEncoder:
+        return encode_frames(b, model.encoder, embed(b, arguments))
     if type(model.encoder) is not Encoder:
-        raise unsupported("an encoder of sound, images or videos")
-    vectors = embed(b, arguments)
-    values, _ = emit_layer(b, model.encoder.layer, vectors)
+        raise unsupported("an encoder of images or videos")
+    values, _ = emit_layer(b, model.encoder.layer, embed(b, arguments))
     return values
 
 
@@ -130,16 +144,9 @@ def store_best(b: ModelBuilder, rows: Rows, labels: Value, values: Value) -> Non
     """The index of the largest number of each row, and that number."""
     emit, builder = b.emit, b.builder
     with emit.loop(0, rows.count.value) as row:
-        source = b.row_address(rows, row)
-        first = emit.load_scalar(emit.address(source, 0))
-        with emit.loop_carrying(1, rows.size, 1, (integer(0), first)) as (index, (label, best), advance):
-            value = emit.load_scalar(emit.address(source, index))
-            is_better = builder.fcmp_ordered(">", value, best)
-            updated = builder.select(is_better, index, label), builder.select(is_better, value, best)
-            final = advance(*updated)
-        short = ir.IntType(32)
-        builder.store(builder.trunc(final[0], short), b.pointer(labels, row, short), align=4)
-        builder.store(final[1], emit.address(values, row), align=4)
+        label, value = largest(b, rows.size, b.row_address(rows, row))
+        builder.store(builder.trunc(label, SHORT), b.pointer(labels, row, SHORT), align=4)
+        builder.store(value, emit.address(values, row), align=4)
 
 
 def step_regressor(b: ModelBuilder, arguments: Addresses, *, model: StepRegressor, embed: Embed, scale: Scale) -> None:

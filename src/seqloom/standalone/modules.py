@@ -177,7 +177,7 @@ def log_softmax(b: ModelBuilder, x: Rows) -> Rows:
     size = integer(x.size)
     with emit.loop(0, x.count.value) as row:
         address = b.row_address(x, row)
-        top = _highest(b, address, size)
+        top = highest(b, address, size)
 
         def exponentials(
             vector: VectorSlice, index: Value, sums: tuple[Value, ...], address: Value = address, top: Value = top
@@ -193,22 +193,22 @@ def log_softmax(b: ModelBuilder, x: Rows) -> Rows:
     return x
 
 
-def _highest(b: ModelBuilder, address: Value, size: Value) -> Value:
+def highest(b: ModelBuilder, address: Value, size: Value) -> Value:
     """The largest of ``size`` numbers, in all lanes."""
     emit, lowest = b.emit, -float("inf")
 
-    def highest(vector: VectorSlice, index: Value, tops: tuple[Value, ...]) -> list[Value]:
+    def larger(vector: VectorSlice, index: Value, tops: tuple[Value, ...]) -> list[Value]:
         value = vector.fill_rest(vector.load(emit.address(address, index)), lowest)
         return [vector_math.maximum(emit, tops[0], value)]
 
-    (tops,) = vector_loop(emit, size, highest, (emit.splat(lowest),))
+    (tops,) = vector_loop(emit, size, larger, (emit.splat(lowest),))
     return emit.splat(emit.max_lanes(tops))
 
 
 def softmax_row(b: ModelBuilder, address: Value, size: Value) -> None:
     """The softmax of ``size`` numbers, in place."""
     emit, builder = b.emit, b.builder
-    top = _highest(b, address, size)
+    top = highest(b, address, size)
 
     def exponentials(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
         pointer = emit.address(address, index)
@@ -224,3 +224,20 @@ def softmax_row(b: ModelBuilder, address: Value, size: Value) -> None:
         return ()
 
     vector_loop(emit, size, divided)
+
+
+def largest(b: ModelBuilder, size: int, *rows: Value) -> tuple[Value, Value]:
+    """The index of the first largest number of a row, or of a sum of rows, by their addresses; and that number."""
+    emit, builder = b.emit, b.builder
+
+    def load(index: Value) -> Value:
+        total, *others = (emit.load_scalar(emit.address(row, index)) for row in rows)
+        for other in others:
+            total = builder.fadd(total, other)
+        return total
+
+    with emit.loop_carrying(1, size, 1, (integer(0), load(integer(0)))) as (index, (label, best), advance):
+        value = load(index)
+        is_better = builder.fcmp_ordered(">", value, best)
+        final = advance(builder.select(is_better, index, label), builder.select(is_better, value, best))
+    return final[0], final[1]

@@ -1,40 +1,48 @@
-"""Transcribers of vectors with CTC: the best path, and the log-probabilities of the tokens at each frame."""
+"""Transcribers with CTC: the best path, and the log-probabilities of the tokens at each frame."""
 
 from llvmlite import ir
 
-from seqloom.kernels.llvm.ir_builder import integer
+from seqloom.kernels.llvm.ir_builder import Value, integer
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.models.transcription.transcriber import Transcriber
-from seqloom.standalone.builder import SHORT, ModelBuilder, Rows
-from seqloom.standalone.frames import encode_frames
-from seqloom.standalone.models import Addresses, Scale, scaled
-from seqloom.standalone.modules import emit_module, log_softmax
+from seqloom.standalone.builder import SHORT, Addresses, Count, ModelBuilder, Rows
+from seqloom.standalone.interface import Frames
+from seqloom.standalone.models import Embed, encode
+from seqloom.standalone.modules import emit_module, largest, log_softmax
 
 
-def transcriber(b: ModelBuilder, arguments: Addresses, *, model: Transcriber, size: int, scale: Scale | None) -> None:
+def transcriber(b: ModelBuilder, arguments: Addresses, *, model: Transcriber, embed: Embed, frames: Frames) -> None:
     """The most probable token of each frame, repeats merged and blanks removed, and how many tokens there are."""
-    frames = scaled(b, arguments["values"], b.length, size=size, scale=scale)
-    logits = emit_module(b, model.output, encode_frames(b, model.encoder, frames))
-    table = log_softmax(b, logits)
-    out = Rows(arguments["frame_log_probabilities"], table.count, table.size, table.size)
-    b.copy(table, out)
-    _store_best_path(b, table, arguments)
+    table = log_softmax(b, emit_module(b, model.output, encode(b, model, embed, arguments)))
+    target, used = arguments["frame_log_probabilities"], table.count.value
+    b.copy(table, Rows(target, table.count, table.size, table.size))
+    # Trimmed silence leaves room for frames that do not exist.
+    total = _most_frames(b, frames)
+    missing = Count(b.builder.sub(total, used), 0, 0)
+    rest = b.emit.advance(target, b.builder.mul(used, integer(table.size)))
+    b.fill(Rows(rest, missing, table.size, table.size), 0.0)
+    _store_best_path(b, table, arguments, total)
 
 
-def _store_best_path(b: ModelBuilder, table: Rows, arguments: Addresses) -> None:
+def _most_frames(b: ModelBuilder, frames: Frames) -> Value:
+    """The number of frames if nothing is trimmed."""
+    builder, length = b.builder, b.length.value
+    count = builder.sdiv(builder.sub(length, integer(frames.window)), integer(frames.hop))
+    count = builder.add(count, integer(frames.factor))
+    is_short = builder.icmp_signed("<", length, integer(frames.window))
+    return builder.select(is_short, integer(0), builder.sdiv(count, integer(frames.factor)))
+
+
+def _store_best_path(b: ModelBuilder, table: Rows, arguments: Addresses, total: Value) -> None:
     emit, builder = b.emit, b.builder
     blank = integer(BLANK)
     with emit.loop_carrying(0, table.count.value, 1, (blank, integer(0))) as (row, (before, used), advance):
-        source = b.row_address(table, row)
-        first = emit.load_scalar(emit.address(source, 0))
-        with emit.loop_carrying(1, table.size, 1, (integer(0), first)) as (index, (token, best), following):
-            value = emit.load_scalar(emit.address(source, index))
-            is_better = builder.fcmp_ordered(">", value, best)
-            chosen = following(builder.select(is_better, index, token), builder.select(is_better, value, best))
+        token, _ = largest(b, table.size, b.row_address(table, row))
         # A repeat or a blank is written too, but the next token replaces it.
-        builder.store(builder.trunc(chosen[0], SHORT), b.pointer(arguments["tokens"], used, SHORT), align=4)
-        is_new = builder.and_(builder.icmp_signed("!=", chosen[0], blank), builder.icmp_signed("!=", chosen[0], before))
-        final = advance(chosen[0], builder.add(used, builder.zext(is_new, ir.IntType(64))))
+        builder.store(builder.trunc(token, SHORT), b.pointer(arguments["tokens"], used, SHORT), align=4)
+        is_new = builder.and_(builder.icmp_signed("!=", token, blank), builder.icmp_signed("!=", token, before))
+        final = advance(token, builder.add(used, builder.zext(is_new, ir.IntType(64))))
     builder.store(builder.trunc(final[1], SHORT), b.pointer(arguments["token_count"], 0, SHORT), align=4)
-    with emit.loop(final[1], table.count.value) as row:
+    builder.store(builder.trunc(table.count.value, SHORT), b.pointer(arguments["frame_count"], 0, SHORT), align=4)
+    with emit.loop(final[1], total) as row:
         builder.store(SHORT(BLANK), b.pointer(arguments["tokens"], row, SHORT), align=4)

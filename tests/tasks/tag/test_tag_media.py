@@ -18,6 +18,7 @@ from seqloom.model import load
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.onnx.exported import write
 from seqloom.run_config import Config
+from seqloom.standalone.exported import write as write_compiled
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.targets.tags import SegmentPrediction, tag_prediction
 from seqloom.workflow import train
@@ -89,6 +90,8 @@ def test_exported_tagger_reads_files(sounds: Path, tmp_path: Path, kind: str) ->
     module = task.build_model().eval()
     with torch.no_grad():
         write(task.onnx_model(module), tmp_path / "model.onnx", [examples], metadata={})
+        if kind == "sound":
+            assert write_compiled(task.standalone_model(module), tmp_path / "model.o", [examples]).examples == 4
         expected = task.predict(module, task.collate(examples)).answers
     names = ["clip.gif"] if kind == "video" else [f"{number}.wav" for number in range(4)]
     answers = seqloom_runtime.load(tmp_path / "model.onnx").predict([tmp_path / name for name in names])

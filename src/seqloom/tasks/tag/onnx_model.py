@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.tagged import TaggedSequence
 from seqloom.export_check import ExportError, padded_vectors
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.character_encoder import MAX_CHARACTERS
@@ -22,10 +21,15 @@ from seqloom.onnx.inputs import Scale, scaled, vector_input, word_input
 from seqloom.onnx.modules import Rows
 from seqloom.onnx.pretrained import describe_pretrained, feed_combined
 from seqloom.onnx.search import ModelInput
-from seqloom.onnx.signals import samples, sound_description
-from seqloom.tasks.tag.export_answers import expected, units, vector_values, word_arrays
-from seqloom.tasks.tag.reading import media
-from seqloom.tasks.tag.settings import Learned
+from seqloom.onnx.signals import sound_description
+from seqloom.tasks.tag.export_answers import (
+    expected,
+    feed_sound,
+    sound_spectrum,
+    units,
+    vector_values,
+    word_arrays,
+)
 
 if TYPE_CHECKING:
     from seqloom.tasks.tag.tag import Tag
@@ -77,9 +81,9 @@ def _input(task: "Tag", model: Any) -> ModelInput:
         images: Any = embed.images
         frames = partial(video_input, images=images, size=task.image_size, scale=scale)
         return ModelInput(frames, video, lambda examples: padded_frames(vector_values(learned, examples)))
-    if (spectrum := _spectrum(task, learned)) is not None:
+    if (spectrum := sound_spectrum(task, learned)) is not None:
         sound = partial(_sound, spectrum=spectrum, scale=scale)
-        return ModelInput(sound, sound_description(spectrum), partial(_feed_sound, task))
+        return ModelInput(sound, sound_description(spectrum), partial(feed_sound, task))
     description = {"kind": "vectors", "size": learned.size, "channels": learned.channel_names}
     vectors = partial(vector_input, size=learned.size, scale=scale)
     return ModelInput(vectors, description, lambda examples: padded_vectors(vector_values(learned, examples)))
@@ -92,27 +96,6 @@ def _feed_words(task: "Tag", embed: Any, examples: Sequence[TaggedSequence]) -> 
     return {**word_arrays(inputs.own), **feed_combined(embed, inputs)}
 
 
-def _spectrum(task: "Tag", learned: Learned) -> Spectrum | None:
-    """The spectrum whose frames get labels; None if the inputs are vectors."""
-    if not task.audio.sample_rate or learned.channel_names:
-        return None
-    spectrum = task.audio.spectrum(task.audio.sample_rate)
-    return spectrum if spectrum.output_size == learned.size else None
-
-
 def _sound(graph: Graph, spectrum: Spectrum, scale: Scale) -> tuple[Value, Rows]:
     frames, rows = spectrum_input(graph, spectrum)
     return rows.clear_padding(scaled(frames, scale)), rows
-
-
-def _feed_sound(task: "Tag", examples: Sequence[TaggedSequence]) -> dict[str, NDArray[Any]]:
-    """The samples of recordings, read again: examples hold their frames only."""
-    files = media(task).files
-    recordings = []
-    for example in examples:
-        name = "" if isinstance(example, Sentence) else example.identity
-        if not name:
-            raise ExportError(f"{example.location}: expected a recording, to compare the exported model on")
-        (signal,) = files.load([(example.location, name)], Path(example.location.file).parent)
-        recordings.append(signal.values)
-    return samples(recordings)

@@ -8,48 +8,48 @@ from seqloom.models.character_encoder import MAX_CHARACTERS
 from seqloom.models.pretrained.combined import CombinedEmbedding
 from seqloom.models.tagger import FrameEmbedding, WordEmbedding
 from seqloom.standalone import models
+from seqloom.standalone.frames import embed_spectrum, spectrum_ports
 from seqloom.standalone.interface import Port, StandaloneModel, Texts
-from seqloom.standalone.models import embed_vectors, embed_words
+from seqloom.standalone.models import ModelInput, embed_vectors, embed_words
 from seqloom.standalone.modules import unsupported
 from seqloom.standalone.texts import UNKNOWN_TOKEN
-from seqloom.tasks.tag.export_answers import expected, feed_words, units, vector_values
+from seqloom.tasks.tag.export_answers import expected, feed_sound, feed_words, sound_spectrum, units, vector_values
 
 if TYPE_CHECKING:
     from seqloom.tasks.tag.tag import Tag
 
 
 def standalone_model(task: "Tag", model: Any) -> StandaloneModel:
-    """A tagger of words or vectors."""
+    """A tagger of words, vectors or sound."""
     learned, scale = task.fitted, task.fitted.scale
     if task.is_counting_model:
         raise unsupported('a tagger with task.model = "hmm"')
-    inputs, embed, feed, texts, notes = _input(task, model)
+    given = _input(task, model)
+    texts = given.texts
     if scale is None:
-        names = learned.labels.names
-        texts = (Texts(names, "label"), *texts)
+        texts = (Texts(learned.labels.names, "label"), *texts)
         outputs: tuple[Port, ...] = (
-            Port("labels", "int32_t", ("length",), "the number of the best label of each element"),
-            Port("probabilities", "float", ("length",), "the probability of that label"),
+            Port("labels", "int32_t", ("length",), "the number of the best label of each element", frames=given.frames),
+            Port("probabilities", "float", ("length",), "the probability of that label", frames=given.frames),
         )
-        emit = partial(models.tagger, model=model, embed=embed)
+        emit = partial(models.tagger, model=model, embed=given.embed)
     else:
         described = f"{', '.join(scale.names)}, in the units of the data, at each element"
-        outputs = (Port("numbers", "double", ("length", len(scale.means)), described),)
-        emit = partial(models.step_regressor, model=model, embed=embed, scale=(scale.means, scale.deviations))
+        outputs = (Port("numbers", "double", ("length", len(scale.means)), described, frames=given.frames),)
+        emit = partial(models.step_regressor, model=model, embed=given.embed, scale=(scale.means, scale.deviations))
     return StandaloneModel(
-        inputs,
+        given.ports,
         outputs,
         emit,
-        feed,
+        given.feed,
         partial(expected, task, model),
         texts=texts,
-        notes=notes,
+        notes=given.notes,
         units=units(task),
     )
 
 
-def _input(task: "Tag", model: Any) -> tuple[Any, ...]:
-    """Ports, how they become vectors, how examples become arrays, and the texts and notes of the header."""
+def _input(task: "Tag", model: Any) -> ModelInput:
     learned = task.fitted
     embed: Any = model.encoder.embed
     if learned.features:
@@ -71,12 +71,14 @@ def _input(task: "Tag", model: Any) -> tuple[Any, ...]:
                 f"{MAX_CHARACTERS} of them, the first {half} and the last {half}."
             )
         read = partial(embed_words, embed=embed, characters=MAX_CHARACTERS)
-        return tuple(ports), read, partial(feed_words, task), tuple(texts), tuple(notes)
+        return ModelInput(tuple(ports), read, partial(feed_words, task), tuple(texts), tuple(notes))
     if not isinstance(embed, FrameEmbedding):
         raise unsupported("a tagger of videos")
-    if task.audio.sample_rate and not learned.channel_names:
-        raise unsupported("a tagger of sound")
+    if (spectrum := sound_spectrum(task, learned)) is not None:
+        sound = partial(embed_spectrum, spectrum=spectrum, scale=(learned.mean, learned.deviation))
+        port, frames = spectrum_ports(spectrum)
+        return ModelInput((port,), sound, partial(feed_sound, task), frames=frames)
     named = f" ({', '.join(learned.channel_names)})" if learned.channel_names else ""
     port = Port("values", "double", ("length", learned.size), f"vectors{named}, in the units of the data")
     read = partial(embed_vectors, size=learned.size, scale=(learned.mean, learned.deviation))
-    return (port,), read, lambda examples: padded_vectors(vector_values(learned, examples)), (), ()
+    return ModelInput((port,), read, lambda examples: padded_vectors(vector_values(learned, examples)))
