@@ -268,7 +268,7 @@ def test_documented_c_program(inside: Path, tmp_path: Path) -> None:
     printed = subprocess.run([tmp_path / "control"], capture_output=True, text=True, check=True).stdout
     forces = np.array([[0.0], [1.0], [1.0], [0.5]])
     (answer,) = seqloom.load(inside / "runs/control").predict([forces])
-    assert np.abs(np.array(printed.split(), dtype=float) - np.ravel(answer.numbers)).max() < 1e-5
+    assert np.abs(np.array(printed.split(), dtype=float) - np.array(answer.value)).max() < 1e-5
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node (node)")
