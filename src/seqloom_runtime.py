@@ -237,8 +237,15 @@ class LanguageModel(Stateful):
         choose = Sampler(**(defaults | options))
         return self._sample(prompt, length, choose, lines=lines, alternatives=alternatives)
 
+    def score_tokens(self, text: str, *, alternatives: int = 0) -> Iterator[GeneratedToken]:
+        """The tokens of the lines of a text with their log-probabilities."""
+        first, *others = map(self.tokenizer.encode, text.split("\n"))
+        tokens = [*first, *(token for line in others for token in (self._end, *line))]
+        following = iter(tokens)
+        return self._sample("", len(tokens), lambda _: next(following), lines=0, alternatives=alternatives)
+
     def _sample(
-        self, prompt: str, length: int, choose: "Sampler", *, lines: int, alternatives: int
+        self, prompt: str, length: int, choose: Callable[[Array], int], *, lines: int, alternatives: int
     ) -> Iterator[GeneratedToken]:
         readable = self.tokenizer.readable
 

@@ -223,6 +223,18 @@ def _with_feature(row: str) -> str:
     return f"{word} {len(word)} {label}\n" if row else "\n"
 
 
+def test_tokens_of_a_text_are_scored(tmp_path: Path) -> None:
+    model: Any = seqloom_runtime.load(Exported("language_model", tmp_path).file)
+    (score,) = model.predict(["a b cd"])
+    tokens = list(model.score_tokens("a b cd\na", alternatives=2))
+    assert [(token.text, token.token) for token in tokens] == [
+        *[("a", "a"), (" b", "b"), (" cd", "cd")],
+        *[("\n", "</s>"), ("a", "a")],
+    ]
+    np.testing.assert_allclose([token.log_probability for token in tokens[:4]], score["log_probabilities"], rtol=1e-5)
+    assert all(len(token.alternatives) == 2 for token in tokens)
+
+
 @pytest.mark.parametrize(
     "options",
     [

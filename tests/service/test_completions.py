@@ -2,6 +2,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.service.running import KEPT, Client, serving
 
@@ -34,6 +35,25 @@ def test_the_text_is_that_of_generate(client: Client) -> None:
     assert answer["object"] == "text_completion"
     echoed = complete(client, max_tokens=12, temperature=0.8, top_k=3, echo=True)
     assert echoed["choices"][0]["text"] == "ab" + expected
+
+
+def test_a_prompt_is_scored(client: Client) -> None:
+    """Echo with log-probabilities, with which clients compare texts: those of predict, and of the continuation."""
+    prompt = "a b cd"
+    (score,) = load(KEPT / "language_model").predict([prompt])
+    (choice,) = complete(client, prompt=prompt, max_tokens=2, logprobs=2, echo=True)["choices"]
+    values = choice["logprobs"]
+    assert values["tokens"][:3] == ["a", "b", "cd"]
+    np.testing.assert_allclose(values["token_logprobs"][:3], score.log_probabilities[:3], rtol=1e-5)
+    assert values["text_offset"][:3] == [0, 1, 3]
+    assert choice["text"].startswith(prompt)
+    assert [len(alternatives) for alternatives in values["top_logprobs"]] == [2] * len(values["tokens"])
+    (alone,) = complete(client, prompt=prompt, max_tokens=2, logprobs=2)["choices"]
+    assert values["tokens"][3:] == alone["logprobs"]["tokens"]
+    np.testing.assert_allclose(values["token_logprobs"][3:], alone["logprobs"]["token_logprobs"], rtol=1e-5)
+    (only,) = complete(client, prompt=f"{prompt}\na", max_tokens=0, logprobs=0, echo=True)["choices"]
+    assert only["logprobs"]["tokens"] == ["a", "b", "cd", "</s>", "a"]
+    np.testing.assert_allclose(only["logprobs"]["token_logprobs"][:4], score.log_probabilities, rtol=1e-5)
 
 
 def test_text_ends_with_its_line(client: Client) -> None:
@@ -133,7 +153,6 @@ def test_stop_texts_end_completions(client: Client) -> None:
         ({"suffix": "a"}, "suffix: not supported"),
         ({"prompt": [1] * 100_000}, "expected a string, got 1"),
         ({"penalty": 1}, "unknown argument penalty"),
-        ({"echo": True, "logprobs": 1}, "exclude each other"),
         ({"model": "tag"}, "generate text"),
     ],
 )

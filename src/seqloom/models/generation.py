@@ -14,7 +14,7 @@ from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.fusion import Scorer, fuse
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.decoding.tokens.sample import Sample
-from seqloom.decoding.tokens.search import Hypothesis, Search
+from seqloom.decoding.tokens.search import Hypothesis, Search, Step
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.embedding import PADDING, UNKNOWN
 from seqloom.layers.layer import Memory, coverage
@@ -100,6 +100,35 @@ class GeneratedToken(NamedTuple):
     token: str  # empty: the rest of a text that ended within such a character
     log_probability: float = 0.0  # by the model, before temperature and truncation
     alternatives: tuple[tuple[str, float], ...] = ()  # the most probable tokens
+
+
+class GivenTokens(Sample):
+    """Follows given tokens instead of sampling, so that ``generate_tokens`` tells how probable they are."""
+
+    tokens: tuple[int, ...]
+
+    def stream(
+        self,
+        step: Step,
+        state: Any,
+        start: Tensor,
+        *,
+        length: int,  # noqa: ARG002  of Sample
+        end: int | None = None,  # noqa: ARG002
+        suppress: tuple[int, ...] = (),  # noqa: ARG002
+    ) -> Iterator[Tensor]:
+        last = start
+        for token in self.tokens:
+            _, state = step(last, state)
+            last = torch.full_like(start, token)
+            yield last
+
+
+def text_tokens(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    """The tokens of the lines of a text, with the end token between them."""
+    first, *others = map(tokenizer.encode, text.split("\n"))
+    end = tokenizer.vocabulary.index(END)
+    return (*first, *(token for line in others for token in (end, *line)))
 
 
 def generate_tokens(

@@ -78,7 +78,8 @@ class Choice:
     text: str = ""
     finish_reason: str | None = None
     tokens: "list[GeneratedToken]" = field(default_factory=list)
-    offset: int = 0  # of the first token in the text of the choice
+    echoed: "list[GeneratedToken]" = field(default_factory=list)  # of the prompt
+    offset: int = 0  # of the first of these tokens in the text of the choice
     returned: int = 0  # characters of the text that were returned
 
     def extend(self, tokens: "list[GeneratedToken]", *, is_over: bool) -> str:
@@ -144,8 +145,6 @@ async def completions(request: Request) -> Response:
         raise HTTPException(422, f"a prompt is limited to {settings.max_length:,} characters")
     if len(stops) > 4 or not all(stops):
         raise HTTPException(422, "stop: expected up to four texts that are not empty")
-    if body.echo and body.logprobs is not None:
-        raise HTTPException(422, "echo and logprobs exclude each other: /v1/predict scores a text")
     job = Completion(model, body, prompts, stops)
     job.check()
     if body.stream:
@@ -188,8 +187,11 @@ class Completion:
         for number, prompt in enumerate(prompt for prompt in self.prompts for _ in range(self.body.n)):
             choice = Choice(number, self.stops, self.body.logprobs is not None, lines=self.body.lines)
             if self.body.echo:
-                choice.offset = len(prompt)
-                yield choice, prompt, []
+                if self.body.logprobs is None:
+                    choice.offset = len(prompt)
+                else:
+                    choice.echoed = await self._score(prompt)
+                yield choice, prompt, choice.echoed
             tokens = self._start(prompt, number)
             while choice.finish_reason is None:
                 turn, is_over = await self.model.worker.call(_take_turn, tokens, admitted=True)
@@ -198,6 +200,14 @@ class Completion:
                 self.used += len(choice.tokens) - before
                 yield choice, text, choice.tokens[before:]
 
+    async def _score(self, prompt: str) -> "list[GeneratedToken]":
+        """The tokens of a prompt with their log-probabilities."""
+        stream, scored, is_over = self.loaded.prompt_tokens(prompt, alternatives=self.body.logprobs or 0), [], False
+        while not is_over:
+            turn, is_over = await self.model.worker.call(_take_turn, stream, admitted=True)
+            scored += [token for token in turn if token.token]
+        return scored
+
     async def finish(self) -> dict[str, Any]:
         """The answer as a whole."""
         texts: dict[int, str] = {}
@@ -205,7 +215,10 @@ class Completion:
         async for choice, text, _ in self._parts():
             choices[choice.index] = choice
             texts[choice.index] = texts.get(choice.index, "") + text
-        listed = [choice.as_json(texts[index], choice.tokens, start=choice.offset) for index, choice in choices.items()]
+        listed = [
+            choice.as_json(texts[index], [*choice.echoed, *choice.tokens], start=choice.offset)
+            for index, choice in choices.items()
+        ]
         return {**self._head(), "choices": listed, "usage": self._usage()}
 
     async def events(self) -> AsyncIterator[str]:

@@ -60,6 +60,10 @@ class LoadedFile(LoadedModel):
         )
         return tokens  # type: ignore[no-any-return]
 
+    def prompt_tokens(self, prompt: str, *, alternatives: int) -> "Iterator[GeneratedToken]":
+        tokens: Any = self.model.score_tokens(prompt, alternatives=alternatives)
+        return tokens  # type: ignore[no-any-return]
+
     def count_tokens(self, text: str) -> int:
         return len(self.model.tokenizer.encode(text))
 

@@ -74,6 +74,10 @@ class LoadedModel(ABC):
         """
 
     @abstractmethod
+    def prompt_tokens(self, prompt: str, *, alternatives: int) -> "Iterator[GeneratedToken]":
+        """The tokens of a prompt with their log-probabilities, for a model that generates text."""
+
+    @abstractmethod
     def count_tokens(self, text: str) -> int:
         """The number of tokens of a prompt."""
 

@@ -11,7 +11,7 @@ from seqloom.data.readers import midi
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Model
-from seqloom.models.generation import GeneratedToken
+from seqloom.models.generation import GeneratedToken, GivenTokens, text_tokens
 from seqloom.run import Run
 from seqloom.service.served_models import LoadedModel, ServedModel, check_search_size
 from seqloom.service.settings import ServiceSettings
@@ -56,6 +56,11 @@ class LoadedRun(LoadedModel):
     ) -> Iterator[GeneratedToken]:
         sample = Sample(seed=seed, **options)
         return self.model.generate_tokens(prompt, length=length, lines=lines, sample=sample, alternatives=alternatives)
+
+    def prompt_tokens(self, prompt: str, *, alternatives: int) -> Iterator[GeneratedToken]:
+        task: Any = self.model.task
+        given = GivenTokens(tokens=text_tokens(task.tokenizer, prompt))
+        return self.model.generate_tokens("", length=0, lines=0, sample=given, alternatives=alternatives)
 
     def count_tokens(self, text: str) -> int:
         return sum(len(self.model.task.input_tokens(example)) - 1 for example in self.model.read([text]))  # no start
