@@ -3002,13 +3002,15 @@ def _shorten(value: Any) -> Any:
     return round(value, max(8 - math.floor(math.log10(abs(value))), 6))
 
 
-def _reads_numbers(model: Model) -> bool:
-    return model.description["input"]["kind"] in ("vectors", "series", "keys", "strokes")
+def _reads_json(model: Model) -> bool:
+    """Whether inputs are no plain texts or names of files: numbers, tables, or words with their columns."""
+    description = model.description["input"]
+    return description["kind"] in ("vectors", "series", "keys", "strokes") or bool(description.get("features"))
 
 
 def _parse(line: str) -> Any:
-    """An array as JSON, or the name of a file."""
-    return json.loads(line) if line.lstrip().startswith("[") or not Path(line).exists() else line
+    """An array or a table as JSON, or the name of a file."""
+    return json.loads(line) if line.lstrip().startswith(("[", "{")) or not Path(line).exists() else line
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -3019,10 +3021,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         model = load(arguments[0])
         lines = (line.rstrip("\r\n") for line in sys.stdin)
-        for answer in model.stream(map(_parse, lines) if _reads_numbers(model) else lines):
+        for answer in model.stream(map(_parse, lines) if _reads_json(model) else lines):
             print(json.dumps(_shorten(answer), ensure_ascii=False))
     except json.JSONDecodeError as error:
-        print(f"seqloom_runtime: expected an array (time, size) as JSON on each line: {error}", file=sys.stderr)
+        print(
+            f"seqloom_runtime: expected an array (time, size), or a table, as JSON on each line: {error}",
+            file=sys.stderr,
+        )
         return 1
     except OSError as error:
         print(f"seqloom_runtime: {error.filename}: {error.strerror}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """seqloom_runtime: the answers of Seqloom, without it."""
 
+import io
 import json
 import subprocess
 import sys
@@ -193,7 +194,9 @@ def test_forecasts_with_covariates(fields: dict[str, Any], tmp_path: Path) -> No
         model.predict([{**table, "date": ["soon"] * len(rows)}])
 
 
-def test_words_with_features(tmp_path: Path) -> None:
+def test_words_with_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A tagger of two columns reads a list of the word and its columns, for each word."""
     case = tiny.CASES["tag, crf"]
     train, dev = ("".join(_with_feature(row) for row in text.splitlines()) for text in (case.train, case.dev))
@@ -210,6 +213,9 @@ def test_words_with_features(tmp_path: Path) -> None:
     rows = [[list(pair) for pair in zip(each.words, each.features[0], strict=True)] for each in examples]
     answers = model.predict(rows)
     assert [answer["labels"] for answer in answers] == [list(answer.labels) for answer in expected]
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(rows[0]) + "\n"))
+    assert seqloom_runtime.main([str(tmp_path / "model.onnx")]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == answers[0]["labels"]
     for item in ("the Anna", ["the", "Anna"], [["the", "3", "3"]]):
         with pytest.raises(
             seqloom_runtime.ModelError, match="expected for each word a list of the word and its columns 1"
