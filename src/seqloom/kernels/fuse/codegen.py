@@ -109,6 +109,12 @@ class ScanBuilder:
         """Address of a row of an argument."""
         return self.emitter.advance(self.values[name], self._mul(position, size))
 
+    def strided_row(self, name: str, time: Value, row: Value) -> Value:
+        """Address of a row of an argument that has strides in time and in the batch."""
+        times = self.builder.mul(time, self.values[f"{name}_time"])
+        rows = self.builder.mul(row, self.values[f"{name}_row"])
+        return self.emitter.advance(self.values[name], self.builder.add(times, rows))
+
     def state(self, index: int, row: Value, *, written: bool) -> Value:
         """Address of a state; there are two copies: one is read at this step, the other is written."""
         distance = self.layout.starts[("state1", 0)] - self.layout.starts[("state0", 0)]
@@ -195,9 +201,7 @@ class ScanBuilder:
         with self.emitter.loop(self.builder.add(start, low), self.builder.add(start, high)) as step:
             self.step = step
             with self.emitter.loop(0, self.emitter.load_integer(self._active, step)) as row:
-                time = self.builder.mul(self.time(row, step), self.values[f"{name}_time"])
-                offset = self.builder.add(time, self.builder.mul(self.batch_row(row), self.values[f"{name}_row"]))
-                outside = self.emitter.advance(self.values[name], offset)
+                outside = self.strided_row(name, self.time(row, step), self.batch_row(row))
                 inside = self.scratch_row((block, ""), self.chunk_row(row))
                 source, target = (inside, outside) if out else (outside, inside)
                 self.copy(source, target, self.plan.input_size)

@@ -24,8 +24,8 @@ class RowLoops:
         self.number = number
         self.row = row
         self.batch_row = scan.batch_row(row)
-        time = scan.time(row, scan.step)
-        self.position = self.builder.add(self.builder.mul(time, scan.values["batch"]), self.batch_row)
+        self.time = scan.time(row, scan.step)
+        self.position = self.builder.add(self.builder.mul(self.time, scan.values["batch"]), self.batch_row)
         self.scalars: dict[ExpressionNode, Value] = {}  # scalars, broadcast to a vector
 
     def emit(self) -> None:
@@ -145,17 +145,26 @@ class RowLoops:
                 return scan.state(int(name), self.row, written=False)
             case "state":
                 size = traced.state_widths[int(name)]
-                distance = self.builder.mul(scan.values["batch"], scan.values["direction"])
-                earlier = scan.argument_row(f"sequence {name}", self.builder.sub(self.position, distance), size)
+                earlier = self._sequence(int(name), before=True)
                 is_first = self.builder.icmp_signed("==", scan.step, integer(0))
                 return self.builder.select(
                     is_first, scan.argument_row(f"initial {name}", self.batch_row, size), earlier
                 )
             case "sequence":
-                return scan.argument_row(f"sequence {name}", self.position, traced.state_widths[int(name)])
+                return self._sequence(int(name), before=False)
             case "out_gradient":
-                return scan.argument_row(kind, self.position, traced.state_widths[0])
+                return scan.strided_row(kind, self.time, self.batch_row)
         return scan.argument_row("saved", self.position, scan.plan.saved_width)
+
+    def _sequence(self, index: int, *, before: bool) -> Value:
+        """The address of this row in a sequence of the state, or of the same row one step before."""
+        scan, builder = self.scan, self.builder
+        if index == 0 and scan.kind != "forward":
+            time = builder.sub(self.time, scan.values["direction"]) if before else self.time
+            return scan.strided_row("sequence 0", time, self.batch_row)
+        distance = builder.mul(scan.values["batch"], scan.values["direction"])
+        position = builder.sub(self.position, distance) if before else self.position
+        return scan.argument_row(f"sequence {index}", position, scan.plan.traced.state_widths[index])
 
     def _read(self, node: ExpressionNode, base: Value, index: Value | int | None, lanes: int | None) -> Value:
         """Load a leaf: a vector at ``index``, its first ``lanes`` if given; a broadcast scalar if index is None."""

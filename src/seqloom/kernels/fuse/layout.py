@@ -30,6 +30,9 @@ FLOAT_BYTES = 4
 INPUT_ARGUMENTS = ("x", "x_time", "x_row")
 """The input, and its strides in time and in the batch."""
 
+OUT_STRIDES = ("sequence 0_time", "sequence 0_row")
+"""The same of the output in training, where several kernels may write theirs side by side."""
+
 
 def arguments(plan: Plan, kind: str) -> tuple[str, ...]:
     """The names of a kernel's arguments in order; ``kind`` is forward, training or backward."""
@@ -40,13 +43,14 @@ def arguments(plan: Plan, kind: str) -> tuple[str, ...]:
     names += [f"initial {index}" for index in states]
     names += [*INPUT_ARGUMENTS, "packed input"] if plan.linear else [] if backward else ["projected"]
     if kind != "forward":
-        names += ["saved", *[f"sequence {index}" for index in states]]
+        names += ["saved", *[f"sequence {index}" for index in states], *OUT_STRIDES]
     if not backward:
         names += [f"matrix {index}" for index, _ in matrix_products(plan, kind)]  # unpacked, or 0
         names += ["matrix input"] if plan.linear else []
         return (*names, *(["sequence 0"] if kind == "forward" else []), *[f"final {index}" for index in states])
     names += ["x_gradient", "x_gradient_time", "x_gradient_row"] if plan.linear else ["projected_gradient"]
-    names += ["out_gradient", *[f"final_gradient {index}" for index in states]]
+    names += ["out_gradient", "out_gradient_time", "out_gradient_row"]
+    names += [f"final_gradient {index}" for index in states]
     return (*names, *[f"initial_gradient {index}" for index in states])
 
 

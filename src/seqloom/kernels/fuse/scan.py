@@ -1,23 +1,21 @@
 """A step function fused into a loop over time: traced, planned and compiled once, then called like a layer."""
 
-import ctypes
-from array import array
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor
 from torch.nn import functional
 
 from seqloom.kernels.fuse import codegen
 from seqloom.kernels.fuse.inference import InferenceCall, Kernel, Matrix
 from seqloom.kernels.fuse.layout import NO_ROUNDING, Rounding, ScratchLayout, arguments, matrix_products
 from seqloom.kernels.fuse.plan import Plan, plan
+from seqloom.kernels.fuse.scan_function import ScanFunction
 from seqloom.kernels.fuse.symbols import Impure, Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
+from seqloom.kernels.fuse.training_call import TrainingCall
 from seqloom.kernels.linalg import bfloat16_gemm, gemm, quantized_gemm
 from seqloom.kernels.linalg.bfloat16 import Bfloat16Matrix
 from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache, pack, packed_size
@@ -146,17 +144,14 @@ class FusedScan:
         """Run the step over time."""
         steps, batch = x.shape[:2]
         partition = self.partition(steps, batch, lengths, reverse=reverse)
-        weights = [parameters[name] for name in self.names]
-        dtype = x.dtype
-        if [weight.shape for weight in weights] != self.shapes or any(weight.dtype is not dtype for weight in weights):
-            self._report_parameters(x, weights)
+        weights = self.weights(x, parameters)
         if x.stride(-1) != 1 or not self.plan.linear:
             x = x.contiguous()
         x = x.resolve_neg()
         state = tuple([tensor.contiguous().resolve_neg() for tensor in state])
         tensors = (x, *state, *weights)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            out, *final = _Scan.apply(self, partition, *tensors)
+            out, *final = ScanFunction.apply([(self, partition)], 1, *tensors)
             return out, tuple(final)
         out = _sequence(x, partition, self.plan.traced.state_widths[0])
         final = _final(partition, state)
@@ -164,6 +159,13 @@ class FusedScan:
         weights = [weight.contiguous() for weight in weights]
         self.infer(partition, (x.data_ptr(), *strides), state, weights, out, final)
         return out, tuple(final)
+
+    def weights(self, x: Tensor, parameters: Mapping[str, Tensor]) -> list[Tensor]:
+        """The parameters in the order of ``names``; raises an error if one of them has changed its shape or type."""
+        weights, dtype = [parameters[name] for name in self.names], x.dtype
+        if [weight.shape for weight in weights] != self.shapes or any(weight.dtype is not dtype for weight in weights):
+            self._report_parameters(x, weights)
+        return weights
 
     def partition(self, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool) -> Partition:
         """How the rows are split between threads."""
@@ -246,33 +248,41 @@ class FusedScan:
                 outputs.append(torch.where(keep, state[0], 0))
         return torch.stack(outputs[:: partition.direction]), *state
 
-    def forward(
-        self, partition: Partition, x: Tensor, initial: tuple[Tensor, ...], weights: list[Tensor]
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # out, final state, and what the gradient needs
-        traced = self.plan.traced
-        shape = partition.steps, partition.batch
-        final = _final(partition, initial)
-        out = _sequence(x, partition, traced.state_widths[0])
-        kept = [allocate(x, *shape, size) for size in (*traced.state_widths[1:], self.plan.saved_width)]
-        tensors = {"sequence 0": out, "saved": kept[-1]}
-        tensors |= _enumerated("sequence", kept[:-1], start=1)
-        tensors |= _enumerated("initial", initial) | _enumerated("final", final)
-        self._run("training", partition, x, tensors, weights)
-        return out, final, [*initial, out, *kept]
-
-    def backward(
+    def training_call(
         self,
         partition: Partition,
         x: Tensor,
-        kept: list[Tensor],  # initial state, sequences of the state, saved values
-        weights: list[Tensor],
-        gradients: tuple[Tensor, ...],  # of out and of the final state
+        initial: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        out: Tensor,  # (T, B, n), of any strides in T and B
+        loan: Loan,
+    ) -> tuple[TrainingCall, list[Tensor], list[Tensor]]:  # the final state, and what else the gradient needs
+        """A call of the kernel that also keeps what the gradient needs."""
+        shape = partition.steps, partition.batch
+        final = _final(partition, initial)
+        sizes = (*self.plan.traced.state_widths[1:], self.plan.saved_width)
+        kept = [allocate(x, *shape, size) for size in sizes]
+        tensors = {"sequence 0": out, "saved": kept[-1], **_enumerated("sequence", kept[:-1], start=1)}
+        tensors |= _enumerated("initial", initial) | _enumerated("final", final)
+        return self._call("training", partition, x, tensors, weights, loan), final, kept
+
+    def backward_call(
+        self,
+        partition: Partition,
+        x: Tensor,
+        kept: Sequence[Tensor],  # initial state, sequences of the state, saved values
+        weights: Sequence[Tensor],
+        gradients: Sequence[Tensor],  # of out and of the final state
+        loan: Loan,
         *,
         needs_x_gradient: bool,  # the gradient of x
-    ) -> tuple[Tensor | None, list[Tensor], list[Tensor | None]]:
+    ) -> tuple[TrainingCall, Tensor | None, list[Tensor]]:  # gradients of x and of the initial state
+        """A call of the kernel that computes gradients."""
         count = len(self.plan.traced.state_widths)
         initial, sequences, saved = kept[:count], kept[count : 2 * count], kept[2 * count]
-        out_gradient, *final_gradient = [gradient.contiguous() for gradient in gradients]
+        out_gradient, *final_gradient = gradients
+        out_gradient = out_gradient if out_gradient.stride(-1) == 1 else out_gradient.contiguous()
+        final_gradient = [gradient.contiguous() for gradient in final_gradient]
         initial_gradient = [gradient.clone() for gradient in final_gradient]
         x_gradient = None
         tensors = {"saved": saved, "out_gradient": out_gradient}
@@ -281,67 +291,31 @@ class FusedScan:
             tensors["x_gradient" if self.plan.linear else "projected_gradient"] = x_gradient
         tensors |= _enumerated("initial", initial) | _enumerated("sequence", sequences)
         tensors |= _enumerated("final_gradient", final_gradient) | _enumerated("initial_gradient", initial_gradient)
-        gradients_by_name = self._run("backward", partition, x, tensors, weights)
-        return (
-            x_gradient,
-            initial_gradient,
-            [
-                gradients_by_name[name].reshape(weight.shape) if name in gradients_by_name else None
-                for name, weight in zip(self.names, weights, strict=True)
-            ],
-        )
+        return self._call("backward", partition, x, tensors, weights, loan), x_gradient, initial_gradient
 
-    def _parameter_gradients(self, sums: list[Tensor], layout: ScratchLayout) -> dict[str, Tensor]:
-        """Parameter gradients: views of the sums of all parts."""
-        total = sums[0]
-        for other in sums[1:]:
-            total += other[: layout.sums_size]
-        gradients_by_name = {name: total[offset : offset + size] for name, offset, size in self.plan.vector_gradients}
-        for deferred, start in zip(self.plan.deferred, layout.sum_starts, strict=True):
-            rows, columns = deferred.left.size, deferred.right.size
-            width = gemm.panel_width(self.real) * gemm.panel_count(self.real, columns)
-            value = total[start : start + rows * width].view(rows, width)[:, :columns]
-            value = value.t() if deferred.swapped else value
-            earlier = gradients_by_name.get(deferred.parameter)
-            gradients_by_name[deferred.parameter] = value.contiguous() if earlier is None else earlier + value
-        return gradients_by_name
+    def parameter_gradients(self, call: TrainingCall, weights: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradients of the parameters after a call of the backward kernel."""
+        gradients = call.parameter_gradients(self.plan, self.real)
+        return [
+            gradients[name].reshape(weight.shape) if name in gradients else None
+            for name, weight in zip(self.names, weights, strict=True)
+        ]
 
-    def _run(
-        self, kind: str, partition: Partition, x: Tensor, tensors: dict[str, Tensor], weights: list[Tensor]
-    ) -> dict[str, Tensor]:
-        """Call a kernel; the backward one returns the gradients of the parameters."""
+    def _call(
+        self,
+        kind: str,
+        partition: Partition,
+        x: Tensor,
+        tensors: dict[str, Tensor],
+        weights: Sequence[Tensor],
+        loan: Loan,
+    ) -> TrainingCall:
+        named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
+        tensors |= {f"parameter {name}": tensor for name, tensor in named.items()}
         kernel = self.kernel(kind)
-        layout = kernel.layout
-        chunk = kernel.chunk(partition)
-        size = layout.size(partition.max_rows, chunk)
-        barrier_counter = ctypes.c_int64(0)
-        table = _ArgumentTable(kernel.positions)
-        table.set(partition.arguments, chunk=chunk, barrier=ctypes.addressof(barrier_counter))
-        with Loan() as loan:
-            scratch = loan.borrow(partition.parts * size, x)
-            table.set(scratch=scratch.data_ptr(), scratch_bytes=size * x.element_size())
-            named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
-            table.set_addresses(tensors)
-            table.set_addresses({f"parameter {name}": tensor for name, tensor in named.items()})
-            if self.plan.linear:
-                table.set(x=x.data_ptr(), x_time=x.stride(0), x_row=x.stride(1))
-            else:
-                table.set_addresses({"projected": x})
-            self._pass_matrices(kernel, table, named, loan)
-            if kind != "backward":
-                kernel.run(table.write(), partition)
-                return {}
-            if "x_gradient" in tensors:
-                time, row, _ = tensors["x_gradient"].stride()
-                table.set(x_gradient_time=time, x_gradient_row=row)
-            sums = [allocate(x, layout.sums_size)]
-            sums += [loan.borrow(layout.sums_size, x) for _ in range(partition.parts - 1)]
-            addresses = (ctypes.c_int64 * partition.parts)(*[tensor.data_ptr() for tensor in sums])
-            table.set(sums=ctypes.addressof(addresses))
-            kernel.run(table.write(), partition)
-            if partition.empty:
-                sums = [tensor.zero_() for tensor in sums]
-            return self._parameter_gradients(sums, layout)
+        call = TrainingCall(kernel, partition, x, tensors, loan)
+        call.set_tensors(self._pack_matrices(kernel, named, loan))
+        return call
 
     def _matrix_parameters(self, kernel: Kernel) -> dict[str, tuple[str, bool]]:
         """The matrix parameter of each product of a kernel, and whether it is transposed."""
@@ -350,20 +324,20 @@ class FusedScan:
             matrices["input"] = self.plan.linear, kernel.kind != "backward"
         return matrices
 
-    def _pass_matrices(self, kernel: Kernel, table: "_ArgumentTable", weights: dict[str, Tensor], loan: Loan) -> None:
-        """Pack the matrices into panels."""
+    def _pack_matrices(self, kernel: Kernel, weights: dict[str, Tensor], loan: Loan) -> dict[str, Tensor]:
+        """The matrices, packed into panels, by the name of the argument."""
+        packed: dict[str, Tensor] = {}
         for name, (parameter, transposed) in self._matrix_parameters(kernel).items():
             matrix = weights[parameter].t() if transposed else weights[parameter]
             if self.bfloat16:
                 cache = self._bfloat16_matrices.setdefault((parameter, transposed), PackedCache(Bfloat16Matrix))
-                table.set_addresses({f"packed {name}": cache(matrix).values})
-                continue
-            if kernel.kind == "backward" and matrix.shape[1] < gemm.lanes(self.real):
-                table.set_addresses({f"packed {name}": matrix.t().contiguous()})
-                continue
-            packed = loan.borrow(packed_size(matrix), matrix)
-            pack(matrix, packed)
-            table.set_addresses({f"packed {name}": packed})
+                packed[f"packed {name}"] = cache(matrix).values
+            elif kernel.kind == "backward" and matrix.shape[1] < gemm.lanes(self.real):
+                packed[f"packed {name}"] = matrix.t().contiguous()
+            else:
+                packed[f"packed {name}"] = loan.borrow(packed_size(matrix), matrix)
+                pack(matrix, packed[f"packed {name}"])
+        return packed
 
     def clear_packed(self) -> None:
         """Free the packed matrices and the memory that are kept between calls."""
@@ -392,79 +366,5 @@ def _sequence(like: Tensor, partition: Partition, size: int) -> Tensor:
     return tensor.zero_() if partition.padded else tensor
 
 
-class _ArgumentTable:
-    """The argument table of one call of a kernel; keeps the tensors alive whose addresses it holds."""
-
-    def __init__(self, positions: dict[str, int]) -> None:
-        self._positions = positions
-        self._values = dict.fromkeys(positions, 0)  # in the order of the table
-        self._memory: array[int]
-        self._alive: list[Tensor] = []
-
-    def set(self, values: Mapping[str, int] | None = None, **more: int) -> None:
-        """Set arguments by name."""
-        self._values.update(values or (), **more)
-
-    def set_addresses(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set arguments to the addresses of tensors; names that the kernel does not have are ignored."""
-        for name, tensor in tensors.items():
-            if name in self._values:
-                self._values[name] = tensor.data_ptr()
-                self._alive.append(tensor)
-
-    def write(self) -> int:
-        """Write the arguments to memory and return its address."""
-        if len(self._values) != len(self._positions):
-            raise KeyError(*self._values.keys() - self._positions.keys())
-        self._memory = array("q", list(self._values.values()))
-        return self._memory.buffer_info()[0]
-
-
 def _enumerated(name: str, tensors: Sequence[Tensor], start: int = 0) -> dict[str, Tensor]:
     return {f"{name} {index}": tensor for index, tensor in enumerate(tensors, start)}
-
-
-class _Scan(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, fused: FusedScan, partition: Partition, x: Tensor, *tensors: Tensor) -> Any:
-        count = len(fused.plan.traced.state_widths)
-        state, weights = tensors[:count], list(tensors[count:])
-        with torch._C.DisableTorchFunction():  # a mode such as Bfloat16Products costs as much as the calls it sees
-            out, final, kept = fused.forward(partition, x, state, weights)
-        ctx.fused, ctx.partition = fused, partition
-        ctx.save_for_backward(x, *kept, *weights)
-        return out, *final
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        fused: FusedScan = ctx.fused
-        x, *rest = ctx.saved_tensors
-        states = len(fused.plan.traced.state_widths)
-        count = 2 * states + 1
-        needs_x_gradient = ctx.needs_input_grad[2]
-        if torch.is_grad_enabled() or any(map(is_legacy_batchedtensor, gradients)):  # create_graph, is_grads_batched
-            inputs = (x, *rest[:states], *rest[count:])
-            return None, None, *_differentiable_gradients(fused, ctx.partition, inputs, gradients)
-        x_gradient, state, parameters = fused.backward(
-            ctx.partition, x, rest[:count], rest[count:], gradients, needs_x_gradient=needs_x_gradient
-        )
-        return None, None, x_gradient, *state, *parameters
-
-
-def _differentiable_gradients(
-    fused: FusedScan, partition: Partition, inputs: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
-    """The gradients of x, the state and the parameters as functions that torch can differentiate again."""
-    if partition.empty:
-        states = len(fused.plan.traced.state_widths)
-        zeros = [torch.zeros_like(tensor) for tensor in inputs]
-        return zeros[0], *gradients[1:], *zeros[1 + states :]
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # Views, so that a weight computed from x is not differentiated with respect to x here as well.
-        x, *rest = views = [
-            (tensor if tensor.requires_grad else tensor.detach().requires_grad_()).view_as(tensor) for tensor in inputs
-        ]
-        states = len(fused.plan.traced.state_widths)
-        results = fused.loop(partition, x, tuple(rest[:states]), tuple(rest[states:]))
-        return torch.autograd.grad(results, views, gradients, create_graph=create_graph, allow_unused=True)

@@ -22,6 +22,7 @@ Function = Callable[[int, int, int, int], None]
 """(address of the argument table, part, member of the part's team, members)."""
 
 # run_parts: each thread takes parts until none is left, so that any number of threads works.
+# run_jobs: the same for parts of several functions, each with its own table.
 # run_team: all threads of the parallel region form one team.
 # barrier: the counter only grows and needs no reset; a thread that waits for long yields to other processes.
 _MODULE = """
@@ -43,6 +44,30 @@ more:
   %left = icmp slt i64 %part, %parts
   br i1 %left, label %work, label %done
 work:
+  call void %function(i64 %table, i64 %part, i64 0, i64 1)
+  br label %more
+done:
+  ret void
+}
+
+define void @run_jobs(ptr %list) {
+entry:
+  %count_at = getelementptr i64, ptr %list, i64 1
+  %count = load i64, ptr %count_at
+  br label %more
+more:
+  %index = atomicrmw add ptr %list, i64 1 seq_cst
+  %left = icmp slt i64 %index, %count
+  br i1 %left, label %work, label %done
+work:
+  %triple = mul i64 %index, 3
+  %offset = add i64 %triple, 2
+  %job = getelementptr i64, ptr %list, i64 %offset
+  %function = load ptr, ptr %job
+  %table_at = getelementptr i64, ptr %job, i64 1
+  %table = load i64, ptr %table_at
+  %part_at = getelementptr i64, ptr %job, i64 2
+  %part = load i64, ptr %part_at
   call void %function(i64 %table, i64 %part, i64 0, i64 1)
   br label %more
 done:
@@ -115,6 +140,20 @@ def run(address: int, table: int, parts: int) -> None:
         launch(functions().run_parts, ctypes.addressof(job), parts, 0)
 
 
+def run_jobs(jobs: Sequence[tuple[int, int, int]], workers: int) -> None:  # each: address, table, part
+    """Call different kernels in parallel, or one after another with one worker; returns when all are done."""
+    launch = _openmp()
+    if workers == 1:
+        for address, table, part in jobs:
+            function(address)(table, part, 0, 1)
+    elif launch is None:
+        list(_pool(os.getpid(), os.cpu_count()).map(lambda job: function(job[0])(job[1], job[2], 0, 1), jobs))
+    else:
+        values = [value for job in jobs for value in job]
+        listed = (ctypes.c_int64 * (2 + len(values)))(0, len(jobs), *values)
+        launch(functions().run_jobs, ctypes.addressof(listed), workers, 0)
+
+
 def run_team(address: int, table: int, members: int) -> None:
     """Call the kernel on a team of threads that split its work."""
     launch = _openmp()
@@ -134,6 +173,7 @@ class ThreadFunctions(NamedTuple):
     """Addresses of the compiled functions."""
 
     run_parts: int
+    run_jobs: int
     run_team: int
     barrier: int
 

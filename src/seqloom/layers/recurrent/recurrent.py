@@ -2,8 +2,9 @@
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -13,6 +14,7 @@ from torch.func import functional_call
 from seqloom import state as states
 from seqloom.cells.cell import Cell
 from seqloom.kernels.fuse.scan import FusedScan, Impure, Unfusable, fuse
+from seqloom.kernels.fuse.scan_together import ScanInputs
 from seqloom.kernels.fuse.symbols import TracedStep
 from seqloom.kernels.fuse.trace import trace
 from seqloom.kernels.runtime.guards import Guards
@@ -33,6 +35,7 @@ from seqloom.layers.recurrent.prepared_call import PreparedCall, unchanged
 MAX_KERNELS = 8
 """Compiled kernels kept per layer: one per dtype and mode, and a few more while its cell is being modified."""
 
+ALL_HOOKS = FORWARD_HOOKS + BACKWARD_HOOKS
 HOOKS = "a module of the cell has hooks, which must run at every step"
 
 
@@ -78,16 +81,8 @@ class Recurrent(Layer):
             return result
         cell = self.cell
         check_input(x, mask, size=self.input_size, like=first_parameter(cell))
-        try:
+        with _named_errors(cell, x):
             return self._run(cell, x, mask, state)
-        except LayerError:
-            raise
-        except Exception as error:
-            if not _is_custom(cell) or not user_place(error):
-                raise
-            raise LayerError(
-                f"the cell {layer_name(type(cell))} failed on x {tuple(x.shape)}: {describe_error(error)}"
-            ) from error
 
     def _infer(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         """The kernel of the last call again, without gradients; None if the input is unusual or anything has changed.
@@ -143,14 +138,37 @@ class Recurrent(Layer):
         return self._int8_products
 
     def _scan(self, compiled: CompiledCell, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        parameters = {name: table[attribute] for name, (table, attribute) in compiled.tables.items()}
         lengths = None if mask is None else mask.sum(dim=1)
-        if self._has_matrix:
-            state = tuple([field.flatten(1) for field in state])
-        out, final = compiled.kernel(x.transpose(0, 1), state, parameters, lengths=lengths, reverse=self.reverse)
-        if self._has_matrix:
-            final = _unflatten(final, self._shapes)
-        return out.transpose(0, 1), compiled.state_type(*final)
+        scan = self._scan_inputs(compiled, state)
+        out, final = compiled.kernel(
+            x.transpose(0, 1), scan.state, scan.parameters, lengths=lengths, reverse=self.reverse
+        )
+        return out.transpose(0, 1), self._state(compiled, final)
+
+    def _scan_inputs(self, compiled: CompiledCell, state: Any) -> ScanInputs:
+        parameters = {name: table[attribute] for name, (table, attribute) in compiled.tables.items()}
+        fields = tuple([field.flatten(1) for field in state]) if self._has_matrix else tuple(state)
+        return ScanInputs(compiled.kernel, fields, parameters, self.reverse)
+
+    def _state(self, compiled: CompiledCell, final: tuple[Tensor, ...]) -> Any:
+        return compiled.state_type(*(_unflatten(final, self._shapes) if self._has_matrix else final))
+
+    def shared_scan(self, x: Tensor, state: Any) -> tuple[ScanInputs, Callable[[tuple[Tensor, ...]], Any]] | None:
+        """The scan over an input that another layer reads, too, to be run at the same time; None if there is none.
+
+        The function makes the state of the layer from the last fields of the scan.
+        """
+        if not torch.is_grad_enabled() or type(self) is not Recurrent or any(hook_tables([self], ALL_HOOKS)):
+            return None
+        cell = self.cell
+        with _named_errors(cell, x):
+            compiled = self._compiled(x)
+        if isinstance(compiled, str) or not compiled.kernel.plan.linear:
+            return None
+        state = cell.start(x.shape[0]) if state is None else check_state(state, cell.State, self._shapes, x)
+        scan = self._scan_inputs(compiled, state)
+        needed = any(tensor.requires_grad for tensor in (x, *scan.state, *scan.parameters.values()))
+        return (scan, partial(self._state, compiled)) if needed else None
 
     def unchanged(self, *, parameters: bool = True) -> Identities | None:
         """What the kernel of the last call depends on, to be compared later; None if that is not known.
@@ -188,7 +206,7 @@ class Recurrent(Layer):
                 if index:
                     self._kernels = (self._kernels[index], *self._kernels[:index], *self._kernels[index + 1 :])
                 return compiled
-        if any(hook_tables(cell.modules(), FORWARD_HOOKS + BACKWARD_HOOKS)):
+        if any(hook_tables(cell.modules(), ALL_HOOKS)):
             return HOOKS
         made_from = Origin(cell, x.dtype, Guards(cell, type(cell).__name__), precision)
         try:
@@ -289,6 +307,21 @@ class Recurrent(Layer):
 def _is_custom(cell: Cell) -> bool:
     """Whether a cell, or a part of it, is a user's code."""
     return any(type(part).__module__.partition(".")[0] not in ("seqloom", "torch") for part in cell.modules())
+
+
+@contextmanager
+def _named_errors(cell: Cell, x: Tensor) -> Iterator[None]:
+    """In this context, an error of a user's code names the cell and its input."""
+    try:
+        yield
+    except LayerError:
+        raise
+    except Exception as error:
+        if not _is_custom(cell) or not user_place(error):
+            raise
+        raise LayerError(
+            f"the cell {layer_name(type(cell))} failed on x {tuple(x.shape)}: {describe_error(error)}"
+        ) from error
 
 
 class _StepAfterProduct(nn.Module):
