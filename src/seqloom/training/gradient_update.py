@@ -83,9 +83,8 @@ class GradientUpdate(UpdateRule):
         finite = math.isfinite(norm) and math.isfinite(loss)
         clipped = finite and bool(settings.clip_norm) and norm > settings.clip_norm
         if finite and items:
-            torch._foreach_mul_(gradients, (settings.clip_norm / norm if clipped else 1.0) / items)
             optimizers.set_learning_rate(self.optimizer, current_learning_rate)
-            self.optimizer.step()
+            optimizers.step(self.optimizer, divisor=items * (norm / settings.clip_norm if clipped else 1.0))
             self.carried = carried
         elif not any(part.continues for part in chunk):
             self.carried = ()  # the state of the previous epoch must not be carried over

@@ -74,6 +74,12 @@ def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
         group["lr"] = learning_rate * group[FACTOR]
 
 
+def step(optimizer: Optimizer, *, divisor: float) -> None:
+    """One step with all gradients divided by a number, in the same pass over memory."""
+    vars(optimizer)["grad_scale"] = torch.tensor(divisor)  # where torch's GradScaler puts it for fused optimizers
+    optimizer.step()
+
+
 def tensor_norms(gradients: list[Tensor]) -> Tensor:  # (number of tensors,)
     """The Euclidean norm of each gradient."""
     return torch.stack(torch._foreach_norm(gradients)) if gradients else torch.zeros(0)  # noqa: SLF001  no public name

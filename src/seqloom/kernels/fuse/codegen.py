@@ -236,6 +236,8 @@ class ScanBuilder:
             count = self.builder.sub(high, low)
             operands = source, stride, packed, depth, target, target_stride, count, size
             self.emitter.call("dot", *operands, gemm.CACHED)
+        elif self.kind != "forward":
+            self._multiply_panels(left, packed, depth, out, rows, size)
         elif self._packed:
             self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         else:
@@ -251,6 +253,26 @@ class ScanBuilder:
                 with otherwise:
                     self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         self._barrier()
+
+    def _multiply_panels(
+        self, left: tuple[Value, int], packed: Value, depth: int, out: tuple[Value, int], rows: Value, size: int
+    ) -> None:
+        """left · packed; a last panel that is at most half full costs half."""
+        real, builder, width = self.emitter.real, self.builder, gemm.panel_width(self.emitter.real)
+        panels = gemm.panel_count(real, size)
+        first, last = self.thread_range(panels)
+        whole, rest = divmod(size, width)
+        if not 0 < rest <= width // 2:
+            self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
+            return
+        has_edge = builder.icmp_signed("==", last, integer(panels))
+        before = builder.select(has_edge, integer(whole), last)
+        self.emitter.call("multiply", *left, packed, depth, *out, rows, first, before)
+        # With fewer panels than threads, some have none.
+        with self.emitter.if_then(builder.and_(has_edge, builder.icmp_signed("<", first, last))):
+            panel = self.emitter.advance(packed, whole * width * depth)
+            target = self.emitter.advance(out[0], whole * width), out[1]
+            self.emitter.call("multiply_edge", *left, panel, depth, *target, rows, rest, 0)
 
     def _order(self, matrix: str, size: Value) -> Value:
         """The order in which a step reads ``size`` elements of a matrix that is not packed."""
@@ -305,14 +327,20 @@ class ScanBuilder:
         emitter, builder = self.emitter, self.builder
         for deferred, total in zip(self.plan.deferred, self.layout.sum_starts, strict=True):
             (left, left_stride), right = self._factor_rows(deferred.left), self._factor_rows(deferred.right)
-            panels = gemm.panel_count(emitter.real, deferred.right.size)
-            emitter.call("pack", *right, 1, rows, deferred.right.size, packed, *self.thread_range(panels))
+            size, width = deferred.right.size, gemm.panel_width(emitter.real)
+            panels = gemm.panel_count(emitter.real, size)
+            emitter.call("pack", *right, 1, rows, size, packed, *self.thread_range(panels))
             self._barrier()
-            width = panels * gemm.panel_width(emitter.real)
             low, high = self.thread_range(deferred.left.size)
             left = emitter.advance(left, low)
-            out = emitter.advance(self.sums, builder.add(integer(total), self._mul(low, width)))
-            emitter.call("contract", left, left_stride, packed, rows, out, width, builder.sub(high, low), panels)
+            out = emitter.advance(self.sums, builder.add(integer(total), self._mul(low, size)))
+            count, (whole, rest) = builder.sub(high, low), divmod(size, width)
+            if whole:
+                emitter.call("contract", left, left_stride, packed, rows, out, size, count, whole)
+            if rest:
+                panel = emitter.advance(packed, self._mul(rows, whole * width))
+                target = emitter.advance(out, whole * width)
+                emitter.call("contract_edge", left, left_stride, panel, rows, target, size, count, rest, 1)
             self._barrier()
 
     def _contract_rounded(self, rows: Value, capacity: Value, packed: Value) -> None:

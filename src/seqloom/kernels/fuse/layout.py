@@ -64,6 +64,14 @@ def matrix_products(plan: Plan, kind: str) -> list[tuple[int, Product]]:
     return [(index, product) for index, product in indexed if isinstance(product, Product)]
 
 
+def has_edges(plan: Plan, kind: str, real: str) -> bool:
+    """Whether a kernel of training multiplies with a matrix whose last panel has fewer columns than the others."""
+    sizes = [product.size for _, product in matrix_products(plan, kind)]
+    sizes += [plan.input_size, plan.traced.projected_width] if plan.linear else []
+    sizes += [deferred.right.size for deferred in plan.deferred] if kind == "backward" else []
+    return any(size % gemm.panel_width(real) for size in sizes)
+
+
 Block = tuple[str, str | int]
 
 
@@ -104,6 +112,7 @@ class ScratchLayout:
         self.strides: dict[Block, int] = {}
         self.starts: dict[Block, int] = {}
         self.sum_starts: list[int] = []  # where the sum of each matrix gradient begins
+        self.sum_strides: list[int] = []  # distance of its rows; in bfloat16, these are padded to whole panels
         self.sums_size = self.row_size = self.step_size = self.packed_size = 0
         self.words_per_pair = 0, 0  # of the packed sides of a deferred product in bfloat16
         if kind == "backward":
@@ -111,7 +120,8 @@ class ScratchLayout:
             for deferred in plan.deferred:
                 stride = gemm.panel_width(real) * gemm.panel_count(real, deferred.right.size)
                 self.sum_starts.append(self.sums_size)
-                self.sums_size += stride * deferred.left.size
+                self.sum_strides.append(stride if rounding.defers else deferred.right.size)
+                self.sums_size += self._round(self.sum_strides[-1] * deferred.left.size)
                 self.packed_size = max(self.packed_size, 0 if rounding.defers else stride)
             if rounding.defers and plan.deferred:
                 sides = [[term.left.size for term in plan.deferred], [term.right.size for term in plan.deferred]]

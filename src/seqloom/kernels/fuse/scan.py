@@ -10,13 +10,13 @@ from torch.nn import functional
 
 from seqloom.kernels.fuse import codegen
 from seqloom.kernels.fuse.inference import InferenceCall, Kernel, Matrix
-from seqloom.kernels.fuse.layout import NO_ROUNDING, Rounding, ScratchLayout, arguments, matrix_products
+from seqloom.kernels.fuse.layout import NO_ROUNDING, Rounding, ScratchLayout, arguments, has_edges, matrix_products
 from seqloom.kernels.fuse.plan import Plan, plan
 from seqloom.kernels.fuse.scan_function import ScanFunction
 from seqloom.kernels.fuse.symbols import Impure, Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
 from seqloom.kernels.fuse.training_call import TrainingCall
-from seqloom.kernels.linalg import bfloat16_gemm, gemm, quantized_gemm
+from seqloom.kernels.linalg import bfloat16_gemm, gemm, gemm_edges, quantized_gemm
 from seqloom.kernels.linalg.bfloat16 import Bfloat16Matrix
 from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache, pack, packed_size
 from seqloom.kernels.llvm import jit_cache
@@ -105,6 +105,8 @@ class FusedScan:
             products = gemm.functions(self.real)._asdict()
             if rounding.products and rounding.precision == "bfloat16":
                 products |= bfloat16_gemm.functions()._asdict()
+            elif kind != "forward" and has_edges(self.plan, kind, self.real):
+                products |= gemm_edges.functions(self.real)._asdict()
             elif rounding.products:
                 products |= quantized_gemm.functions(quantized_gemm.instructions())._asdict()
             (address,) = jit_cache.load(
@@ -295,7 +297,7 @@ class FusedScan:
 
     def parameter_gradients(self, call: TrainingCall, weights: Sequence[Tensor]) -> list[Tensor | None]:
         """The gradients of the parameters after a call of the backward kernel."""
-        gradients = call.parameter_gradients(self.plan, self.real)
+        gradients = call.parameter_gradients(self.plan)
         return [
             gradients[name].reshape(weight.shape) if name in gradients else None
             for name, weight in zip(self.names, weights, strict=True)

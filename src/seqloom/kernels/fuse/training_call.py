@@ -8,7 +8,6 @@ from torch import Tensor
 
 from seqloom.kernels.fuse.inference import Kernel
 from seqloom.kernels.fuse.plan import Plan
-from seqloom.kernels.linalg import gemm
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import Loan, allocate
 from seqloom.kernels.runtime.partition import Partition
@@ -49,7 +48,7 @@ class TrainingCall:
         """The address of the argument table."""
         return self._table.write()
 
-    def parameter_gradients(self, plan: Plan, real: str) -> dict[str, Tensor]:
+    def parameter_gradients(self, plan: Plan) -> dict[str, Tensor]:
         """The gradients after the call of a backward kernel: views of the sums of all parts."""
         layout = self.kernel.layout
         total, *others = self._sums
@@ -59,10 +58,9 @@ class TrainingCall:
         for other in others:
             total += other[: layout.sums_size]
         gradients = {name: total[offset : offset + size] for name, offset, size in plan.vector_gradients}
-        for deferred, start in zip(plan.deferred, layout.sum_starts, strict=True):
+        for deferred, start, stride in zip(plan.deferred, layout.sum_starts, layout.sum_strides, strict=True):
             rows, columns = deferred.left.size, deferred.right.size
-            width = gemm.panel_width(real) * gemm.panel_count(real, columns)
-            value = total[start : start + rows * width].view(rows, width)[:, :columns]
+            value = total[start : start + rows * stride].view(rows, stride)[:, :columns]
             value = value.t() if deferred.swapped else value
             earlier = gradients.get(deferred.parameter)
             gradients[deferred.parameter] = value.contiguous() if earlier is None else earlier + value

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from seqloom.kernels.llvm import jit_cache
-from seqloom.kernels.llvm.ir_builder import INTEGER, Emitter, Value, integer
+from seqloom.kernels.llvm.ir_builder import INTEGER, Emitter, Value, VectorSlice, integer
 
 PANEL_VECTORS = 2
 """Vectors in a row of a panel."""
@@ -88,14 +88,26 @@ def emit_multiply(module: ir.Module, real: str) -> None:
     _multiply(module, real)
 
 
-def emit_tile(module: ir.Module, real: str, rows: int, *, transposed: bool, may_add: bool = False) -> None:
+def emit_tile(
+    module: ir.Module,
+    real: str,
+    rows: int,
+    *,
+    transposed: bool,
+    may_add: bool = False,
+    vectors: int = PANEL_VECTORS,  # of each row of the panel that the tile multiplies
+    masked: bool = False,
+) -> None:
     """One tile of out (rows, panel). The rows of left are ``stride`` apart, or, if ``transposed``, its columns are.
 
-    A transposed tile is added to out, the other one replaces it; with ``may_add``, a further argument decides.
+    A transposed tile is added to out, the other one replaces it; with ``may_add``, a further argument decides. With
+    ``masked``, one more is the number of columns, which end in the last vector.
     """
-    emit = Emitter(module, f"{'tile_transposed' if transposed else 'tile'}{rows}", 7 if may_add else 6, real)
+    emit = Emitter(
+        module, tile_name(transposed=transposed, masked=masked, vectors=vectors) + str(rows), 6 + may_add + masked, real
+    )
     emit.function.linkage = "internal"
-    left, stride, right, depth, out, out_stride = emit.arguments[:6]
+    left, stride, right, depth, out, out_stride, *more = emit.arguments
     builder = emit.builder
     width = PANEL_VECTORS * emit.lanes
     # With few accumulators, the latency of additions limits the speed: use several per element.
@@ -104,8 +116,12 @@ def emit_tile(module: ir.Module, real: str, rows: int, *, transposed: bool, may_
     targets = [
         emit.address(emit.advance(out, builder.mul(out_stride, integer(row))), column * emit.lanes)
         for row in range(rows)
-        for column in range(PANEL_VECTORS)
+        for column in range(vectors)
     ]
+
+    in_last = builder.sub(more[-1], integer((vectors - 1) * emit.lanes)) if masked else None
+    slices = [VectorSlice(emit), VectorSlice(emit, in_last)]
+    accesses = [slices[number % vectors == vectors - 1] for number in range(len(targets))]
 
     def accumulate(index: Value, sums: tuple[Value, ...], repeats: int) -> list[Value]:
         updated = list(sums)
@@ -114,22 +130,22 @@ def emit_tile(module: ir.Module, real: str, rows: int, *, transposed: bool, may_
             panel_row = builder.mul(position, integer(width))
             columns = [
                 emit.load(emit.address(right, builder.add(panel_row, integer(column * emit.lanes))))
-                for column in range(PANEL_VECTORS)
+                for column in range(vectors)
             ]
             offset = builder.mul(position, stride) if transposed else position
             for row in range(rows):
                 value = emit.splat(emit.load_scalar(emit.address(starts[row], offset)))
-                for column in range(PANEL_VECTORS):
-                    slot = (repeat * rows + row) * PANEL_VECTORS + column
+                for column in range(vectors):
+                    slot = (repeat * rows + row) * vectors + column
                     updated[slot] = emit.intrinsic("fma", value, columns[column], updated[slot])
         return updated
 
-    count = rows * PANEL_VECTORS
+    count = rows * vectors
     initial = (emit.splat(0.0),) * (count * unroll)
     if may_add:
-        added = builder.icmp_signed("!=", emit.arguments[6], integer(0))
-        earlier = tuple(builder.select(added, emit.load(target), emit.splat(0.0)) for target in targets)
-        initial = (*earlier, *initial[count:])
+        added = builder.icmp_signed("!=", more[0], integer(0))
+        before = [access.load(target) for access, target in zip(accesses, targets, strict=True)]
+        initial = (*[builder.select(added, value, emit.splat(0.0)) for value in before], *initial[count:])
     elif transposed:
         initial = tuple(emit.load(target) for target in targets)
     even = builder.and_(depth, integer(-unroll))
@@ -141,9 +157,14 @@ def emit_tile(module: ir.Module, real: str, rows: int, *, transposed: bool, may_
     if unroll > 1:
         with emit.loop_carrying(even, depth, 1, tuple(totals)) as (index, sums, advance):
             totals = advance(*accumulate(index, sums, 1))
-    for total, target in zip(totals, targets, strict=True):
-        emit.store(total, target)
+    for access, total, target in zip(accesses, totals, targets, strict=True):
+        access.store(total, target)
     emit.finish()
+
+
+def tile_name(*, transposed: bool, masked: bool = False, vectors: int = PANEL_VECTORS) -> str:
+    """The name of the functions that ``emit_tile`` emits, without the number of rows."""
+    return f"{'tile_transposed' if transposed else 'tile'}{f'_{vectors}_masked_' if masked else ''}"
 
 
 def call_tile(emit: Emitter, name: str, rows: Value, *arguments: Value, tallest: int) -> None:

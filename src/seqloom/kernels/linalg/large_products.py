@@ -11,7 +11,7 @@ from typing import NamedTuple
 from llvmlite import ir
 from torch import Tensor
 
-from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg import gemm, gemm_edges
 from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
@@ -38,7 +38,7 @@ def multiply(left: Tensor, matrix: Tensor, out: Tensor) -> Tensor:  # (N, K), (K
     panels, tiles = gemm.panel_count(real, columns), -(-rows // gemm.tile_rows())
     by_rows = tiles > panels  # what the threads share: rows, or panels of columns
     parts = _parts(rows * depth * columns, max(panels, tiles))
-    size = gemm.panel_width(real) * (min(depth, DEPTH_BLOCK) + gemm.tile_rows())
+    size = gemm.panel_width(real) * min(depth, DEPTH_BLOCK)
     with Loan() as loan:
         buffer = loan.borrow(parts * size, left)
         sides = left.data_ptr(), left.stride(0), matrix.data_ptr(), *matrix.stride(), out.data_ptr(), out.stride(0)
@@ -54,8 +54,7 @@ def contract(left: Tensor, right: Tensor, out: Tensor, *, add: bool = False) -> 
         return out if add else out.zero_()
     real = LLVM_TYPES[left.dtype]
     parts = _parts(rows * depth * columns, -(-rows // gemm.tile_rows()))
-    packed = gemm.panel_width(real) * gemm.panel_count(real, columns) * min(depth, DEPTH_BLOCK)
-    size = packed + gemm.panel_width(real) * gemm.tile_rows()
+    size = gemm.panel_width(real) * gemm.panel_count(real, columns) * min(depth, DEPTH_BLOCK)
     with Loan() as loan:
         buffer = loan.borrow(parts * size, left)
         sides = left.data_ptr(), left.stride(0), right.data_ptr(), right.stride(0), out.data_ptr(), out.stride(0)
@@ -85,8 +84,8 @@ class _Parts(NamedTuple):
 
 @cache
 def _functions(real: str) -> _Parts:
-    pack = gemm.functions(real).pack
-    return _Parts(*jit_cache.load(f"large products {real}", lambda: _emit(real), _Parts._fields, pack=pack))
+    symbols = {"pack": gemm.functions(real).pack, **gemm_edges.functions(real)._asdict()}
+    return _Parts(*jit_cache.load(f"large products {real}", lambda: _emit(real), _Parts._fields, **symbols))
 
 
 def _emit(real: str) -> str:
@@ -133,14 +132,18 @@ def _multiply(module: ir.Module, real: str) -> None:
             at = builder.add(builder.mul(start, row_stride), builder.mul(column, column_stride))
             rest = builder.sub(columns, column)
             emit.call("pack", emit.advance(matrix, at), row_stride, column_stride, depth, rest, buffer, 0, 1)
-            with emit.loop(0, count) as tile:
-                begin, height = gemm.tile_bounds(emit, rows, tile, count)
-                row = builder.add(top, begin)
-                source = emit.advance(left, builder.add(builder.mul(row, left_stride), start))
-                target = emit.advance(out, builder.add(builder.mul(row, out_stride), column))
-                scratch = emit.advance(buffer, builder.mul(depth, integer(width)))
-                sides = source, left_stride, buffer, depth
-                _tile(emit, "tile", height, sides, (target, out_stride, rest), scratch, add=depth_block)
+            source = emit.advance(left, builder.add(builder.mul(top, left_stride), start))
+            target = emit.advance(out, builder.add(builder.mul(top, out_stride), column))
+            with builder.if_else(builder.icmp_signed(">=", rest, integer(width))) as (is_whole, is_edge):
+                with is_whole, emit.loop(0, count) as tile:
+                    row, height = gemm.tile_bounds(emit, rows, tile, count)
+                    first_row = emit.advance(source, builder.mul(row, left_stride))
+                    out_row = emit.advance(target, builder.mul(row, out_stride))
+                    arguments = first_row, left_stride, buffer, depth, out_row, out_stride, depth_block
+                    gemm.call_tile(emit, "tile", height, *arguments, tallest=gemm.tile_rows())
+                with is_edge:
+                    sides = source, left_stride, buffer, depth
+                    emit.call("multiply_edge", *sides, target, out_stride, rows, rest, depth_block)
     emit.finish()
 
 
@@ -162,48 +165,27 @@ def _contract(module: ir.Module, real: str) -> None:
         beginning = emit.advance(right, builder.mul(start, right_stride))
         emit.call("pack", beginning, right_stride, 1, depth, columns, buffer, 0, panels)
         panel_size = builder.mul(depth, integer(width))
-        scratch = emit.advance(buffer, builder.mul(panels, panel_size))
+        is_added = builder.or_(depth_block, add)
         with emit.loop(0, groups) as group, emit.loop(0, panels) as panel:
             from_tile, count = gemm.tile_bounds(emit, own_tiles, group, groups)
             column = builder.mul(panel, integer(width))
             rest = builder.sub(columns, column)
-            with emit.loop(0, count) as index:
-                tile = builder.add(builder.add(first, from_tile), index)
-                row, height = gemm.tile_bounds(emit, rows, tile, tiles)
-                source = emit.advance(left, builder.add(builder.mul(start, left_stride), row))
-                target = emit.advance(out, builder.add(builder.mul(row, out_stride), column))
-                sides = source, left_stride, emit.advance(buffer, builder.mul(panel, panel_size)), depth
-                is_added = builder.or_(depth_block, add)
-                _tile(emit, "tile_transposed", height, sides, (target, out_stride, rest), scratch, add=is_added)
+            packed = emit.advance(buffer, builder.mul(panel, panel_size))
+            with builder.if_else(builder.icmp_signed(">=", rest, integer(width))) as (is_whole, is_edge):
+                with is_whole, emit.loop(0, count) as index:
+                    tile = builder.add(builder.add(first, from_tile), index)
+                    row, height = gemm.tile_bounds(emit, rows, tile, tiles)
+                    source = emit.advance(left, builder.add(builder.mul(start, left_stride), row))
+                    target = emit.advance(out, builder.add(builder.mul(row, out_stride), column))
+                    arguments = source, left_stride, packed, depth, target, out_stride, is_added
+                    gemm.call_tile(emit, "tile_transposed", height, *arguments, tallest=gemm.tile_rows())
+                with is_edge:
+                    top_tile = builder.add(first, from_tile)
+                    top, _ = gemm.tile_bounds(emit, rows, top_tile, tiles)
+                    bottom, _ = gemm.tile_bounds(emit, rows, builder.add(top_tile, count), tiles)
+                    source = emit.advance(left, builder.add(builder.mul(start, left_stride), top))
+                    target = emit.advance(out, builder.add(builder.mul(top, out_stride), column))
+                    sides = source, left_stride, packed, depth
+                    height = builder.sub(bottom, top)
+                    emit.call("contract_edge", *sides, target, out_stride, height, rest, is_added)
     emit.finish()
-
-
-def _tile(
-    emit: Emitter,
-    name: str,
-    height: Value,
-    sides: tuple[Value, Value, Value, Value],  # left, its stride, panel, depth
-    target: tuple[Value, Value, Value],  # address, stride, columns from there on
-    scratch: Value,  # a tile: the last panel may have more columns than out
-    *,
-    add: Value,
-) -> None:
-    builder, width = emit.builder, gemm.PANEL_VECTORS * emit.lanes
-    out, stride, columns = target
-    fits = builder.icmp_signed(">=", columns, integer(width))
-    with emit.if_then(builder.not_(fits)):
-        _copy(emit, (out, stride), (scratch, integer(width)), height, columns)
-    where = builder.select(fits, out, scratch), builder.select(fits, stride, integer(width))
-    gemm.call_tile(emit, name, height, *sides, *where, add, tallest=gemm.tile_rows())
-    with emit.if_then(builder.not_(fits)):
-        _copy(emit, (scratch, integer(width)), (out, stride), height, columns)
-
-
-def _copy(emit: Emitter, source: tuple[Value, Value], target: tuple[Value, Value], rows: Value, columns: Value) -> None:
-    """Copy rows of fewer columns than a panel has."""
-    builder = emit.builder
-    with emit.loop(0, rows) as row:
-        begin, end = (emit.advance(base, builder.mul(row, stride)) for base, stride in (source, target))
-        for offset in range(0, gemm.PANEL_VECTORS * emit.lanes, emit.lanes):
-            count = builder.sub(columns, integer(offset))
-            emit.masked_store(emit.masked_load(emit.address(begin, offset), count), emit.address(end, offset), count)
