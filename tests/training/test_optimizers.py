@@ -18,7 +18,7 @@ def by_hand(name: str, weights: Tensor, gradients: list[Tensor], *, decay: float
     """Kingma & Ba 2015, Loshchilov & Hutter 2019, and the momentum of Polyak as torch writes it."""
     weights = weights.clone()
     first = second = velocity = torch.zeros_like(weights)
-    for step, given in enumerate(gradients, start=1):
+    for number, given in enumerate(gradients, start=1):
         gradient = given if name == "adamw" else given + decay * weights
         if name == "sgd":
             velocity = MOMENTUM * velocity + gradient
@@ -28,8 +28,8 @@ def by_hand(name: str, weights: Tensor, gradients: list[Tensor], *, decay: float
             weights = weights * (1 - RATE * decay)
         first = BETAS[0] * first + (1 - BETAS[0]) * gradient
         second = BETAS[1] * second + (1 - BETAS[1]) * gradient**2
-        root = (second / (1 - BETAS[1] ** step)).sqrt() + EPSILON
-        weights = weights - RATE * first / (1 - BETAS[0] ** step) / root
+        root = (second / (1 - BETAS[1] ** number)).sqrt() + EPSILON
+        weights = weights - RATE * first / (1 - BETAS[0] ** number) / root
     return weights
 
 

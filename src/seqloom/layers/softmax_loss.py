@@ -158,10 +158,13 @@ def _logit_gradients(
         yield loss, gradient
         return
     matrix = None if rounded is None else rounded.transposed(weight)
-    shape = len(hidden), len(weight) if matrix is None else matrix.width
-    with borrow(math.prod(shape), hidden) as buffer:  # allocating this much memory would cost as much as the softmax
-        out = buffer[: math.prod(shape)].view(shape)
-        logits = large_products.multiply(hidden, weight.T, out) if matrix is None else matrix.multiply(hidden, out)
+    rows, width = len(hidden), large_products.row_stride(weight.T) if matrix is None else matrix.width
+    with borrow(rows * width, hidden) as buffer:  # allocating this much memory would cost as much as the softmax
+        out = buffer[: rows * width].view(rows, width)
+        if matrix is None:
+            logits = large_products.multiply(hidden, weight.T, out[:, : len(weight)])
+        else:
+            logits = matrix.multiply(hidden, out)
         yield kernel.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
 
 

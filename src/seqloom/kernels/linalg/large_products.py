@@ -24,6 +24,10 @@ ROW_BLOCK = 1024
 """Rows of the left side that are multiplied with a panel before the next one: they stay in the third cache."""
 COLUMN_TILES = 8
 """Tiles of the transposed left side that are multiplied with a panel before the next one: they stay in the second."""
+LINE = 64
+"""Bytes of a cache line."""
+ALIASED = 2048
+"""Bytes; rows at a multiple of this distance would compete for the same sets of the first cache."""
 SERIAL_LIMIT = 1 << 20
 """Multiplications below which one thread is faster than several."""
 
@@ -31,6 +35,8 @@ SERIAL_LIMIT = 1 << 20
 def multiply(left: Tensor, matrix: Tensor, out: Tensor) -> Tensor:  # (N, K), (K, M) → (N, M)
     """left · matrix. The rows of left and out have no gaps; those or the columns of the matrix have none."""
     left, matrix = _without_gaps(left), matrix if 1 in matrix.stride() else matrix.contiguous()
+    if left.stride(0) * left.element_size() % ALIASED == 0:
+        left = left.new_empty(len(left), row_stride(left))[:, : left.shape[1]].copy_(left)
     (rows, depth), columns = left.shape, matrix.shape[1]
     if not rows * depth * columns:
         return out.zero_()
@@ -60,6 +66,13 @@ def contract(left: Tensor, right: Tensor, out: Tensor, *, add: bool = False) -> 
         sides = left.data_ptr(), left.stride(0), right.data_ptr(), right.stride(0), out.data_ptr(), out.stride(0)
         _run(real, "contract_part", parts, *sides, rows, depth, columns, buffer.data_ptr(), size, int(add))
     return out
+
+
+def row_stride(matrix: Tensor) -> int:
+    """A distance between rows of so many elements that is an odd number of cache lines: they use different sets."""
+    per_line = LINE // matrix.element_size()
+    lines = -(-matrix.shape[1] // per_line)
+    return (lines + 1 - lines % 2) * per_line
 
 
 def _without_gaps(matrix: Tensor) -> Tensor:
