@@ -26,9 +26,9 @@ class ScanFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scans: Scans, workers: int, x: Tensor, *tensors: Tensor) -> Any:
         partition = scans[0][1]
-        # Batch first in memory, as the layers that read it expect.
-        out = allocate(x, partition.batch, partition.steps, sum(_widths(scans)))
-        out = (out.zero_() if partition.padded else out).transpose(0, 1)
+        # Batch first in memory, as the layers that read it expect; not a view, which could not be changed in place.
+        out = allocate(x, partition.steps, partition.batch, sum(_widths(scans)), order=(1, 0, 2))
+        out = out.zero_() if partition.padded else out
         calls, last, kept = [], [], []
         # A mode such as Bfloat16Products costs as much as the calls it sees.
         with torch._C.DisableTorchFunction(), Loan() as loan:

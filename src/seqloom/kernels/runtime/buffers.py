@@ -58,12 +58,15 @@ def borrow(size: int, like: Tensor) -> Iterator[Tensor]:
         yield loan.borrow(size, like)
 
 
-def allocate(like: Tensor, *shape: int) -> Tensor:
-    """A new, uninitialised tensor, in huge pages if it is large and the system has them."""
+def allocate(like: Tensor, *shape: int, order: tuple[int, ...] | None = None) -> Tensor:
+    """A new, uninitialised tensor, in huge pages if it is large and the system has them.
+
+    ``order`` are its dimensions as they follow each other in memory, the largest stride first.
+    """
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(mode=False):  # a buffer made while predicting is used again in training
-            return allocate(like, *shape)
-    tensor = torch.empty(shape, dtype=like.dtype)
+            return allocate(like, *shape, order=order)
+    tensor = torch.empty_permuted(shape, order or tuple(range(len(shape))), dtype=like.dtype)
     size = tensor.numel() * tensor.element_size()
     madvise = _madvise()
     if size >= HUGE_PAGE_MIN and madvise is not None:
