@@ -149,12 +149,15 @@ def _logit_gradients(
     target: Tensor,
     smoothing: float,
     rounded: RoundedWeight | None,
+    bias_gradient: Tensor | None,  # (V,), to which the sum of the gradient over the rows is added
 ) -> Iterator[tuple[Tensor, Tensor]]:  # loss (N,), its gradient w.r.t. the logits (N, V), valid inside the context
     if hidden.device.type != "cpu" or hidden.dtype not in LLVM_TYPES:
         loss, gradient = _softmax_rows(_logits(hidden, weight, bias), target, smoothing)
         if smoothing:
             gradient -= smoothing / len(weight)
         gradient.scatter_add_(1, target.unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))
+        if bias_gradient is not None:
+            bias_gradient += gradient.sum(dim=0)
         yield loss, gradient
         return
     matrix = None if rounded is None else rounded.transposed(weight)
@@ -165,7 +168,8 @@ def _logit_gradients(
             logits = large_products.multiply(hidden, weight.T, out[:, : len(weight)])
         else:
             logits = matrix.multiply(hidden, out)
-        yield kernel.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
+        loss = kernel.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing, bias_gradient=bias_gradient)
+        yield loss, logits
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -185,7 +189,8 @@ class _CrossEntropy(torch.autograd.Function):
         compiled = hidden.device.type == "cpu" and hidden.dtype in LLVM_TYPES
         bias_gradient = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(hidden, weight):
-            with _logit_gradients(hidden[rows], weight, bias, target[rows], smoothing, rounded) as (loss, gradient):
+            values = hidden[rows], weight, bias, target[rows], smoothing, rounded, bias_gradient
+            with _logit_gradients(*values) as (loss, gradient):
                 total += loss.sum()
                 if rounded is not None:
                     hidden_gradient[rows] = rounded.plain(weight).multiply(gradient)
@@ -201,8 +206,6 @@ class _CrossEntropy(torch.autograd.Function):
                         weight_gradient = torch.mm(gradient.T, hidden[rows])
                     else:
                         weight_gradient.addmm_(gradient.T, hidden[rows])
-                if bias_gradient is not None:
-                    bias_gradient += gradient.sum(dim=0)
         if weight_gradient is None:
             weight_gradient = torch.zeros_like(weight)
         context.gradients = (hidden_gradient, weight_gradient, bias_gradient)

@@ -20,9 +20,12 @@ def test_loss_and_gradient_are_those_of_torch(
     exact = (logits.double() + (0 if bias is None else bias.double())).requires_grad_()
     expected = torch.nn.functional.cross_entropy(exact, target, reduction="none", label_smoothing=smoothing)
     (gradient,) = torch.autograd.grad(expected.sum(), exact)
-    actual = cross_entropy(logits, bias, target, smoothing=smoothing)
+    bias_gradient = torch.ones(size, dtype=dtype) if biased else None
+    actual = cross_entropy(logits, bias, target, smoothing=smoothing, bias_gradient=bias_gradient)
     torch.testing.assert_close(actual.double(), expected.detach(), rtol=tolerance, atol=10 * tolerance)
     torch.testing.assert_close(logits.double(), gradient, rtol=0, atol=tolerance)
+    if bias_gradient is not None:
+        torch.testing.assert_close(bias_gradient.double(), 1 + gradient.sum(dim=0), rtol=0, atol=rows * tolerance)
 
 
 def test_large_logits_stay_finite_and_nan_propagates() -> None:

@@ -22,6 +22,7 @@ def cross_entropy(
     target: Tensor,  # (N,), from 0 to V - 1
     *,
     smoothing: float,
+    bias_gradient: Tensor | None = None,  # (V,), to which the sum of the gradient over all rows is added
 ) -> Tensor:  # (N,)
     """The loss of each row: log Σ exp x - (1 - s) x[target] - s mean x, with the label smoothing s.
 
@@ -30,8 +31,9 @@ def cross_entropy(
     rows, size = logits.shape
     losses = logits.new_empty(rows)
     coefficients = logits.new_tensor([smoothing, (1 - smoothing), smoothing / size, 1 / size])
-    parts = 1 if logits.numel() < SERIAL_LIMIT else min(threads.count(), rows)
-    table = (ctypes.c_int64 * 9)(
+    parts = 1 if logits.numel() < SERIAL_LIMIT else max(1, min(threads.count(), rows))
+    sums = logits.new_zeros(parts, 0 if bias_gradient is None else size)
+    table = (ctypes.c_int64 * 10)(
         logits.data_ptr(),
         logits.stride(0),
         0 if bias is None else bias.data_ptr(),
@@ -40,9 +42,12 @@ def cross_entropy(
         coefficients.data_ptr(),
         rows,
         size,
-        max(parts, 1),
+        parts,
+        0 if bias_gradient is None else sums.data_ptr(),
     )
-    threads.run(_function(LLVM_TYPES[logits.dtype]), ctypes.addressof(table), max(parts, 1))
+    threads.run(_function(LLVM_TYPES[logits.dtype]), ctypes.addressof(table), parts)
+    if bias_gradient is not None:
+        bias_gradient += sums.sum(dim=0)
     return losses
 
 
@@ -57,8 +62,10 @@ def _emit(real: str) -> str:
     emit = Emitter(module, "rows", 4, real)
     builder = emit.builder
     table, part = emit.arguments[:2]
-    fields = [emit.load_integer(table, index) for index in range(9)]
-    logits, stride, bias, targets, losses, coefficients, rows, size, parts = fields
+    fields = [emit.load_integer(table, index) for index in range(10)]
+    logits, stride, bias, targets, losses, coefficients, rows, size, parts, all_sums = fields
+    sums = emit.advance(all_sums, builder.mul(part, size))
+    summed_up = builder.icmp_signed("!=", all_sums, integer(0))
     smoothing, target_weight, uniform, reciprocal_size = (
         emit.load_scalar(emit.address(coefficients, index)) for index in range(4)
     )
@@ -67,7 +74,7 @@ def _emit(real: str) -> str:
     with emit.loop(first, last) as row:
         row_start = emit.advance(logits, builder.mul(row, stride))
         with emit.if_then(biased):
-            vector_loop(emit, size, partial(_add_bias, emit, row_start, bias))
+            vector_loop(emit, size, partial(_add, emit, row_start, bias))
         maxima, total = vector_loop(
             emit, size, partial(_max_and_sum, emit, row_start), (emit.splat(-math.inf), emit.splat(0.0))
         )
@@ -89,15 +96,17 @@ def _emit(real: str) -> str:
         vector_loop(emit, size, partial(_normalize, emit, row_start, scale, emit.splat(uniform)))
         at = emit.address(row_start, target)
         builder.store(builder.fsub(emit.load_scalar(at), target_weight), at)
+        with emit.if_then(summed_up):
+            vector_loop(emit, size, partial(_add, emit, sums, row_start))
     emit.finish()
     return str(module)
 
 
-def _add_bias(
-    emit: Emitter, row_start: Value, bias: Value, vector: VectorSlice, index: Value, _: tuple[Value, ...]
+def _add(
+    emit: Emitter, total: Value, summand: Value, vector: VectorSlice, index: Value, _: tuple[Value, ...]
 ) -> tuple[()]:
-    at = emit.address(row_start, index)
-    vector.store(emit.builder.fadd(vector.load(at), vector.load(emit.address(bias, index))), at)
+    at = emit.address(total, index)
+    vector.store(emit.builder.fadd(vector.load(at), vector.load(emit.address(summand, index))), at)
     return ()
 
 
