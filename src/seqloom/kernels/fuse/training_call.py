@@ -68,7 +68,7 @@ class TrainingCall:
 
 
 def run(calls: Sequence[TrainingCall], workers: int) -> None:
-    """Run calls that do not depend on each other; several are distributed to so many threads."""
+    """Run calls that do not depend on each other; several are distributed to ``workers`` threads."""
     calls = [call for call in calls if not call.partition.empty]
     tables = [call.write() for call in calls]
     if len(calls) == 1:

@@ -69,7 +69,7 @@ def contract(left: Tensor, right: Tensor, out: Tensor, *, add: bool = False) -> 
 
 
 def row_stride(matrix: Tensor) -> int:
-    """A distance between rows of so many elements that is an odd number of cache lines: they use different sets."""
+    """A distance between rows that is an odd number of cache lines: they use different sets."""
     per_line = LINE // matrix.element_size()
     lines = -(-matrix.shape[1] // per_line)
     return (lines + 1 - lines % 2) * per_line
