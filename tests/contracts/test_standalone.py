@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.export_check import TOLERANCE, ExportError, relative_difference
 from seqloom.kernels.llvm.target import PORTABLE, Target, native
+from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
-from seqloom.standalone import recurrent as _compiled_layers  # noqa: F401  registers how layers are compiled
+from seqloom.standalone import models as _models  # noqa: F401  registers how layers are compiled
 from seqloom.standalone.builder import ModelBuilder, Rows
 from seqloom.standalone.compiled import CompiledModel, compile_for
 from seqloom.standalone.interface import Port, StandaloneModel, assemble
@@ -83,6 +84,14 @@ def test_convolutions(name: str) -> None:
     single = type(layer)(registry.INPUT, registry.HIDDEN, window=layer.window, activation="tanh", causal=layer.causal)  # type: ignore[call-arg]
     registry.randomize(single, dtype=torch.float32)
     assert_equal(single.eval(), native())
+
+
+@pytest.mark.parametrize("bands", [4, 5])
+@pytest.mark.parametrize(("causal", "normalize"), [(True, False), (False, False), (False, True)])
+def test_spectral_convolutions(causal: bool, normalize: bool, bands: int) -> None:
+    layer = SpectralConvolution(bands, input_channels=2, channels=8, causal=causal, normalize=normalize)
+    registry.randomize(layer, dtype=torch.float32)
+    assert_equal(layer.eval(), native())
 
 
 def test_cell_of_a_user() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from seqloom.kernels.llvm import vector_math
-from seqloom.kernels.llvm.ir_builder import Value, VectorSlice, integer, vector_loop
+from seqloom.kernels.llvm.ir_builder import integer
 from seqloom.layers.audio.spectrum import MIN_DEVIATION, Normalize, Spectrum
 from seqloom.layers.audio.trim import TrimSilence
 from seqloom.layers.time_reduction import TimeReduction
@@ -14,7 +14,7 @@ from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.frame_encoder import FrameEncoder
 from seqloom.standalone.builder import DOUBLE, Addresses, Count, ModelBuilder, Rows
 from seqloom.standalone.interface import Frames, Port
-from seqloom.standalone.modules import array, emit_layer, unsupported
+from seqloom.standalone.modules import array, emit_layer, total, unsupported
 from seqloom.standalone.sound import read_sound
 
 
@@ -70,10 +70,10 @@ def _normalized(b: ModelBuilder, normalize: Normalize, x: Rows) -> Rows:
 
     def mean(rows: Rows) -> Rows:
         """The mean of each feature, or of all of them, at each position."""
-        total = b.reduce(lambda so_far, value, _row: builder.fadd(so_far, value), rows, 0.0)
-        average = b.map(lambda value: builder.fdiv(value, count), total)
+        sums = b.reduce(lambda so_far, value, _row: builder.fadd(so_far, value), rows, 0.0)
+        average = b.map(lambda value: builder.fdiv(value, count), sums)
         if normalize.kind == "level":
-            size, overall = emit.splat(float(x.size)), _total(b, average)
+            size, overall = emit.splat(float(x.size)), total(b, average)
             average = b.map(lambda _value: builder.fdiv(overall, size), average)
         return Rows(average.address, x.count, x.size, 0)
 
@@ -85,16 +85,6 @@ def _normalized(b: ModelBuilder, normalize: Normalize, x: Rows) -> Rows:
         centred,
         variance,
     )
-
-
-def _total(b: ModelBuilder, row: Rows) -> Value:
-    """The sum over a row, in all lanes."""
-
-    def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
-        return [b.builder.fadd(sums[0], vector.load(b.emit.address(row.address, index)))]
-
-    (sums,) = vector_loop(b.emit, integer(row.size), add, (b.emit.splat(0.0),))
-    return b.emit.splat(b.emit.sum_lanes(sums))
 
 
 def _normalized_so_far(b: ModelBuilder, normalize: Normalize, difference: Rows) -> Rows:
@@ -112,11 +102,11 @@ def _normalized_so_far(b: ModelBuilder, normalize: Normalize, difference: Rows) 
         with emit.loop(0, size) as column:
             value = emit.load_scalar(emit.address(b.row_address(difference, row), column))
             exact = builder.fpext(value, DOUBLE)
-            total = builder.fadd(b.load_double(sums[0], column), exact)
+            added = builder.fadd(b.load_double(sums[0], column), exact)
             squares = builder.fadd(b.load_double(sums[1], column), builder.fmul(exact, exact))
-            b.store_double(total, sums[0], column)
+            b.store_double(added, sums[0], column)
             b.store_double(squares, sums[1], column)
-            centre = builder.fdiv(total, weight)
+            centre = builder.fdiv(added, weight)
             variance = builder.fdiv(builder.fadd(squares, b.load_double(prior, column)), weight)
             variance = builder.fsub(variance, builder.fmul(centre, centre))
             is_positive = builder.fcmp_ordered(">", variance, DOUBLE(0.0))

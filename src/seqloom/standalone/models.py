@@ -17,7 +17,7 @@ from seqloom.models.encoder import Encoder
 from seqloom.models.signals.frame_encoder import FrameEncoder
 from seqloom.models.step_regressor import StepRegressor
 from seqloom.models.tagger import Tagger, WordEmbedding
-from seqloom.standalone import crf, recurrent  # noqa: F401  how layers are compiled
+from seqloom.standalone import crf, recurrent, spectral_convolution  # noqa: F401  how layers are compiled
 from seqloom.standalone.builder import DOUBLE, ONE, SHORT, Addresses, Count, ModelBuilder, Rows
 from seqloom.standalone.frames import encode_frames
 from seqloom.standalone.interface import EACH, Frames, Port, Texts

@@ -140,10 +140,7 @@ def emit_layer_norm(b: ModelBuilder, norm: nn.LayerNorm, x: Rows) -> Rows:
     with emit.loop(0, x.count.value) as row:
         source, target = b.row_address(x, row), b.row_address(out, row)
 
-        def total(vector: VectorSlice, index: Value, sums: tuple[Value, ...], source: Value = source) -> list[Value]:
-            return [builder.fadd(sums[0], vector.load(emit.address(source, index)))]
-
-        mean = builder.fdiv(emit.splat(emit.sum_lanes(_sum(b, integer(x.size), total))), count)
+        mean = builder.fdiv(total(b, b.row(x, row)), count)
 
         def squares(
             vector: VectorSlice, index: Value, sums: tuple[Value, ...], source: Value = source, mean: Value = mean
@@ -241,3 +238,13 @@ def largest(b: ModelBuilder, size: int, *rows: Value) -> tuple[Value, Value]:
         is_better = builder.fcmp_ordered(">", value, best)
         final = advance(builder.select(is_better, index, label), builder.select(is_better, value, best))
     return final[0], final[1]
+
+
+def total(b: ModelBuilder, row: Rows) -> Value:
+    """The sum over a row, in all lanes."""
+
+    def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
+        return [b.builder.fadd(sums[0], vector.load(b.emit.address(row.address, index)))]
+
+    (sums,) = vector_loop(b.emit, integer(row.size), add, (b.emit.splat(0.0),))
+    return b.emit.splat(b.emit.sum_lanes(sums))

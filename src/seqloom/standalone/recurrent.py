@@ -101,9 +101,17 @@ def emit_norm(b: ModelBuilder, layer: Norm, x: Rows, _state: State) -> tuple[Row
 
 @compiles_layer(Convolution)
 def emit_convolution(b: ModelBuilder, layer: Convolution, x: Rows, state: State) -> tuple[Rows, State]:
-    """Rows without gaps, with zeros before and after them: a window is one long row that starts at each of them."""
-    reach, size = layer.window - 1, layer.input_size
-    before = reach if layer.causal else reach // 2
+    """A window is one long row that starts at each element."""
+    padded, last = with_neighbours(b, x, state, reach=layer.window - 1, causal=layer.causal)
+    windows = Rows(padded.address, x.count, layer.window * x.size, x.size)
+    y = b.linear(windows, array(layer.linear.weight), array(layer.linear.bias))
+    return emit_module(b, layer.activation, y), (last,)
+
+
+def with_neighbours(b: ModelBuilder, x: Rows, state: State, *, reach: int, causal: bool) -> tuple[Rows, Rows]:
+    """Rows without gaps and with those that windows reach, zeros or the last ones read; and the new last ones."""
+    size = x.size
+    before = reach if causal else reach // 2
     total = b.builder.add(x.count.value, integer(reach))
     padded = b.allocate(Count(total, x.count.per_element, x.count.constant + reach), size, compact=True)
     ends = Count(integer(before), 0, before), Count(integer(reach - before), 0, reach - before)
@@ -114,7 +122,5 @@ def emit_convolution(b: ModelBuilder, layer: Convolution, x: Rows, state: State)
         b.copy(state[0], Rows(padded.address, ONE, reach * size, reach * size))
     b.copy(x, Rows(b.row_address(padded, before), x.count, size, size))
     b.fill(Rows(b.row_address(padded, after), ends[1], size, size), 0.0)
-    windows = Rows(padded.address, x.count, layer.window * size, size)
-    y = b.linear(windows, array(layer.linear.weight), array(layer.linear.bias))
     last = Rows(b.row_address(padded, x.count.value), ONE, reach * size, reach * size)
-    return emit_module(b, layer.activation, y), (last,)
+    return padded, last
