@@ -110,6 +110,8 @@ def test_a_unit_is_chosen_by_its_number(page: Any) -> None:
     field.press("Enter")
     expect(page.get_by_role("heading", name="What does unit 3 do?")).to_be_visible()
     assert re.search(r"unit=[^&]*3\b", page.url)
+    page.get_by_label("Layer of the states").select_option(index=1)  # the same unit of another layer
+    expect(page.get_by_role("heading", name=re.compile("Unit 3 of encoder, backward"))).to_be_visible()
     field.fill("100000")
     field.press("Enter")
     expect(page.get_by_role("heading", name="What does unit 3 do?")).to_be_visible()  # there is no such unit

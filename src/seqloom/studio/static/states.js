@@ -135,14 +135,15 @@ export function statePanel({ hasStrip, timed, run, input, layers, values, nameLa
   const how = hasStrip ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
   const [what, act] = hasStrip ? ["this phrase", "Select a phrase"] : ["these steps", "Select some steps"];
   const content = h("div", { "aria-live": "polite" }, h("p", {}, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", {}, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below, or type its number: its values in this input, and where in the dev data they are highest and lowest.")));
-  const select = h("select", { "aria-label": "Layer of the states", onchange: () => { limitField(); if (state.phrase) similar(...state.phrase); } }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
+  const select = h("select", { "aria-label": "Layer of the states", onchange: () => { limitField(); if (state.phrase) similar(...state.phrase); else chooseUnit(); } }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
   const state = { phrase: null };
   const unitsOf = (name) => outputOf(layers.find((layer) => layer.name === name)).units;
-  const field = h("input", { type: "number", min: 1, max: unitsOf(select.value), step: 1, placeholder: `1–${unitsOf(select.value)}`, "aria-label": "Number of a unit", onchange: () => {
+  const field = h("input", { type: "number", min: 1, max: unitsOf(select.value), step: 1, placeholder: `1–${unitsOf(select.value)}`, "aria-label": "Number of a unit", onchange: () => chooseUnit() });
+  const chooseUnit = () => {
     const index = Number(field.value) - 1;
     if (Number.isInteger(index) && index >= 0 && index < unitsOf(select.value)) unit(select.value, index, false);
     else if (field.value) field.reportValidity();
-  } });
+  };
   const limitField = () => { field.max = unitsOf(select.value); field.placeholder = `1–${field.max}`; };
   const title = h("h2", {}, "Where else is the model in this state?");
   const box = h("section", { class: "card", id: "states" }, h("div", { class: "tools" }, title, h("span", { class: "pick never" }, layers.length > 1 ? select : null, h("label", { class: "small soft" }, "unit ", field))), content);
