@@ -106,7 +106,7 @@ def compiled_call(model: Classifier, shape: Shape, values: Any, target: Target) 
     code = compile_for(assembly, target)
     function = CompiledModel(described, assembly, code)
     per_element, constant = assembly.workspace
-    workspace = np.zeros(constant + per_element * shape.time, dtype=np.uint8)
+    workspace = np.zeros(constant + int(per_element * shape.time), dtype=np.uint8)
     answer = np.zeros(LABELS, dtype=np.float32)
     given = np.ascontiguousarray(values)
     arguments = [
