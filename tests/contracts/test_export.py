@@ -184,6 +184,7 @@ def is_both(name: str) -> bool:
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "hard attention": ("translate", {"attention": {"type": "hard"}}),
     "hard attention before the step": ("translate", {"attention": {"type": "hard", "style": "bahdanau"}}),
+    "mixture": ("forecast", {"distribution": "gaussian_mixture"}),
     "2-D LSTM": ("transcribe, columns", {"image_encoder": {"layers": 1, "channels": 2, "model": "lstm"}}),
 }
 """Models that only differ from a case by these fields."""
@@ -233,11 +234,16 @@ def test_every_kind_of_forecast(fields: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize("fields", [{}, {"output": "every_step", "relative": False}, {"calibrate": False}])
 @pytest.mark.parametrize("largest", [3, 10_000])  # small counts are summed up; the quantiles of large ones are not
 def test_forecasts_of_counts(fields: dict[str, Any], largest: int, tmp_path: Path) -> None:
+    assert_forecasts_equal(counted(largest, **fields), tmp_path, quantiles=True)
+
+
+def counted(largest: int, **fields: Any) -> tiny.Case:
+    """Two series of counts below a number."""
     case = tiny.CASES["forecast"]
     draw = np.random.default_rng(4)
     train, dev = ("one,two\n" + "".join(f"{a},{b}\n" for a, b in draw.integers(0, largest, (30, 2))) for _ in range(2))
     fields = {**case.fields, "distribution": "negative_binomial", **fields}
-    assert_forecasts_equal(case._replace(train=train, dev=dev, fields=fields), tmp_path, quantiles=True)
+    return case._replace(train=train, dev=dev, fields=fields)
 
 
 ALL_KNOWN = {"calendar": True, "future_covariates": "promotion", "static_covariates": "size"}
