@@ -55,7 +55,8 @@ console.log(JSON.stringify(answers));
 
 def call(trained: Trained, feed: Any, row: int) -> dict[str, Any]:
     """The inputs of an example, and the bytes of its outputs."""
-    length, inputs = int(feed["lengths"][row]), []
+    length = int(feed["lengths"][row])
+    inputs: list[str | None] = []
     for port in trained.model.inputs:
         if port.is_optional:
             inputs.append(None)
