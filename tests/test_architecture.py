@@ -171,7 +171,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learning_rate_finder": {"formats", "terminal", "insight", "training", "run_config", "training_data", "workflow"},
     "sklearn": {"files", "answers", "data", "run", "model", "interactive"},
     "check": {"formats", "terminal", "data", "training", "tasks", "run_config", "training_data", "evaluation"},
-    "service": {"files", "config", "terminal", "data", "models", "decoding", "run", "run_config", "model", "seqloom"},
+    "service": {
+        "files",
+        "answers",
+        "config",
+        "terminal",
+        "data",
+        "models",
+        "decoding",
+        "run",
+        "run_config",
+        "model",
+        "seqloom",
+    },
     "examples": set(),
     "lab": {
         *(
@@ -214,6 +226,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         *(
             "files",
+            "answers",
             "cache",
             "config",
             "formats",

@@ -382,7 +382,9 @@ def test_training_shows_the_same_findings(tmp_path: Path) -> None:
     run = workflow.train(config, output=tmp_path / "run")
     overlap, unseen, similar = run.warnings
     assert ("also occurs in train" in overlap, "'sideways'" in unseen) == (True, True)
-    assert similar == "warning: train: labels that differ only in case or whitespace: 'down' (6) and 'Down' (6)"
+    labels = "warning: train: labels that differ only in case or whitespace: 'down' (6) and 'Down' (6)"
+    remedy = "if they mean the same, write them alike, in pandas with frame[column].str.strip().str.lower()"
+    assert similar == f"{labels}; {remedy}"
     assert {line.removeprefix("warning: ") for line in run.warnings} <= set(check_data(config).warnings)
     log = (tmp_path / "run" / "train.log").read_text()
     assert all(log.count(line) == 1 for line in run.warnings)
@@ -401,3 +403,31 @@ def test_data_of_another_task_are_one_problem(tmp_path: Path) -> None:
     file.write_text("text,label\n" + "".join(f"a film of number {n} that is long,{'ab'[n % 2]}\n" for n in range(30)))
     (problem,) = check_data(Config.build(Document.empty(["task.name=tag", f"task.train={file}"]))).problems
     assert f"seqloom train --task classify --data {file}" in problem
+
+
+def test_missing_values_are_listed_and_the_check_goes_on(tmp_path: Path) -> None:
+    times = [f"2024-01-{day:02}" for day in (*range(1, 15), *range(16, 29))]  # one day is missing
+    rows = [f"{time},{index % 5 + index / 7:.2f},{index % 3}" for index, time in enumerate(times)]
+    rows[4] = f"{times[4]},,1"
+    rows[5] = f"{times[5]},,"
+    text = "\n".join(["date,load,wind", *rows])
+    report = check_data(configure(tmp_path, "forecast", text, text))
+    file = tmp_path / "train.csv"
+    assert report.problems[0].startswith(f"{file}:6: column load: missing value; task.fill_missing=true repeats")
+    assert report.problems[0].endswith(
+        "In all, 3 values are missing: load 2 (at most 2 in a row, first line 6), wind 1 (first line 7)"
+    )
+    assert any("gap" in warning for warning in report.warnings)
+    assert not any("repeat the previous" in warning for warning in report.warnings)
+    assert report.splits["train"].examples > 0
+
+    filled = configure(tmp_path, "forecast", text, text, task__fill_missing=True)
+    warned = [warning for warning in check_data(filled).warnings if "repeat the previous" in warning]
+    expected = (
+        f"train: 3 values were missing and repeat the previous one: load 2 (at most 2 in a row, first {file}:6), "
+        f"wind 1 (first {file}:7); load, wind: the model learns and is scored on values that nobody has measured"
+    )
+    assert warned == [expected, expected.replace("train", "dev")]
+    run = workflow.train(filled._replace(train=filled.train.model_copy(update={"updates": 1})), output=tmp_path / "run")
+    assert warned[0] in "\n".join(run.warnings)
+    assert warned[0] in (run.path / "train.log").read_text()

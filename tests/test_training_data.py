@@ -5,12 +5,14 @@ import signal
 from pathlib import Path
 
 import pytest
+import typer
 from tests.data.readers.test_suited_task import REVIEWS, SALES
 from tests.test_workflow import at, send, settings
 
 from seqloom import workflow
 from seqloom.check import check_data
 from seqloom.checkpoint import RunError
+from seqloom.cli.options import errors
 from seqloom.data.readers.text_files import DataError
 from seqloom.interrupt import Interrupted
 from seqloom.model import load
@@ -88,6 +90,26 @@ def test_no_held_out_examples_are_an_error(tmp_path: Path) -> None:
     few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 0.0001}))
     with pytest.raises(ValueError, match="no development examples"):
         workflow.train(few, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_table_that_is_one_sequence_names_the_columns_that_may_divide_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"M{row // 4},{row},{row * 7 % 5},{row % 2}\n" for row in range(24))
+    path = tmp_path / "x.csv"
+    path.write_text(f"machine,time,ax,power\n{rows}")
+    with pytest.raises(ValueError, match="all of it is one sequence, of which no part can be held out") as error:
+        workflow.train(configured("tag", path, "task.label_column=power"), output=tmp_path / "run")
+    advice = f"set task.group_column to machine, or hold out its last rows with task.train={path}[0:0.9]"
+    assert advice in str(error.value)
+    assert any("time from column 2 'time', label from column 4 'power'" in note for note in error.value.__notes__)
+    with pytest.raises(typer.Exit), errors():
+        raise error.value
+    *notes, message = capsys.readouterr().err.splitlines()
+    assert message.startswith(f"seqloom: {path}: all of it is one sequence")
+    assert notes == error.value.__notes__
+    assert not (tmp_path / "run").exists()
 
 
 def configured(task: str, path: Path, *overrides: str) -> Config:
@@ -140,3 +162,17 @@ def test_a_late_error_is_one_of_a_file_of_the_right_kind(tmp_path: Path) -> None
     path.write_text("\n".join(["damaged line of text", *lines]))
     with pytest.raises(DataError, match=r"1: expected .*Also found plain text, without labels"):
         workflow.train(config, output=tmp_path / "run")
+
+
+def test_one_long_recording_is_trained_on_a_range_of_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("time,ax,power\n" + "".join(f"{row},{row * 7 % 5},{row * 3 % 7 / 10}\n" for row in range(40)))
+    overrides = ["task.label_column=power", f"task.dev={path}[0.8:1]", "train.updates=1", "train.max_length=10"]
+    config = configured("tag", tmp_path / "x.csv[0:0.8]", *overrides)
+    readers = data_readers(config)
+    assert [len(example) for example in readers.train()] == [10, 10, 10, 2]
+    assert [(len(example), example.location.line) for example in readers.dev()] == [(8, 34)]
+    model = load(workflow.train(config, output=tmp_path / "run").path)
+    assert "in_train" not in model.evaluate(f"{path}[0.8:1]")
+    assert model.evaluate(f"{path}[0:0.8]")["in_train"] == 1
+    assert len(model.predict(f"{path}[30:]")[0].values["power"]) == 10

@@ -29,6 +29,7 @@ from seqloom.interrupt import Interrupted
 from seqloom.model import load
 from seqloom.run import Run
 from seqloom.run_config import Config, load_config
+from seqloom.training import engine
 from seqloom.training.divergence import Diverged
 from seqloom.training.progress import Progress
 
@@ -462,3 +463,32 @@ def test_a_stretched_schedule_is_mentioned(tmp_path: Path) -> None:
         workflow.train(chosen, output=tmp_path / "stopped", listeners=[at(1, partial(send, signal.SIGINT))])
     run = workflow.resume(tmp_path / "stopped", ["train.updates=2"])
     assert run.notes[1] == 'train.schedule = "cosine" is shortened to the new limit: the learning rate falls sooner'
+
+
+# A training that fails at once
+
+
+@pytest.mark.parametrize("updates", [0, 1])
+def test_a_run_stays_only_if_something_was_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, updates: int
+) -> None:
+    original = engine.train
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        for number, event in enumerate(original(*arguments, **options)):
+            if number == updates:
+                raise MemoryError("too little")
+            yield event
+
+    monkeypatch.setattr(engine, "train", failing)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "other").touch()
+    with pytest.raises(MemoryError, match="too little"):
+        workflow.train(settings(tmp_path, "classify"), output=tmp_path / "runs" / "run")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["other", "run"][: 1 + updates]
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").touch()
+    with pytest.raises(RunError, match=r"reviews\.csv is a file, not a folder: choose another folder"):
+        workflow.train(settings(tmp_path, "classify"), output=tmp_path / "reviews.csv" / "a" / "b")

@@ -11,6 +11,22 @@ SHOWN = 10  # predictions
 INPUT_LENGTH, VALUE_LENGTH = 50, 60  # characters
 
 
+EMPTY_INPUT = "the input is empty, so that this answer says nothing about it"
+"""The warning beside the answer to an empty input, which there is so that answers stay aligned with inputs."""
+
+
+def describe_empty(count: int, total: int, *, first: str) -> str:
+    """How many inputs are empty, and where the first of them are."""
+    are, answers = ("are", "their answers say") if count > 1 else ("is", "its answer says")
+    inputs = f"{count:,} of {total:,} inputs" if total > 1 else "the input"
+    return f"{inputs} {are} empty ({first}): {answers} nothing"
+
+
+def with_warning(answer: dict[str, Any], warning: str) -> dict[str, Any]:
+    """An answer as JSON with a warning about its input; it may have one of its own."""
+    return {**answer, "warning": "; ".join(filter(None, (answer.get("warning"), warning)))} if warning else answer
+
+
 class Answers(list[Any]):
     """Predictions, one for each input. ``answers["label"]`` is the list of all labels, and so for any other field."""
 

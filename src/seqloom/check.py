@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from seqloom.data.dataset_summary import (
 )
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.missing_values import FILLED, MissingValueError
 from seqloom.data.readers.text_files import WARNING, pluralize, resolve
 from seqloom.data.split import Read
 from seqloom.data.text.tokenizers import Tokenizer
@@ -31,7 +32,7 @@ from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
 from seqloom.training.memory import LongestExamples, check_training_memory
 from seqloom.training.update_rule import UpdateRule
-from seqloom.training_data import ALSO, data_readers, length_limit, suggesting_task, with_detected
+from seqloom.training_data import ALSO, data_readers, length_limit, no_dev_examples, suggesting_task, with_detected
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
@@ -59,7 +60,18 @@ class Report:
 
 def check_data(config: Config) -> Report:
     """Read all data once, then compute one update and one evaluation with the longest examples."""
-    return _Check(config).report()
+    check = _Check(config)
+    report = check.report()
+    if not check.remedy:
+        return report
+    # What else is wrong is found by reading on with the gaps filled.
+    task = config.task.model_copy(update=check.remedy)
+    further = check_data(config._replace(task=task))
+    return replace(
+        further,
+        problems=[*check.gaps, *further.problems],
+        warnings=[warning for warning in further.warnings if FILLED not in warning],
+    )
 
 
 class _Check:
@@ -68,6 +80,9 @@ class _Check:
         self.notes: list[str] = []
         self.problems: list[str] = []
         self.warnings: list[str] = []
+        self.trained = 0  # training examples
+        self.gaps: list[str] = []  # problems that are missing values
+        self.remedy: dict[str, Any] = {}  # settings of the task with which these are filled
         self.parameters: int | None = None
         self.rule: UpdateRule | None = None  # None: the model could not be built
         self.limit: LengthLimit | None = None  # of the training examples
@@ -129,6 +144,9 @@ class _Check:
             repeated = [text for text in (str(error), advice) if text]
             if not any(text in known for known in self.problems for text in repeated):
                 self.problems.append(problem)
+                if isinstance(error, MissingValueError):
+                    self.gaps.append(problem)
+                    self.remedy |= error.remedy
 
     def _detect(self) -> None:
         self.config, notes = with_detected(self.config)
@@ -176,10 +194,13 @@ class _Check:
         def add_examples() -> None:
             for example in read():
                 summary.add(example)
+            if not summary.examples and name == "dev" and self.trained:
+                raise ValueError(no_dev_examples(self.config, self.trained))
             if not summary.examples:
                 raise ValueError(f"{self._source(name)}: there are no examples")
 
         self._try(add_examples)
+        self.trained = summary.examples if name == "train" else self.trained
         if summary.unlabelled:
             count = pluralize(summary.unlabelled.total, "example")
             self.problems.append(f"{name}: {count} without a {task.target_name}, first {summary.unlabelled}")

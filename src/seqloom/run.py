@@ -48,6 +48,9 @@ def refuse_existing(path: str | Path) -> None:
         raise RunError(f"{str(path)!a}: the name is not valid UTF-8, as texts in a run are: choose another folder")
     if os.path.lexists(path):
         raise RunError(f"{path}: already exists, and runs are never overwritten: choose another folder")
+    above = next((folder for folder in Path(path).parents if os.path.lexists(folder)), None)
+    if above is not None and not above.is_dir():
+        raise RunError(f"{path}: {above} is a file, not a folder: choose another folder")
 
 
 def _folders(path: Path) -> list[str]:
@@ -170,6 +173,13 @@ class Run:
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise RunError(f"{path}: cannot be brought from format {version} to {FORMAT}: {error}") from error
         return cls(path, config, learned, checkpoint.parse_json(environment, path / "env.json"))
+
+    def remove(self) -> None:
+        """Remove the folder; only for a new run in which nothing was trained."""
+        try:
+            shutil.rmtree(self.path)
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be removed: {os_error_message(error)}") from error
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ from seqloom.data.fingerprint import fingerprint, fingerprint_files
 from seqloom.data.length_limit import LengthLimit
 from seqloom.data.readers.memory import IN_MEMORY, digest
 from seqloom.data.readers.suited_task import SuitedTask, find_suited_task
-from seqloom.data.readers.text_files import STANDARD_INPUT, WARNING, DataError, expand, refuse_stream, resolve
+from seqloom.data.readers.text_files import (
+    STANDARD_INPUT,
+    WARNING,
+    DataError,
+    expand,
+    pluralize,
+    refuse_stream,
+    resolve,
+)
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -73,6 +82,24 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
         return readers(read_train, lambda: iter(()))
     return readers(
         *hold_out(read_train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap)
+    )
+
+
+def no_dev_examples(config: Config, trained: int, sources: Sources = FILES_ONLY) -> str:
+    """Why there are no development examples beside those to train on, and what to do."""
+    task = config.task
+    if task.dev:
+        return f"{task.dev}: there are no examples"
+    source = sources.training_source(config)
+    is_single = next(islice(task.read(source), 1, None), None) is None  # also if training cuts it into parts
+    if is_single and (advice := task.single_example_advice(source)):
+        return f"{task.train}: all of it is one sequence, of which no part can be held out: {advice}"
+    examples = pluralize(trained, "example")
+    if task.fold:
+        return f"there are no development examples: of {examples}, none is in fold {task.dev_fold} (task.dev_fold)"
+    return (
+        f"there are no development examples: holding out {task.dev_fraction:.0%} of {examples} at random left none; "
+        "set task.dev, or raise task.dev_fraction (0: none)"
     )
 
 
@@ -198,6 +225,7 @@ def count_trained(
     task = config.task
     if isinstance(source, Path):
         same = source != STANDARD_INPUT and recorded.get(task.train) == fingerprint(str(source))
+        same = same and _selected_rows(source) == _selected_rows(Path(task.train))
     else:
         name = f"train {IN_MEMORY}"
         same = name in recorded and recorded[name] == digest(examples)
@@ -205,6 +233,11 @@ def count_trained(
         return len(examples) if same else 0
     held_out = data_readers(config, Sources(train=source)).dev()
     return len(examples) - sum(1 for _ in held_out)
+
+
+def _selected_rows(path: Path) -> str:
+    """The range of rows after the name of a file; empty: all of them."""
+    return path.name.removeprefix(expand(path)[0].name)
 
 
 def dev_examples(

@@ -53,6 +53,7 @@ from seqloom.training_data import (
     check_unchanged,
     data_readers,
     fingerprints,
+    no_dev_examples,
     suggesting_task,
     with_detected,
 )
@@ -79,20 +80,44 @@ def train(
             refuse_existing(output)
         new = _prepare(config.with_layer(layer), sources, _warm_start(start_from, layer, vocabulary))
         run = _create_once(group, lambda: _create(new, output, sources))
-        _run_training(
-            run,
-            new.config,
-            new.module,
-            readers=new.readers,
-            dev=new.dev,
-            start=None,
-            listeners=listeners,
-            group=group,
-            targets=new.targets,
-            repeated=new.repeated,
-            plots=plots,
-        )
+        with _removing_untrained(run, group) as note_event:
+            _run_training(
+                run,
+                new.config,
+                new.module,
+                readers=new.readers,
+                dev=new.dev,
+                start=None,
+                listeners=[note_event, *listeners],
+                group=group,
+                targets=new.targets,
+                repeated=new.repeated,
+                plots=plots,
+            )
     return run
+
+
+@contextmanager
+def _removing_untrained(run: Run, group: ProcessGroup) -> Iterator[Listener]:
+    """Remove a run that this process has created if its training fails before the first update; takes the events.
+
+    An interrupted training can be resumed, and a divergence examined: their runs stay.
+    """
+    is_trained = False
+
+    def note_event(run: Run, event: Progress) -> None:  # noqa: ARG001
+        nonlocal is_trained
+        is_trained = True
+
+    try:
+        yield note_event
+    except (Interrupted, Diverged):
+        raise
+    except Exception:
+        if group.is_main and not is_trained:
+            with suppress(RunError):  # the error of the training is the one to report
+                run.remove()
+        raise
 
 
 class NewTraining(NamedTuple):
@@ -119,6 +144,11 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
         config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
     notes = (*notes, *filter(None, [readers.limit.note(), _busy_note(config)]))
     dev = list(readers.dev())
+    if not dev and (config.task.dev or config.task.dev_fraction or config.task.dev_fold):
+        error = ValueError(no_dev_examples(config, targets.examples, sources))
+        for note in notes:  # what was read in which way may be the reason
+            error.add_note(note)
+        raise error
     if warm_start is None:
         module = _init_model(config)
     else:
@@ -126,6 +156,7 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
         module = _init_model(config)
         notes = (*notes, *warm_start.load(config.task, module))
     config.task.check_inputs(dev)
+    config.task.check_targets(dev)
     too_long = None if config.task.no_max_length_reason else config.train.too_long
     check_training_memory(module, longest, dev, config.train, steps=config.task.steps, too_long=too_long)
     dev_summary = _summarize_dev(config, dev)
@@ -331,8 +362,7 @@ def _run_training(
     events_seen = 0
     with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * group.rank)  # other dropout masks in each process
-        dev = list(readers.dev()) if dev is None else dev
-        _check_dev(config, dev)
+        dev = _read_dev(config, readers) if dev is None else dev
         if targets is not None and group.is_main:
             run.write_summary(_facts(config, module, targets, dev) | {"dev_in_train": repeated})
         read = _stoppable(readers.train, run, interrupted) if group.size == 1 else readers.train
@@ -388,11 +418,11 @@ def _run_training(
     return events_seen
 
 
-def _check_dev(config: Config, dev: Sequence[Any]) -> None:
-    """Raise ValueError if there are no development examples where some are expected, or if they have wrong targets."""
-    if not dev and (config.task.dev or config.task.dev_fraction or config.task.dev_fold):
-        raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
+def _read_dev(config: Config, readers: DataReaders) -> list[Any]:
+    """The development examples of a run that is resumed."""
+    dev = list(readers.dev())
     config.task.check_targets(dev)
+    return dev
 
 
 def _with_warnings(

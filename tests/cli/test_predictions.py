@@ -14,6 +14,7 @@ from seqloom.data.readers.labelled import LabelledReader
 
 TABLE = "id,time,ax,activity\nb,0,1,sit\na,0,2,sit\nb,1,3,sit\na,1,4,sit\n"
 RECORDING = "time,ax\n0,1\n1,2\n"
+TASK: Any = SimpleNamespace(to_json=asdict, input_warning=lambda _: "", is_empty_input=lambda example: not len(example))
 
 
 @dataclass
@@ -32,8 +33,7 @@ def table(tmp_path: Path) -> Path:
 
 def lines(capsys: pytest.CaptureFixture[str], *files: Path, as_json: bool = False) -> list[str]:
     """What is printed if the answer to an example is the number of its time steps."""
-    task: Any = SimpleNamespace(to_json=asdict, input_warning=lambda _: "")
-    printer = PredictionPrinter(task, as_json=as_json, names=len(files) > 1, interactive=False)
+    printer = PredictionPrinter(TASK, as_json=as_json, names=len(files) > 1, interactive=False)
     reader = LabelledReader(known={"sit"}, kind="vectors")
     examples = printer.watch((str(file), reader.read(file)) for file in files)
     printer.print([Answer(str(len(example))) for example in list(examples)])
@@ -85,3 +85,36 @@ def test_sound_has_its_path_once(
     assert lines(capsys, first, second) == expected
     assert lines(capsys, folder) == expected
     assert json.loads(lines(capsys, first, as_json=True)[0]) == {"file": str(first), "label": "2"}
+
+
+def empty_lines(
+    capsys: pytest.CaptureFixture[str], *texts: str, by_line: bool = False, as_json: bool = False
+) -> tuple[list[str], list[str]]:
+    """What is printed, and what is remarked, if the answer to a text is ``a``."""
+    printer = PredictionPrinter(TASK, as_json=as_json, names=False, interactive=False)
+    printer.by_line = by_line
+    examples = list(printer.watch([("x.csv", LabelledReader(known={"a"}).read(list(texts)))]))
+    printer.print([Answer("a") if len(example) or not by_line else None for example in examples])
+    printer.finish()
+    printed = capsys.readouterr()
+    return printed.out.splitlines(), printed.err.splitlines()
+
+
+def test_answers_to_empty_texts_are_remarked_on(capsys: pytest.CaptureFixture[str]) -> None:
+    out, remarks = empty_lines(capsys, "good", "", "bad", " ")
+    assert out == ["a"] * 4
+    assert remarks == ["note: 2 of 4 inputs are empty (input:2, input:4): their answers say nothing"]
+    out, _ = empty_lines(capsys, "good", "", as_json=True)
+    assert [json.loads(line) for line in out] == [
+        {"label": "a"},
+        {"label": "a", "warning": "the input is empty, so that this answer says nothing about it"},
+    ]
+    assert empty_lines(capsys, "good", "", "bad", by_line=True) == (["a", "", "a"], [])
+
+
+def test_empty_answers_have_the_name_of_their_file(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = PredictionPrinter(TASK, as_json=False, names=True, interactive=False)
+    for _ in printer.watch([("a.wav", ["1"]), ("b.wav", ["2"]), ("c.wav", ["3"])]):
+        pass
+    printer.print([Answer(""), Answer("yes"), Answer("no\n\nyes")])
+    assert capsys.readouterr().out == "a.wav\t\nb.wav\tyes\nc.wav\tno\n\nc.wav\tyes\n"

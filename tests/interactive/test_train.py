@@ -219,7 +219,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "a set": (None, {"task": "classify", "data": set(TEXTS)}, "found a set, which has no order"),
     "a number": (None, {"task": "classify", "data": 3}, "expected a path, a data frame"),
-    "missing text": (None, {"task": "classify", "data": [("a", 1), (None, 2)]}, "input:2: expected a string"),
+    "missing array": (None, {"task": "classify", "data": [([1.0], 1), (None, 2)]}, "input:2: expected a string"),
     "missing label": (None, {"task": "classify", "data": [("a b", 1), ("b c", float("nan"))]}, "input:2: no label"),
     "no such device": (None, {"task": "classify", "data": FRAME, "device": "gpu"}, "does not have; expected cpu"),
     "no column of text": (None, {"task": "language_model", "data": {"a": [1], "b": [2]}}, "name it, text=…"),
@@ -242,7 +242,8 @@ def test_mistakes_are_explained(name: str) -> None:
 def test_a_text_is_not_taken_for_a_file_nor_a_file_for_a_text() -> None:
     model = seqloom.load(train(data=FRAME))
     assert len(model.predict("good film, and long")) == 1
-    assert len(model.predict("")) == 1
+    with pytest.warns(UserWarning, match=r"the input is empty \(input:1\): its answer says nothing"):
+        assert len(model.predict("")) == 1
     for name in ("revews.csv", "data/reviews.txt"):
         with pytest.raises(ValueError, match=r"no such file.*a text is given in a list: predict\("):
             model.predict(name)

@@ -2,6 +2,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
 from tests.service.running import KEPT
 
 from seqloom.checkpoint import Snapshot
@@ -53,3 +54,14 @@ def test_a_damaged_checkpoint_leaves_the_model_as_it_is(tmp_path: Path) -> None:
     (path / "best" / "manifest.json").write_text("{}")
     assert not asyncio.run(model.reload_if_changed())
     assert (model.current.version, probability(model)) == (version, before)
+
+
+def test_answers_to_empty_texts_have_a_warning(tmp_path: Path) -> None:
+    model = ServedRun("m", copy(tmp_path), load, ServiceSettings())
+    answers = model.current.predict([*model.read(["it goes up"]), *model.read([""])])
+    assert "warning" not in answers[0]
+    assert answers[1]["warning"] == "the input is empty, so that this answer says nothing about it"
+    with pytest.warns(UserWarning, match=r"1 of 2 inputs is empty \(input:2\): its answer says nothing"):
+        given = model.current.model.predict(["it goes up", ""])
+    assert len(given) == 2
+    assert "1 of 2 inputs is empty" in repr(given)

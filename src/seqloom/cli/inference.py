@@ -265,6 +265,7 @@ def predict(
         examples = printer.watch((name, read_source(name)) for name in files)
         size = 1 if interactive else batch_size
         if files == ["-"] and not file_format and model.task.answers_each_line:
+            printer.by_line = True
             batches = model.predict_lines(examples, batch_size=size, answer=answer)
         else:
             batches = answer(examples, batch_size=size)

@@ -189,4 +189,6 @@ def errors() -> Iterator[None]:
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except (ValueError, TypeError, ModuleNotFoundError) as error:
+        for note in getattr(error, "__notes__", ()):
+            typer.echo(visible(note), err=True)
         fail(str(error))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from seqloom import terminal
+from seqloom.answers import EMPTY_INPUT, describe_empty, with_warning
+from seqloom.data.dataset_summary import Findings
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.formats import single_precision
 from seqloom.tasks.task import Task
@@ -18,8 +20,9 @@ SHOWN = 5  # unknown tokens in a remark
 class Origin(NamedTuple):
     """Where an example comes from, as far as its answer says so."""
 
-    file: str  # empty: there is only one
-    identity: str  # of a sequence in a table; empty: it has none
+    file: str = ""  # empty: there is only one
+    identity: str = ""  # of a sequence in a table; empty: it has none
+    warning: str = ""  # about the input
 
 
 class PredictionPrinter:
@@ -40,6 +43,8 @@ class PredictionPrinter:
         self.answers = self.affected = 0
         self.unknown: dict[str, None] = {}
         self.warnings: dict[str, int] = {}  # of predictions, with their numbers
+        self.empty = Findings()  # locations of empty inputs that have an answer
+        self.by_line = False  # whether an empty line has an empty answer, as on standard input
 
     def watch(self, files: Iterable[tuple[str, Iterable[Any]]]) -> Iterator[Any]:
         """The examples of all files, given with their names."""
@@ -51,26 +56,36 @@ class PredictionPrinter:
                     file = getattr(example, "name", "") or example.location.file
                 if identity and identity == os.path.basename(file or name):  # noqa: PTH119  the file is the example
                     file, identity = file or name, ""
-                self.origins.append(Origin(file, identity))
-                self._count_warning(self.task.input_warning(example))
+                if len(example) or not self.by_line:
+                    self.origins.append(Origin(file, identity, self._warn(example)))
                 yield example
+
+    def _warn(self, example: Any) -> str:
+        """What is to be said about an input, which is counted."""
+        if self.task.is_empty_input(example):
+            self.empty.add(example.location)
+            return EMPTY_INPUT
+        warning = self.task.input_warning(example)
+        self._count_warning(warning)
+        return warning
 
     def print(self, predictions: Sequence[Any]) -> None:
         """Print predictions; None is the answer to an empty line of standard input."""
         for prediction in predictions:
             if not self.as_json and not self.answers and (legend := getattr(prediction, "legend", "")):
                 terminal.print_note(legend)
-            file, identity = self.origins.popleft() if self.origins else Origin("", "")
             if prediction is None:
                 terminal.print_lines("null" if self.as_json else "")
                 continue
+            file, identity, warning = self.origins.popleft() if self.origins else Origin()
             if self.as_json:
                 origin = {name: value for name, value in (("file", file), ("id", identity)) if value}
-                terminal.print_lines(terminal.json_line({**origin, **_short_numbers(self.to_json(prediction))}))
+                answer = with_warning(_short_numbers(self.to_json(prediction)), warning)
+                terminal.print_lines(terminal.json_line({**origin, **answer}))
             else:
                 text, prefix = str(prediction), "".join(f"{part}\t" for part in (file, identity) if part)
-                lines = text.split("\n") if prefix else [text]
-                terminal.print_lines(*(f"{prefix}{line}" if line else line for line in lines))
+                lines = text.split("\n") if prefix and text else [text]
+                terminal.print_lines(*(f"{prefix}{line}" if line or not text else line for line in lines))
             self._count(prediction)
         sys.stdout.flush()
 
@@ -91,6 +106,8 @@ class PredictionPrinter:
         """Remark on what the model did not know, and repeat the warnings of predictions."""
         if not self.answers and not self.interactive:
             terminal.print_note("the input is empty, there is nothing to predict")
+        if self.empty:
+            terminal.print_note(describe_empty(self.empty.total, self.answers, first=str(self.empty)))
         for number, (warning, repeated) in enumerate(self.warnings.items()):
             if number == SHOWN:
                 terminal.print_note(f"… {len(self.warnings) - SHOWN:,} more warnings; --json shows all")

@@ -17,6 +17,7 @@ from torch import Tensor
 from seqloom.data.batch import Batch
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.conll import LONG_SENTENCE
+from seqloom.data.readers.missing_values import MissingColumn, describe_filled, merge
 from seqloom.data.readers.spans import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
 from seqloom.data.suspect_content import SuspectContent
@@ -48,6 +49,7 @@ class ExampleSummary(NamedTuple):
     values: NDArray[Any] | None = None  # (T, D), the numbers whose range is reported; the same array counts once
     columns: Sequence[str] = ()  # their names; empty: numbered
     targets: NDArray[np.float64] | None = None  # (N, K), numbers to predict
+    missing: Sequence[MissingColumn] = ()  # columns with missing values, which were filled; the same object counts once
     is_view: bool = False  # the values belong to an array that examples share
     padded_size: int = 0  # elements in a batch; 0: the length of the example
 
@@ -255,6 +257,8 @@ class DatasetSummary:
         self._longest: list[tuple[int, int, Any]] = []  # heap of (length, -index, example)
         self._sampled_bytes = 0
         self.values = ValueRanges()
+        self.missing: tuple[MissingColumn, ...] = ()  # columns with missing values, which were filled
+        self._last_missing: Sequence[MissingColumn] = ()
         self.single_colour = Findings()  # names or locations of images and videos
         self.targets = TargetRanges(target_column)
 
@@ -277,6 +281,9 @@ class DatasetSummary:
             if summary.values is None:
                 self.suspect.add(summary.content, summary.target, summary.labels)
         self.values.add(summary.values, summary.columns)
+        if summary.missing and summary.missing is not self._last_missing:
+            self._last_missing = summary.missing
+            self.missing = merge((*self.missing, *summary.missing))
         if has_single_colour(summary.values):
             self.single_colour.add(getattr(example, "name", "") or example.location)
         self.targets.add(summary.targets)
@@ -373,6 +380,8 @@ class DatasetSummary:
 
         ``train``: the training data, if these are the development data; labels of both are reported there.
         """
+        if self.missing and (train is None or self.missing != train.missing):
+            yield describe_filled(self.missing)
         if self.empty:
             yield f"{pluralize(self.empty.total, 'example')} without elements, first {self.empty}"
         for name, side in self.sides.items():
@@ -407,7 +416,10 @@ class DatasetSummary:
         known = {} if train is None else dict.fromkeys(map(_folded, train.labels))
         if groups := [group for group in self.similar_labels() if _folded(group[0]) not in known]:
             shown = [" and ".join(f"{label!r} ({self.labels[label]:,})" for label in group) for group in groups]
-            yield f"labels that differ only in case or whitespace: {join_names(shown)}"
+            yield (
+                f"labels that differ only in case or whitespace: {join_names(shown)}; if they mean the same, write "
+                "them alike, in pandas with frame[column].str.strip().str.lower()"
+            )
         for label, count in self.labels.most_common(1):
             fraction = count / self.labels.total()
             if fraction > UNBALANCED and len(self.labels) > 1:
@@ -422,7 +434,7 @@ class DatasetSummary:
             yield f"{count} with pixels of a single colour, first {self.single_colour}"
         far = self.values.far_outside()
         if far and (train is None or far != train.values.far_outside()):
-            yield join_names(far)
+            yield f"{join_names(far)} If so, leave these fields empty: missing values are then reported, or filled"
 
     def similar_labels(self) -> list[list[str]]:
         """Labels that are probably the same one, written differently."""

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom import html
-from seqloom.answers import INPUT_LENGTH, Answers
+from seqloom.answers import INPUT_LENGTH, Answers, describe_empty
 from seqloom.data.batch import Batch, split_by_padding
+from seqloom.data.dataset_summary import Findings
 from seqloom.data.drawing_style import drawing_style
 from seqloom.data.readers import tables
 from seqloom.data.readers.memory import as_source
-from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.readers.text_files import TABLE, DataError, resolve
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
@@ -156,10 +157,15 @@ class Model:
         """The predictions in order for texts, arrays or a table, for one text, or for a file by its path."""
         inputs: list[str] = []
         counts: Counter[str] = Counter()
-        examples = self._noting_inputs(self.read(self.source(source)), inputs, counts)
+        empty = Findings()
+        examples = self._noting_inputs(self.read(self.source(source)), inputs, counts, empty)
         answers = chain.from_iterable(self.predict_batches(examples, batch_size=batch_size))
         given = list(map(self.task.as_given, _with_warnings(answers)))
-        return Answers(given, inputs, [f"{count:,} of {len(given):,}: {warning}" for warning, count in counts.items()])
+        notes = [f"{count:,} of {len(given):,}: {warning}" for warning, count in counts.items()]
+        if empty:
+            notes = [describe_empty(empty.total, len(given), first=str(empty)), *notes]
+            warnings.warn(notes[0], stacklevel=2)
+        return Answers(given, inputs, notes)
 
     def source(self, source: Any, *, again: str = "") -> Any:
         """A string that names no file, and looks neither like one nor like a setting, as the only text of a list.
@@ -180,11 +186,15 @@ class Model:
                 return [source]
             raise DataError(error.location, f"{error.message}; {again}") from None
 
-    def _noting_inputs(self, examples: Iterable[Any], inputs: list[str], counts: Counter[str]) -> Iterator[Any]:
-        """The same examples; adds their texts to ``inputs``, and warnings about them with their counts."""
+    def _noting_inputs(
+        self, examples: Iterable[Any], inputs: list[str], counts: Counter[str], empty: Findings
+    ) -> Iterator[Any]:
+        """The same examples; adds their texts to ``inputs``, where they are empty, and warnings with their counts."""
         for example in examples:
             inputs.append(shorten(self.task.input_text(example), INPUT_LENGTH))
-            if warning := self.task.input_warning(example):
+            if self.task.is_empty_input(example):
+                empty.add(example.location)
+            elif warning := self.task.input_warning(example):
                 counts[warning] += 1
             yield example
 
@@ -661,7 +671,7 @@ def _origin(example: Any) -> str:
     """The file of an example, and its id or line there; empty: it was not read from a file."""
     file, line = example.location
     identity = getattr(example, "identity", "")
-    if file in ("input", "standard input"):
+    if file in ("input", "standard input", TABLE):
         return ""
     return f"{file}, id {identity}" if identity else f"{file}, line {line}"
 

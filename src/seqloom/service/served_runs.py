@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from seqloom.answers import EMPTY_INPUT, with_warning
 from seqloom.data.readers import midi
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
@@ -40,7 +41,14 @@ class LoadedRun(LoadedModel):
 
     def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
         (answers,) = self.model.predict_batches(examples, batch_size=len(examples)) if examples else ([],)
-        return [self.to_json(answer) for answer in answers]
+        return [
+            with_warning(self.to_json(answer), self._warning(example))
+            for answer, example in zip(answers, examples, strict=True)
+        ]
+
+    def _warning(self, example: Any) -> str:
+        task = self.model.task
+        return EMPTY_INPUT if task.is_empty_input(example) else task.input_warning(example)
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         values: dict[str, Any] = json_value(self.model.task.to_json(answer))

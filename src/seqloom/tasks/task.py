@@ -267,6 +267,10 @@ class Task(Capabilities, ABC):
         """What ``read_inputs`` takes a file for, where that is not evident; empty: nothing to say."""
         return ""
 
+    def single_example_advice(self, source: Path | Sequence[Any]) -> str:  # noqa: ARG002
+        """How to hold out a part of training data that are a single example; empty: nothing special."""
+        return ""
+
     @abstractmethod
     def fit(self, examples: Iterable[Any]) -> Self:
         """A copy that has learned vocabularies and scales from the training examples."""
@@ -414,6 +418,10 @@ class Task(Capabilities, ABC):
     def reads_unknown_by(self) -> str:
         """What the model reads of an unknown word beside <unk>, such as its letters; empty: nothing."""
         return ""
+
+    def is_empty_input(self, example: Any) -> bool:
+        """Whether there is nothing in an input from which it could be answered."""
+        return not len(example)
 
     def check_inputs(self, examples: Sequence[Any]) -> None:
         """Raise a DataError if the fitted model cannot read the examples, such as vectors with other channels."""

@@ -136,7 +136,7 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
             r"x\.tsv:1: task\.text_column is 4, but there are only 2 columns",
         ),
         ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: expected a column with the text and .* found only 'label'"),
-        ("x.jsonl", ['{"label": "a", "text": null}'], {}, r"x\.jsonl:1: 'text': expected a string, found no value"),
+        ("x.jsonl", ['{"label": "a", "text": true}'], {}, r"x\.jsonl:1: 'text': expected a string, found bool"),
         (
             "x.jsonl",
             ['{"text": "a", "label": ["b"]}'],
@@ -266,3 +266,16 @@ def test_the_type_of_labels_beside_rows_of_numbers() -> None:
     columns: Any = {"t0": [1.0, 4.0], "t1": [2.0, 5.0], "label": [3, 4]}
     assert LabelledReader().label_type(columns) == "integer"
     assert LabelledReader().label_type(columns | {"label": ["a", "b"]}) == "text"
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_text_is_an_empty_one_as_in_a_file(missing: Any, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"comment": ["good", missing, "bad"], "label": ["pos", "pos", "neg"]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    of_frame, of_file = (list(LabelledReader().read(source)) for source in (frame, tmp_path / "x.csv"))
+    assert [example.content for example in of_frame] == [example.content for example in of_file] == ["good", "", "bad"]
+    assert [len(example) for example in of_frame] == [4, 0, 3]
+    assert str(of_frame[1].location) == "row 2 of the data (the first is 1)"
+    pairs = list(zip(frame["comment"], frame["label"], strict=True))
+    assert [example.content for example in LabelledReader().read(pairs)] == ["good", "", "bad"]

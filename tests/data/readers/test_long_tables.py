@@ -165,3 +165,32 @@ def test_folder_of_texts_named_by_label(tmp_path: Path) -> None:
 def test_long_table_without_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "id,time,ax\n")
     assert list(read_sequences(find_layout(path, {}))) == []
+
+
+def test_recordings_win_over_notes_beside_them(tmp_path: Path) -> None:
+    for label in ("sit", "walk"):
+        write(tmp_path / "d" / label / "1.csv", "time,ax\n0,1\n1,2\n")
+    write(tmp_path / "d" / "notes.txt", "recorded on Monday\n")
+    assert [label for _, label in read(tmp_path / "d")] == ["sit", "walk"]
+    note = LabelledReader().inspect(tmp_path / "d")[1]
+    assert note.startswith("2 recordings, one per file; label from the names of 2 folders")
+    assert note.endswith("; ignored: notes.txt")
+    write(tmp_path / "e" / "labels.csv", "file,label\n1.csv,sit\n")
+    write(tmp_path / "e" / "1.csv", "time,ax\n0,1\n1,2\n")
+    write(tmp_path / "e" / "readme.txt", "recorded on Monday\n")
+    assert [label for _, label in read(tmp_path / "e")] == ["sit"]
+    assert LabelledReader().inspect(tmp_path / "e")[1].endswith("; ignored: readme.txt")
+    write(tmp_path / "f" / "pos.txt", "funny\n")
+    write(tmp_path / "f" / "neg.txt", "dull\n")
+    write(tmp_path / "f" / "table.csv", "a,b\n1,2\n")
+    assert read(tmp_path / "f") == [("dull", "neg"), ("funny", "pos")]
+    assert LabelledReader().inspect(tmp_path / "f")[1] == "label from the names of 2 files; ignored: table.csv"
+
+
+def test_filled_values_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "id,time,ax,ay\na,0,1,2\na,1,,3\na,2,,\n")
+    (sequence,) = read_sequences(find_layout(path, {}), missing="hold")
+    assert [(each.name, each.total, each.longest, each.first.line) for each in sequence.missing] == [
+        ("ax", 2, 2, 3),
+        ("ay", 1, 1, 4),
+    ]

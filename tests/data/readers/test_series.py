@@ -9,14 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seqloom.data.readers.memory import as_source
+from seqloom.data.readers.row_ranges import Range, split_range
 from seqloom.data.readers.series import (
-    Range,
     Series,
     consecutive_windows,
     differences,
     last_window,
     sequences,
-    split_range,
     table,
     windows,
 )
@@ -156,7 +155,15 @@ def test_missing_values_are_errors_or_filled() -> None:
     lines = ["a,b", "1,2", ",NaN", "3,?"]
     with pytest.raises(DataError, match=r"^input:3: column a: missing value; task.fill_missing=true"):
         table(lines)
-    assert table(lines, fill=True).values.tolist() == [[1, 2], [1, 2], [3, 2]]
+    with pytest.raises(DataError, match=r"In all, 3 values are missing: a 1 \(first line 3\), b 2 \(at most 2 in"):
+        table(lines)
+    filled = table(lines, fill=True)
+    assert filled.values.tolist() == [[1, 2], [1, 2], [3, 2]]
+    assert [(each.name, each.total, each.longest, each.first.line) for each in filled.missing] == [
+        ("a", 1, 1, 3),
+        ("b", 2, 2, 3),
+    ]
+    assert [each.name for each in filled.missing_between(2, 3)] == ["b"]
     with pytest.raises(DataError, match=r"^input:2: column b: missing value without a previous one to repeat"):
         table(["a,b", "1,", "2,3"], fill=True)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from seqloom.data.readers.table_header import has_header
 from seqloom.data.readers.table_values import as_label
 from seqloom.data.readers.tables import Table, is_table, read_table, sniff_separator
-from seqloom.data.readers.text_files import DataError, Location
+from seqloom.data.readers.text_files import TABLE, DataError, Location
 
 ROWS = [["good, film", "pos"], ["bad", "neg"]]
 HERE = Location("x", 1)
@@ -233,7 +233,7 @@ def test_tables_in_memory(make: Any) -> None:
     assert is_table(table)
     for _ in range(2):  # a table in memory can be read again
         assert contents(read_table(table)) == (("text", "label"), ROWS)
-    assert next(read_table(table).records)[0] == Location("input", 1)
+    assert next(read_table(table).records)[0] == Location(TABLE, 1)
 
 
 def test_classes_of_a_dataset_have_names() -> None:
@@ -261,9 +261,9 @@ def test_series_is_no_table() -> None:
     ("value", "message"),
     [
         ({"train": {"text": ["a"]}, "test": {"text": []}}, "expected one table, found several: train, test"),
-        ({"a": [1, 2], "b": [1]}, "input: expected columns of equal length, found a 2, b 1"),
-        ({"a": "text"}, "input: column 'a': expected a list, found str"),
-        ([{"a": 1}, 3], "input:2: expected an object with named values, found int"),
+        ({"a": [1, 2], "b": [1]}, "data: expected columns of equal length, found a 2, b 1"),
+        ({"a": "text"}, "data: column 'a': expected a list, found str"),
+        ([{"a": 1}, 3], r"row 2 of the data \(the first is 1\): expected an object with named values, found int"),
     ],
 )
 def test_invalid_tables_in_memory(value: Any, message: str) -> None:

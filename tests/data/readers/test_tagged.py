@@ -384,3 +384,33 @@ def test_missing_values_of_vectors_are_held_but_not_those_of_targets(tmp_path: P
             assert isinstance(held, VectorSequence)
             assert held.target is not None
             assert (held.values.tolist(), held.target.tolist()) == ([[1], [1], [2]], [[5], [7], [6]])
+
+
+def test_a_range_selects_rows_of_each_sequence(tmp_path: Path) -> None:
+    rows = "".join(f"{second},{second * 2},{second % 3}\n" for second in range(10))
+    path = tmp_path / "x.csv"
+    path.write_text(f"time,ax,power\n{rows}")
+    reader = TaggedReader(labels="power", target_type="number")
+    (whole,) = reader.read(path)
+    first, last = (next(reader.read(tmp_path / f"x.csv[{part}]")) for part in ("0:0.8", "8:"))
+    assert whole.target is not None
+    for part, rows_of in ((first, slice(0, 8)), (last, slice(8, 10))):
+        assert isinstance(part, VectorSequence)
+        assert isinstance(whole, VectorSequence)
+        assert np.array_equal(part.values, whole.values[rows_of])
+        assert part.target is not None
+        assert np.array_equal(part.target, whole.target[rows_of])
+    assert last.location.line == 10  # the header is line 1
+    assert reader.inspect(tmp_path / "x.csv[0:0.8]") == reader.inspect(path)
+    (tmp_path / "x.conll").write_text("a X\nb Y\n")
+    with pytest.raises(DataError, match="a range of rows is for vectors; found sentences"):
+        list(TaggedReader().read(tmp_path / "x.conll[0:1]"))
+
+
+def test_columns_that_may_name_the_sequences(tmp_path: Path) -> None:
+    rows = "".join(f"M{row // 4},{row},{row // 4},{row * 7 % 5},{row % 2}\n" for row in range(24))
+    path = tmp_path / "x.csv"
+    path.write_text(f"machine,time,unit,ax,power\n{rows}")
+    advice = TaggedReader(labels="power").single_sequence_advice(path)
+    assert advice.startswith("set task.group_column to machine or unit, or hold out its last rows with task.train=")
+    assert "x.csv[0:0.9] task.dev=" in advice

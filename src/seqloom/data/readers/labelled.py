@@ -18,6 +18,7 @@ from seqloom.data.readers.labelled_formats import (
     FILE,
     LABEL,
     TEXT,
+    FolderContent,
     Format,
     detect,
     list_folder,
@@ -25,9 +26,10 @@ from seqloom.data.readers.labelled_formats import (
 from seqloom.data.readers.long_tables import Layout
 from seqloom.data.readers.media import Kind, Signal
 from seqloom.data.readers.media_lists import MediaFiles, is_media
+from seqloom.data.readers.missing_values import MissingColumn
 from seqloom.data.readers.number_rows import NumberRows
 from seqloom.data.readers.numeric_targets import Numbers, Target, TargetType, as_target, to_number
-from seqloom.data.readers.table_values import as_text, is_missing
+from seqloom.data.readers.table_values import as_required_text, as_text, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, VectorSequence
@@ -44,6 +46,7 @@ class Row(NamedTuple):
     channel_names: tuple[str, ...] = ()
     identity: str = ""
     rate: int = 0
+    missing: tuple[MissingColumn, ...] = ()
 
 
 Rows = Iterator[Row]
@@ -61,6 +64,7 @@ class LabelledSequence:
     channel_names: tuple[str, ...] = ()  # of the vectors; empty: unknown
     identity: str = ""  # name of the sequence in its table; empty: it has none
     rate: int = 0  # samples per second of sound
+    missing: tuple[MissingColumn, ...] = ()  # channels with missing values, which were filled
 
     def __len__(self) -> int:
         return self.length
@@ -89,10 +93,10 @@ class LabelledReader:
     media: MediaFiles = field(default_factory=MediaFiles)
 
     def read(self, source: Source) -> Iterator[LabelledSequence]:
-        for location, content, label, names, identity, rate in self._rows(source):
+        for location, content, label, names, identity, rate, missing in self._rows(source):
             length = self.measure(content) if isinstance(content, str) else len(content)
             example = LabelledSequence(
-                location, content, None, length, channel_names=names, identity=identity, rate=rate
+                location, content, None, length, channel_names=names, identity=identity, rate=rate, missing=missing
             )
             if label is None or (isinstance(label, str) and not label):
                 yield example
@@ -248,9 +252,10 @@ class LabelledReader:
             if len(fields) == 1 and not table.names:
                 yield Row(location, self._typed(location, as_text(location, fields[0], name=text)), None)
                 continue
-            content = as_text(location, columns.value(location, fields, TEXT.key), name=text)
+            as_part = as_required_text if second in columns.indices else as_text
+            content = as_part(location, columns.value(location, fields, TEXT.key), name=text)
             if second in columns.indices:
-                other = as_text(location, columns.value(location, fields, second), name=columns.name(second))
+                other = as_part(location, columns.value(location, fields, second), name=columns.name(second))
                 content = text_pairs.join_texts(content, other)
             yield Row(location, content, as_target(location, columns.value(location, fields, LABEL.key), name=label))
 
@@ -317,6 +322,9 @@ class LabelledReader:
 
     def _describe_folder(self, source: Path) -> str:
         content = list_folder(source)
+        return "; ".join(filter(None, (self._describe_content(content), content.describe_ignored())))
+
+    def _describe_content(self, content: FolderContent) -> str:
         if content.texts:
             return f"label from the {_names_of(len(content.texts), 'file')}"
         if content.folders:
@@ -414,7 +422,8 @@ class LabelledReader:
         """The files of a list, and their labels."""
         table, columns = self._find_files(source)
         for location, fields in table.records:
-            name = as_text(location, columns.value(location, fields, FILE.key), name=columns.name(FILE.key))
+            value = columns.value(location, fields, FILE.key)
+            name = as_required_text(location, value, name=columns.name(FILE.key))
             yield (
                 location,
                 name,
@@ -447,23 +456,38 @@ class LabelledReader:
                 text_files.check_text(location, content)
                 yield Row(location, content if self.reads_pairs else content.strip(), label)
                 continue
+            if is_missing(content) and self._are_texts(values):
+                yield Row(location, "", label)
+                continue
             if self.known is not None and self.kind is None and not isinstance(content, Path):
                 raise DataError(location, f"expected a text, found {type(content).__name__}")
             if is_missing(content):
                 raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
-            signal = self._signal(location, content)
-            yield Row(location, signal.values, label, rate=signal.rate)
+            if isinstance(content, Path | Audio) or (isinstance(content, np.ndarray) and _is_pixels(content)):
+                signal = self._signal(location, content)
+                yield Row(location, signal.values, label, rate=signal.rate)
+            else:
+                sequence = self._vectors(location, content)
+                yield Row(location, sequence.values, label, missing=sequence.missing)
 
-    def _signal(self, location: Location, content: Any) -> Signal:
-        """A signal in memory: vectors (T, D) or (T,), pixels of uint8, audio, or the path of a file."""
+    def _are_texts(self, values: Sequence[Any]) -> bool:
+        """Whether Python values are texts, as far as they are not missing."""
+        pairs = (self._with_label(Location("input", number), value) for number, value in enumerate(values, start=1))
+        first = next((content for content, _ in pairs if not is_missing(content)), None)
+        return isinstance(first, str) or (first is None and self.known is not None and self.kind is None)
+
+    def _signal(self, location: Location, content: Path | Audio | NDArray[Any]) -> Signal:
+        """A signal in memory: pixels of uint8, audio, or the path of a file."""
         if isinstance(content, Path):
             return next(self.media.load([(location, str(content))], Path()))
-        if isinstance(content, Audio) or (isinstance(content, np.ndarray) and _is_pixels(content)):
-            try:
-                decoder = self.media.decoder
-                return decoder.from_audio(content) if isinstance(content, Audio) else decoder.from_array(content)
-            except ContentError as error:
-                raise DataError(location, str(error)) from None
+        try:
+            decoder = self.media.decoder
+            return decoder.from_audio(content) if isinstance(content, Audio) else decoder.from_array(content)
+        except ContentError as error:
+            raise DataError(location, str(error)) from None
+
+    def _vectors(self, location: Location, content: Any) -> VectorSequence:
+        """Vectors (T, D) or (T,) in memory."""
         try:
             array = np.asarray(content, dtype=np.float64)
         except (TypeError, ValueError):
@@ -472,7 +496,7 @@ class LabelledReader:
         if array.ndim != 2:
             shape = f"shape {array.shape}" if array.ndim else f"the single number {content}"
             raise DataError(location, f"expected numbers (T, D), found {shape}")
-        return Signal(vectors.fill_missing(location, array, self.missing))
+        return vectors.filled_sequence(location, array, self.missing)
 
     def _first_label(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
@@ -488,7 +512,8 @@ def _names_of(count: int, noun: str) -> str:
 
 
 def _row(sequence: VectorSequence, label: Target | None) -> Row:
-    return Row(sequence.location, sequence.values, label, sequence.channel_names, sequence.identity)
+    row = Row(sequence.location, sequence.values, label, sequence.channel_names, sequence.identity)
+    return row._replace(missing=sequence.missing)
 
 
 def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:

@@ -24,30 +24,52 @@ DETECTION_LINES = 20  # lines that decide whether a file has labels
 
 
 class FolderContent(NamedTuple):
-    """What a folder of labelled data consists of; one of the first three is not empty."""
+    """What a folder of labelled data consists of; one of the first three is not empty, and no other is read."""
 
     folders: list[Path]  # named after labels
     texts: list[Path]  # named after labels
     recordings: list[Path]  # one sequence each
     labels: list[Path]  # tables with the labels of the recordings
+    ignored: list[Path]  # what lies beside them
+
+    def describe_ignored(self) -> str:
+        """The files and folders that are not read; empty: there are none."""
+        names = [path.name for path in self.ignored]
+        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+        return f"ignored: {', '.join(names[:SHOWN])}{more}" if names else ""
+
+
+SHOWN = 3  # ignored files that are named
 
 
 def list_folder(folder: Path) -> FolderContent:
+    """What a folder holds; recordings and images win over .txt files that lie beside them, such as notes."""
     paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     texts = [path for path in paths if path.is_file() and tables.suffix(path) == ".txt"]
-    folders = [path for path in paths if path.is_dir() and (not texts or any(path.glob("*.txt")))]
-    if folders and texts:
+    folders = [path for path in paths if path.is_dir() and (not texts or _holds_data(path))]
+    if folders and texts and any(any(path.glob("*.txt")) for path in folders):
         shown = f"files such as {texts[0].name} and folders such as {folders[0].name}"
         raise DataError(str(folder), f"found {shown}; expected either a .txt file or a folder for each label")
     files = [path for path in paths if path.is_file() and (tables.suffix(path) in tables.SUFFIXES or is_media(path))]
     labels = [path for path in files if path.name.partition(".")[0].lower() in LABEL_FILES]
     recordings = [path for path in files if path not in labels]
+    if folders:
+        return FolderContent(folders, [], [], [], [path for path in paths if path not in folders])
+    if texts and (recordings if labels else len(recordings) > len(texts)):
+        return FolderContent([], [], recordings, labels, texts)
     if not (texts or folders or recordings):
         raise DataError(
             str(folder),
             "no .txt file, table, sound or image in the folder; expected a file or a folder for each label",
         )
-    return FolderContent(folders, texts, recordings, labels)
+    unread = [path for path in paths if path.is_dir() or path in (*recordings, *labels)] if texts else []
+    return FolderContent([], texts, [] if texts else recordings, [] if texts else labels, unread)
+
+
+def _holds_data(folder: Path) -> bool:
+    """Whether a folder may be that of a label: it holds texts, tables, sound, images or videos."""
+    known = (".txt", *tables.SUFFIXES)
+    return any(tables.suffix(path) in known or is_media(path) for path in folder.iterdir())
 
 
 LABEL_FILES = ("labels", "label", "classes", "annotations", "metadata")

@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from seqloom.data.readers.numeric_targets import Target, as_target, to_number
 from seqloom.data.readers.table_values import as_label, as_number, is_numeric
 from seqloom.data.readers.tables import Table, read_table
 from seqloom.data.readers.text_files import DataError, Location, pluralize
-from seqloom.data.readers.vectors import Missing, Values, VectorSequence, fill_missing, with_targets
+from seqloom.data.readers.vectors import Missing, Values, VectorSequence, filled_sequence, with_targets
 
 GROUP = Role("group_column", "sequence", column_names.GROUP, optional=True)
 TIME = Role("time_column", "time", column_names.TIME, optional=True)
@@ -44,6 +45,15 @@ class Layout:
         if self.ignored:
             parts.append(f"ignored: {', '.join(names[index] for index in self.ignored)}")
         return "; ".join(part for part in parts if part)
+
+    def group_candidates(self) -> list[str]:
+        """Columns that may name the sequence of each row, although their names do not say so."""
+        columns = {index: self.table.column(index) for index in (*self.ignored, *self.values)}
+        return [
+            self.table.names[index]
+            for index, values in columns.items()
+            if _recurs(values) and (index in self.ignored or _are_blocks(values))
+        ]
 
 
 def find_layout(source: Any, chosen: Chosen, *, separator: str = "", encoding: str = "utf-8") -> Layout:
@@ -99,6 +109,15 @@ def _find(table: Table, role: Role, column: LabelColumn | None, fits: Any, *, us
 
 def _recurs(values: Sequence[Any]) -> bool:
     return bool(values) and 3 * len(set(map(str, values))) <= 2 * len(values)
+
+
+def _are_blocks(values: Sequence[Any]) -> bool:
+    """Whether values are whole numbers that stay the same for several rows."""
+    numbers = [as_number(value) for value in values]
+    if any(number is None or number != number // 1 for number in numbers):
+        return False
+    changes = sum(before != after for before, after in pairwise(numbers))
+    return changes > 0 and 3 * (changes + 1) <= len(numbers) and len(set(numbers)) == changes + 1
 
 
 def _is_time(values: Sequence[Any]) -> bool:
@@ -202,8 +221,8 @@ def _vectors(rows: _Rows, names: tuple[str, ...], missing: Missing) -> VectorSeq
     if unknown and len(unknown) < len(labels):
         at = location._replace(line=lines[unknown[0]])
         raise DataError(at, "the label is missing, but other rows of this sequence have one")
-    values = fill_missing(location, values, missing, lines=lines, names=names)
-    return with_targets(VectorSequence(location, values, channel_names=names, identity=rows.identity), labels)
+    sequence = filled_sequence(location, values, missing, lines=lines, names=names)
+    return with_targets(replace(sequence, channel_names=names, identity=rows.identity), labels)
 
 
 def one_label(sequence: VectorSequence) -> Target | None:

@@ -168,8 +168,8 @@ class NumberRows:
                 raise DataError(
                     location, f"expected a positive multiple of {self.channels} values, found {len(numbers)}"
                 )
-            filled = vectors.fill_missing(location, numbers.reshape(-1, self.channels), self.missing)
-            yield vectors.labelled(VectorSequence(location, filled), label)
+            sequence = vectors.filled_sequence(location, numbers.reshape(-1, self.channels), self.missing)
+            yield vectors.labelled(sequence, label)
 
 
 def _unclear_label(place: str, names: Sequence[str]) -> DataError:

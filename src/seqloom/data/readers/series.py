@@ -1,11 +1,9 @@
 """Time series: tables of numbers, ranges of their rows, and windows as views without copies."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from fractions import Fraction
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,51 +14,15 @@ from numpy.typing import NDArray
 from seqloom.data.readers import decimal_marks, tables, text_files, vectors
 from seqloom.data.readers.date_formats import DateOrder, count_leading_dates
 from seqloom.data.readers.decimal_marks import DecimalMark, NumberMarks
+from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns, without_gaps
 from seqloom.data.readers.panels import refuse_names, refuse_numbered_series
+from seqloom.data.readers.row_ranges import Range, split_range
 from seqloom.data.readers.table_values import MISSING, is_missing, is_numeric
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import DataError, Location, Source
 from seqloom.data.readers.time_axis import TimeAxis, find_time_axis
 
 Numbers = NDArray[np.float64]
-
-
-class Range(NamedTuple):
-    """A range of rows after a file name: ``x.csv[0.6:0.8]``, ``x.csv[:8640]``, ``x.csv[-100:]``."""
-
-    text: str
-    start: str
-    stop: str
-
-    def rows(self, length: int, *, noun: str) -> tuple[int, int]:
-        """First row and end of the range among ``length`` rows; a number with a decimal point is a fraction of them."""
-        fractions = "." in self.start + self.stop
-        start, stop = (
-            default if not text else self._row(text, length, fraction=fractions and text.lstrip("-") in ("0", "1"))
-            for text, default in ((self.start, 0), (self.stop, length))
-        )
-        if not 0 <= start < stop <= length:
-            raise DataError(self.text, f"expected a non-empty range of the {length} {noun}, found {start} to {stop}")
-        return start, stop
-
-    def _row(self, text: str, length: int, *, fraction: bool) -> int:
-        if fraction or "." in text:
-            return math.floor(Fraction(text) * length)
-        return int(text) + (length if text.startswith("-") else 0)
-
-
-def split_range(path: Path) -> tuple[Path, Range]:
-    """A file name and the range after it; all rows if there is none."""
-    match = re.fullmatch(r"(.+)\[([^\[\]]*)\]", path.name)
-    if not match:
-        return path, Range(str(path), "", "")
-    bounds = match[2].split(":")
-    number = r"-?\d+|\d*\.\d+|\d+\.|"
-    if len(bounds) != 2 or not all(re.fullmatch(number, bound.strip()) for bound in bounds):
-        raise DataError(
-            str(path), f"expected a range of rows or fractions such as [0:8640] or [0.6:0.8], found [{match[2]}]"
-        )
-    return path.with_name(match[1]), Range(str(path), bounds[0].strip(), bounds[1].strip())
 
 
 class TableGroup(NamedTuple):
@@ -89,6 +51,14 @@ class Series:
     decimal: DecimalMark = ""  # decimal mark of its columns; empty: they are not text
     name: str = ""  # of one of several series in a table; empty: there is only one
     ahead: int = 0  # rows at the end in which only future covariates are known; the other values are NaN
+    filled: NDArray[np.bool_] | None = None  # (T, D), missing values of a table that repeat the previous one
+    missing: tuple[MissingColumn, ...] = ()  # columns with such values in the rows to forecast
+
+    def missing_between(self, start: int, stop: int) -> tuple[MissingColumn, ...]:
+        """The columns with values that were missing in some rows."""
+        if self.filled is None:
+            return self.missing
+        return missing_columns(self.filled[start:stop], self.names, lambda row: self.at(start + row))
 
     @property
     def observed(self) -> Numbers:
@@ -120,7 +90,22 @@ class Series:
         ):
             stamps = earlier.axis.stamps[earlier.stop - rows : earlier.stop]
             axis = replace(axis, stamps=np.concatenate([stamps, axis.stamps]))
-        return replace(self, values=values, start=self.start + rows, stop=self.stop + rows, lines=lines, axis=axis)
+        filled = None
+        if self.filled is not None or earlier.filled is not None:
+            none = (np.zeros(each.values.shape, bool) for each in (earlier, self))
+            first, second = (
+                mask if each.filled is None else each.filled for mask, each in zip(none, (earlier, self), strict=True)
+            )
+            filled = np.concatenate([first[earlier.stop - rows : earlier.stop], second])
+        return replace(
+            self,
+            values=values,
+            start=self.start + rows,
+            stop=self.stop + rows,
+            lines=lines,
+            axis=axis,
+            filled=filled,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +207,7 @@ def table(
     future_covariates: Sequence[str] = (),  # columns that may have more rows than the others
     static_covariates: Sequence[str] = (),  # columns that may end with either
     date: Sequence[str] | None = None,  # columns of the time axis; None: search; empty: there is none
-    fill: bool = False,  # replace a missing value by the previous one
+    fill: bool = False,  # repeat the previous value where one is missing
     date_order: DateOrder = "",  # of day and month, where the dates leave it open
     decimal: DecimalMark = "",  # decimal mark, where the numbers leave it open
     is_fitted: bool = False,  # the settings can no longer be changed
@@ -258,14 +243,8 @@ def table(
         refuse_names(
             location, names[words[0]], head[words[0]], [names[each] for each in numbers if is_numeric(head[each])]
         )
-    rows, lines, ahead = _read_rows(
-        chain(first_records, records),
-        numbers,
-        kept,
-        future_covariates=future_covariates,
-        static_covariates=static_covariates,
-        fill=fill,
-    )
+    known = (*future_covariates, *static_covariates) if future_covariates else ()
+    rows, lines, ahead = _read_rows(chain(first_records, records), numbers, kept, known=known)
     if kept:
         whole = [kept.get(column, []) for column in range(len(names))]
         free = [name for column, name in enumerate(names) if column not in kept]
@@ -284,7 +263,7 @@ def table(
         if all(map(_is_word, kept[column])) and len(set(map(str, kept[column]))) < len(kept[column]):
             refuse_names(location, names[column], kept[column], list(numbers.values()))
         numbers[column] = names[column]
-        rows = _with_column(rows, kept[column], names[column], location._replace(line=0), lines, fill=fill)
+        rows = _with_column(rows, kept[column], names[column], location._replace(line=0), lines)
     if not numbers and axis is not None and axis.stamps is not None and not axis.has_dates and not date:
         numbers, rows, axis, left_out = {axis.columns[0]: axis.names[0]}, axis.stamps[:, None].tolist(), None, []
     if not numbers:
@@ -293,9 +272,18 @@ def table(
     selected = np.array(list(numbers.values()), object)[order].tolist()
     start, stop = range_.rows(len(rows) - ahead, noun="rows")
     values = np.array(rows, np.float64)[:, order]
+    values, filled = without_gaps(
+        values,
+        selected,
+        lambda row: location._replace(line=lines[row]),
+        ahead=ahead,
+        required=np.isin(selected, future_covariates),
+        held=np.isin(selected, static_covariates),
+        fill=fill,
+    )
     if axis is not None and axis.stamps is not None and not columns:
         refuse_numbered_series(location, axis.stamps, dict(zip(selected, values.T, strict=True)), taken)
-    return Series(
+    series = Series(
         location,
         values,
         tuple(selected),
@@ -308,7 +296,9 @@ def table(
         decimal=marks.decimal(numbers),
         name="" if group is None else group.name,
         ahead=ahead,
+        filled=filled,
     )
+    return series if filled is None else replace(series, missing=series.missing_between(start, stop))
 
 
 def _read_rows(
@@ -316,33 +306,29 @@ def _read_rows(
     numbers: dict[int, str],  # columns to read, with their names
     kept: dict[int, list[Any]],  # columns whose texts are added here
     *,
-    future_covariates: Sequence[str],
-    static_covariates: Sequence[str],
-    fill: bool,
+    known: Sequence[str],  # columns that may have more rows than the others
 ) -> tuple[list[list[float]], list[int], int]:
-    """The rows, their lines, and how many rows at the end have values of future covariates only, the others NaN."""
+    """The rows, missing values as NaN, their lines, and how many rows at the end have values of known columns only."""
     rows: list[list[float]] = []
     lines: list[int] = []
-    covariates = {column: name for column, name in numbers.items() if name in future_covariates}
-    static = [name in static_covariates for name in numbers.values()]
-    known = (*future_covariates, *static_covariates)
-    others = {column: name for column, name in numbers.items() if name not in known}
+    others = [column for column, name in numbers.items() if name not in known]
     ahead = 0
     for location, fields in records:
-        is_ahead = bool(covariates and others) and all(_is_missing(fields[column]) for column in others)
-        if ahead and not is_ahead and not fill:  # a gap, not the end
-            _row(location._replace(line=lines[-ahead]), [None] * len(fields), [], columns=others, fill=False)
+        is_ahead = bool(known and others) and all(_is_missing(fields[column]) for column in others)
         ahead = ahead + 1 if is_ahead else 0
-        previous = rows[-1] if rows else []
-        if is_ahead and not fill:
-            _row(location, fields, [], columns=covariates, fill=False)
-            last = previous or [math.nan] * len(numbers)
-            previous = [value if is_static else math.nan for value, is_static in zip(last, static, strict=True)]
-        rows.append(_row(location, fields, previous, columns=numbers, fill=fill or is_ahead))
+        rows.append([_number_or_nan(location, fields[column], name) for column, name in numbers.items()])
         lines.append(location.line)
         for column, texts in kept.items():
             texts.append(fields[column])
     return rows, lines, ahead
+
+
+def _number_or_nan(location: Location, field: Any, name: str) -> float:
+    """The number in a field; NaN if it is missing."""
+    value = _number(field)
+    if value is None and not _is_missing(field):
+        raise DataError(location, f"column {name}: expected a number, found {str(field)[:40]!r}")
+    return math.nan if value is None else value
 
 
 def index_name(source: Any) -> str:
@@ -484,19 +470,18 @@ def _is_word(field: Any) -> bool:
 
 
 def _with_column(
-    rows: list[list[float]], values: Sequence[Any], name: str, location: Location, lines: Sequence[int], *, fill: bool
+    rows: list[list[float]], values: Sequence[Any], name: str, location: Location, lines: Sequence[int]
 ) -> list[list[float]]:
     """The rows with one more column of numbers."""
-    added: list[list[float]] = []
-    for line, value in zip(lines, values, strict=True):
-        at = location._replace(line=line)
-        added.append(_row(at, [value], added[-1] if added else [], columns={0: name}, fill=fill))
-    return [row + extra for row, extra in zip(rows, added, strict=True)]
+    return [
+        [*row, _number_or_nan(location._replace(line=line), value, name)]
+        for row, line, value in zip(rows, lines, values, strict=True)
+    ]
 
 
 def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False) -> Iterator[Series]:
     """Many series: those of an .npz or .ts file (a range selects whole series), or arrays (T,) or (T, D)."""
-    for location, array in _arrays(source, fill=fill):
+    for location, array, missing in _arrays(source, fill=fill):
         try:
             values = np.asarray(array, dtype=np.float64)
         except (TypeError, ValueError):
@@ -513,7 +498,7 @@ def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False
         if columns and len(columns) != len(names):
             positions = column_positions(names)
             values = values[:, [positions[name] for name in columns]]
-        yield Series(location, values, tuple(columns) or names, 0, len(values))
+        yield Series(location, values, tuple(columns) or names, 0, len(values), missing=missing)
 
 
 def one_series(source: Any) -> Any:
@@ -523,34 +508,22 @@ def one_series(source: Any) -> Any:
     return [np.array(source)] if len(source) and all(isinstance(value, int | float) for value in source) else source
 
 
-def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Location, Any]]:
+def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Location, Any, tuple[MissingColumn, ...]]]:
     if not isinstance(source, Path):
         for number, array in enumerate(source, start=1):
-            yield Location("input", number), array
+            yield Location("input", number), array, ()
         return
     path, range_ = split_range(source)
     missing: vectors.Missing = "hold" if fill else "error"
     read = vectors.npz if path.suffix == ".npz" else vectors.ts
-    items = list(read(path, missing=missing))
+    try:
+        items = list(read(path, missing=missing))
+    except MissingValueError as error:
+        message = error.message.replace(vectors.HOLD, "task.fill_missing = true")
+        raise MissingValueError(error.location, message, {"fill_missing": True}) from None
     start, stop = range_.rows(len(items), noun="series")
     for item in items[start:stop]:
-        yield item.location, item.values
-
-
-def _row(
-    location: Location, fields: Sequence[Any], previous: Sequence[float], *, columns: dict[int, str], fill: bool
-) -> list[float]:
-    row = []
-    for index, (column, name) in enumerate(columns.items()):
-        value = _number(fields[column])
-        if value is None and not _is_missing(fields[column]):
-            raise DataError(location, f"column {name}: expected a number, found {str(fields[column])[:40]!r}")
-        if value is None and not fill:
-            raise DataError(location, f"column {name}: missing value; task.fill_missing=true repeats the previous one")
-        if value is None and not previous:
-            raise DataError(location, f"column {name}: missing value without a previous one to repeat")
-        row.append(previous[index] if value is None else value)
-    return row
+        yield item.location, item.values, item.missing
 
 
 def _number(field: Any) -> float | None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.readers.series import Range, TableGroup, column_positions, open_table, split_range
+from seqloom.data.readers.row_ranges import Range, split_range
+from seqloom.data.readers.series import TableGroup, column_positions, open_table
 from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import DataError, Location

@@ -1,7 +1,7 @@
 """The series of a forecast: which rows and columns of its files are read, and what has to be known about them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from seqloom.data.readers import tables, text_files
 from seqloom.data.readers.date_formats import DateOrder
 from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.memory import IN_MEMORY
+from seqloom.data.readers.missing_values import MissingValueError
+from seqloom.data.readers.row_ranges import split_range
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -19,7 +21,6 @@ from seqloom.data.readers.series import (
     column_positions,
     one_series,
     sequences,
-    split_range,
     table,
 )
 from seqloom.data.readers.series_groups import table_groups
@@ -56,7 +57,7 @@ class SeriesReader:
         """Yield the series of a file, or of Python values."""
         if self._is_many(source):
             values = source if isinstance(source, Path) else one_series(source)
-            yield from sequences(values, columns=self.columns, fill=self.fill_missing)
+            yield from map(self._marked, sequences(values, columns=self.columns, fill=self.fill_missing))
         elif self.group_column:
             yield from self._groups(source)
         else:
@@ -65,8 +66,13 @@ class SeriesReader:
     def _groups(self, source: Source) -> Iterator[Series]:
         """The series of a table in long form."""
         first: Series | None = None
+        gaps: list[MissingValueError] = []  # of all series, so that one error names all of them
         for group in table_groups(source, self.group_column, separator=self.separator):
-            series = self._table(group)
+            try:
+                series = self._table(group)
+            except MissingValueError as error:
+                gaps.append(error)
+                continue
             first = first or series
             if series.names != first.names:
                 raise DataError(
@@ -75,6 +81,9 @@ class SeriesReader:
                     f"{', '.join(first.names)}: set task.columns",
                 )
             yield series
+        if gaps:
+            others = f" The same in {len(gaps) - 1:,} more series" if len(gaps) > 1 else ""
+            raise MissingValueError(gaps[0].location, f"{gaps[0].message}{others and '.'}{others}", gaps[0].remedy)
 
     def inspect(self, source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The settings that the training data show, and notes about them and the development data."""
@@ -209,7 +218,14 @@ class SeriesReader:
             source = f"{'the index' if series.axis.is_index else 'column'} {' and '.join(map(repr, series.axis.names))}"
             problem = f"time runs backwards in {source}" if irregular.is_descending else f"{source} is not in order"
             raise DataError(series.at(first), f"{problem}; sort the rows by time")
-        return series
+        return self._marked(series)
+
+    def _marked(self, series: Series) -> Series:
+        """The same series, its targets marked among the columns with missing values."""
+        known = {*self.future_covariates, *self.static_covariates}
+        targets = self.target or [name for name in series.names if name not in known]
+        missing = tuple(column._replace(is_target=column.name in targets) for column in series.missing)
+        return replace(series, missing=missing) if missing else series
 
 
 def constant_columns(values: Numbers, names: Sequence[str]) -> list[str]:  # (T, D)

@@ -20,14 +20,21 @@ def is_missing(value: object) -> bool:
 
 
 def as_text(location: Location, value: object, *, name: str) -> str:
-    """A text of a column; numbers are texts, too, but a missing value is an error."""
+    """A text of a column; numbers are texts, too, and a missing value is an empty text, as in a text file."""
     if isinstance(value, str):
         return value.strip()
     if is_missing(value):
-        raise DataError(location, f"{name!r}: expected a string, found no value")
+        return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(location, f"{name!r}: expected a string, found {type(value).__name__}")
     return str(value)
+
+
+def as_required_text(location: Location, value: object, *, name: str) -> str:
+    """The same where a missing value is an error."""
+    if is_missing(value) and not isinstance(value, str):
+        raise DataError(location, f"{name!r}: expected a string, found no value")
+    return as_text(location, value, name=name)
 
 
 def as_label(location: Location, value: object, *, name: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 from seqloom.data.readers import excel, parquet, text_files
 from seqloom.data.readers.table_header import has_header, repeats
 from seqloom.data.readers.table_values import is_missing
-from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location
+from seqloom.data.readers.text_files import STANDARD_INPUT, TABLE, DataError, Location
 
 Record = tuple[Location, list[Any]]
 Line = tuple[Location, str]
@@ -50,7 +50,7 @@ class Table:
     @property
     def location(self) -> Location | str:
         """Where the table begins, for errors about its columns."""
-        return self.head[0][0]._replace(line=1) if self.head and self.file != "input" else self.file
+        return self.head[0][0]._replace(line=1) if self.head and self.file != TABLE else self.file
 
     def column(self, index: int) -> list[Any]:
         """The values of a column in ``head``, without missing ones."""
@@ -326,13 +326,13 @@ def _memory_table(source: Any) -> Table:
     if isinstance(source, Mapping):
         tables = [str(name) for name, part in source.items() if isinstance(part, Mapping) or is_table(part)]
         if tables:
-            raise DataError("input", f"expected one table, found several: {', '.join(tables)}; give one of them")
-        return _columns_table("input", source)
+            raise DataError(TABLE, f"expected one table, found several: {', '.join(tables)}; give one of them")
+        return _columns_table(TABLE, source)
     if _is_frame(source):
         return _frame_table(source)
     if _is_dataset(source):
         return _dataset_table(source)
-    return _objects_table("input", ((Location("input", number), part) for number, part in enumerate(source, start=1)))
+    return _objects_table(TABLE, ((Location(TABLE, number), part) for number, part in enumerate(source, start=1)))
 
 
 def _columns_table(file: str, columns: Mapping[Any, Any]) -> Table:
@@ -372,9 +372,9 @@ def _frame_table(frame: Any) -> Table:
         eager = wrapped.collect() if isinstance(wrapped, narwhals.LazyFrame) else wrapped
     except (TypeError, ValueError, narwhals.exceptions.NarwhalsError) as error:
         first_line = str(error).partition("\n")[0][:200]
-        raise DataError("input", f"cannot read a {type(frame).__name__} ({first_line})") from None
+        raise DataError(TABLE, f"cannot read a {type(frame).__name__} ({first_line})") from None
     names = [str(name) for name in eager.columns]
-    return _build("input", _numbered("input", eager.iter_rows(named=False, buffer_size=1024)), names=names)
+    return _build(TABLE, _numbered(TABLE, eager.iter_rows(named=False, buffer_size=1024)), names=names)
 
 
 def _dataset_table(dataset: Any) -> Table:
@@ -390,7 +390,7 @@ def _dataset_table(dataset: Any) -> Table:
             return [labels[part] for part in number]
         return labels[number] if number is not None and number >= 0 else None  # -1: unknown
 
-    return _build("input", _numbered("input", ([value(row, name) for name in names] for row in dataset)), names=names)
+    return _build(TABLE, _numbered(TABLE, ([value(row, name) for name in names] for row in dataset)), names=names)
 
 
 def _class_names(features: Any, name: str) -> Sequence[str] | None:

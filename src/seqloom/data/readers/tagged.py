@@ -27,8 +27,9 @@ from seqloom.data.readers.conll_columns import (
 from seqloom.data.readers.media_lists import is_media
 from seqloom.data.readers.numeric_targets import Numbers, TargetType, as_target, finite, label_columns, to_number
 from seqloom.data.readers.parallel_labels import describe_parallel_files
+from seqloom.data.readers.row_ranges import Range, without_range
 from seqloom.data.readers.spans import to_bio
-from seqloom.data.readers.table_values import as_label, as_text
+from seqloom.data.readers.table_values import as_label, as_required_text
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.tagged_frames import read_frames
 from seqloom.data.readers.tagged_media import TaggedMedia, lists_media
@@ -92,9 +93,12 @@ class TaggedReader:
     media: TaggedMedia | None = None  # None: for a model of words, which reads no recordings
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
-        for sequence in self._read(source):
+        """The sequences of a source; a range after the name of a file, ``x.csv[0:0.8]``, selects rows of each."""
+        file, rows = without_range(source)
+        for whole in self._read(file):
+            sequence = whole if rows is None else _select_rows(whole, rows)
             if self.convert_iob1 and sequence.labels is not None:
-                sequence = replace(sequence, labels=to_bio(sequence.labels))  # noqa: PLW2901
+                sequence = replace(sequence, labels=to_bio(sequence.labels))
             yield to_numbers(sequence) if self.target_type == "number" else self._classes(sequence)
 
     def _classes(self, sequence: TaggedSequence) -> TaggedSequence:
@@ -152,6 +156,8 @@ class TaggedReader:
         """The reader of a file to predict, which may hold plain sentences, and a note about what it takes."""
         if not isinstance(source, Path) or source == STANDARD_INPUT or source.is_dir() or isinstance(self.words, int):
             return self, ""
+        if without_range(source)[1] is not None:  # a range is one of vectors
+            return self, ""
         if self.features:  # which plain sentences do not have
             return self, ""
         if (self.parallel is not None and self.format == "auto") or self.detect(source) != "conll":
@@ -163,6 +169,7 @@ class TaggedReader:
 
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
         """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
+        source, _ = without_range(source)
         kind = self.detect(source)
         if kind == "table":
             _, columns = _find_sentences(source, self._chosen, encoding=self.encoding)
@@ -192,15 +199,33 @@ class TaggedReader:
             )
         return {}, ""
 
+    def single_sequence_advice(self, source: Source) -> str:
+        """What to do if all rows of a file are one sequence, of which no part is held out."""
+        file, _ = without_range(source)
+        kind = self.detect(file)
+        advice = []
+        if isinstance(file, Path) and kind in ("long", "vectors"):
+            advice = [f"hold out its last rows with task.train={file}[0:0.9] task.dev={file}[0.9:1]"]
+        if kind == "long" and not (isinstance(file, Path) and file.is_dir()):
+            layout = long_tables.find_layout(file, self._chosen, encoding=self.encoding)
+            if long_tables.GROUP.key not in layout.columns.indices:
+                names = layout.group_candidates()
+                column = f"to {' or '.join(names)}" if names else "to the column that names the sequence of each row"
+                advice.insert(0 if names else 1, f"set task.group_column {column}")
+        return ", or ".join(advice)
+
     def rates(self, source: Source) -> Iterator[int]:
         """The sampling rates of listed recordings; none if the source lists none."""
+        source, _ = without_range(source)
         if self.media is None or not isinstance(source, Path) or self.detect(source) != "media":
             return iter(())
         return self.media.rates(source, self._chosen)
 
     def listed_files(self, source: Path) -> list[Path]:
         """The recordings and videos that a list names."""
-        if self.media is None or source == STANDARD_INPUT or self.detect(source) != "media":
+        if self.media is None or source == STANDARD_INPUT or without_range(source)[1] is not None:
+            return []
+        if self.detect(source) != "media":
             return []
         return self.media.listed_files(source, self._chosen)
 
@@ -253,6 +278,20 @@ class TaggedReader:
             return
         layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
         yield from long_tables.read_sequences(layout, missing=self.missing, numbers=self.target_type == "number")
+
+
+def _select_rows(sequence: TaggedSequence, rows: Range) -> TaggedSequence:
+    """Some rows of a sequence."""
+    if isinstance(sequence, Sentence):
+        raise DataError(rows.text, "a range of rows is for vectors; found sentences: put them into files of their own")
+    start, stop = rows.rows(len(sequence), noun="rows")
+    return replace(
+        sequence,
+        location=sequence.location._replace(line=sequence.location.line + start),
+        values=sequence.values[start:stop],
+        labels=None if sequence.labels is None else sequence.labels[start:stop],
+        target=None if sequence.target is None else sequence.target[start:stop],
+    )
 
 
 def _recordings(folder: Path) -> list[Path]:
@@ -405,7 +444,7 @@ def read_sentences(source: Source, chosen: Chosen, *, encoding: str = "utf-8") -
     for _, group in groupby(table.records, sentence_of):
         rows = list(group)
         words = tuple(
-            as_text(location, columns.value(location, fields, WORD.key), name=columns.name(WORD.key))
+            as_required_text(location, columns.value(location, fields, WORD.key), name=columns.name(WORD.key))
             for location, fields in rows
         )
         labels = [(location, columns.value(location, fields, LABEL.key)) for location, fields in rows]
@@ -425,7 +464,7 @@ def _listed_sentence(location: Location, fields: list[Any], columns: Columns) ->
     if len(words) and not isinstance(words[0], str):
         vectors = VectorSequence(location, _array(location, [np.atleast_1d(word) for word in words]))
         return _with_labels(vectors, [(location, label) for label in listed])
-    sentence = Sentence(location, tuple(as_text(location, word, name=name) for word in words))
+    sentence = Sentence(location, tuple(as_required_text(location, word, name=name) for word in words))
     return _with_labels(sentence, [(location, label) for label in listed])
 
 

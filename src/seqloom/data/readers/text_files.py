@@ -44,7 +44,11 @@ class Location(NamedTuple):
     line: int  # counted from 1
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"row {self.line} of the data (the first is 1)" if self.file == TABLE else f"{self.file}:{self.line}"
+
+
+TABLE = "data"
+"""The file of a location in a table in memory, such as a data frame."""
 
 
 class DataError(ValueError):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.feature_statistics import compact
+from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns
 from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
@@ -17,6 +18,7 @@ from seqloom.data.readers.text_files import DataError, Location, Source, lines, 
 Values = NDArray[np.floating[Any]]
 Missing = Literal["error", "hold"]
 """A missing value is an error, or repeats the last value of its channel (at the start the next one)."""
+HOLD = 'task.missing = "hold"'
 UNKNOWN = ("", "?")  # an unknown label or a missing value
 
 
@@ -32,6 +34,7 @@ class VectorSequence:
     channel_names: tuple[str, ...] = ()  # of a header; empty: unknown
     identity: str = ""  # name of the sequence in its table; empty: it has none
     step_seconds: float = 0.0  # time from one element to the next; 0: unknown
+    missing: tuple[MissingColumn, ...] = ()  # channels with missing values, which were filled
 
     def __len__(self) -> int:
         return len(self.values)
@@ -99,8 +102,8 @@ def _ts_sequence(
             if lengths
             else "no channels",
         )
-    values = fill_missing(location, np.stack(columns, axis=1), missing, required=targets)
-    return VectorSequence(location, values, label, target=target)
+    sequence = filled_sequence(location, np.stack(columns, axis=1), missing, required=targets)
+    return replace(sequence, label=label, target=target)
 
 
 def _is_true(header: dict[str, list[str]], name: str) -> bool:
@@ -136,7 +139,7 @@ def csv(
                 location,
                 f"expected a positive multiple of {channels} values (channels = {channels}), found {len(values)}",
             )
-        yield labelled(VectorSequence(location, fill_missing(location, values.reshape(-1, channels), missing)), target)
+        yield labelled(filled_sequence(location, values.reshape(-1, channels), missing), target)
 
 
 def _without_skipped(label: int | Sequence[int] | None, skip: Sequence[int]) -> list[int]:
@@ -199,8 +202,9 @@ def frames(
             if (name is None) != (elements[0][2] is None):
                 raise DataError(location, "the label is missing, but other elements of this sequence have one")
         location, places = elements[0][0], [place.line for place, _, _ in elements]
-        values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, lines=places)
-        sequence = VectorSequence(location, values, channel_names=names if len(names) == width else ())
+        stacked = np.stack([values for _, values, _ in elements])
+        sequence = filled_sequence(location, stacked, missing, lines=places)
+        sequence = replace(sequence, channel_names=names if len(names) == width else ())
         yield with_targets(sequence, [target for _, _, target in elements])
     if empty and header is not None:
         shown = ",".join(header[1])[:40]
@@ -272,7 +276,7 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]
     start = 0
     for number, length in enumerate(lengths.tolist()):
         span, location = slice(start, start + length), Location(file, number + 1)
-        sequence = VectorSequence(location, fill_missing(location, values[span].astype(np.float64), missing))
+        sequence = filled_sequence(location, values[span].astype(np.float64), missing)
         if names is not None and numeric:
             part = names[number : number + 1] if len(names) == len(lengths) else names[span]
             target = finite(location, np.reshape(part, (len(part), -1)))
@@ -341,8 +345,9 @@ def fill_missing(
     if np.isfinite(values).all():
         return values
     if missing == "error" or np.isinf(values).any():
-        advice = '; task.missing = "hold" repeats the previous one'
-        raise not_finite(location, values, advice=advice, lines=lines, names=names)
+        advice = f"; {HOLD} repeats the previous one"
+        error = not_finite(location, values, advice=advice, lines=lines, names=names)
+        raise error if np.isinf(values).any() else MissingValueError(error.location, error.message, {"missing": "hold"})
     targets = np.isin(np.arange(values.shape[1]), np.array(required, dtype=int) % values.shape[1])
     if np.isnan(values[:, targets]).any():
         raise not_finite(
@@ -353,6 +358,27 @@ def fill_missing(
     first = np.where(steps < 0, len(values), steps).min(axis=0)  # (D,), step of the first known value
     held = np.take_along_axis(values, np.where(last < 0, np.minimum(first, len(values) - 1), last), axis=0)
     return np.nan_to_num(held, nan=0.0)
+
+
+def filled_sequence(
+    location: Location,
+    values: Values,  # (T, D)
+    missing: Missing,
+    *,
+    lines: Sequence[int] = (),
+    names: Sequence[str] = (),
+    required: Sequence[int] = (),
+) -> VectorSequence:
+    """A sequence without gaps, which says what was filled; or an error. The arguments are those of fill_missing."""
+    sequence = VectorSequence(
+        location, fill_missing(location, values, missing, lines=lines, names=names, required=required)
+    )
+    mask = np.isnan(values)
+    if not mask.any():
+        return sequence
+    channels = names or [f"channel {number + 1}" for number in range(values.shape[1])]
+    gaps = missing_columns(mask, channels, lambda row: location._replace(line=lines[row]) if lines else location)
+    return replace(sequence, missing=gaps)
 
 
 def not_finite(

@@ -239,6 +239,7 @@ class Classify(ClassifySettings):
             labels=() if label is None else (label,),
             values=values,
             targets=None if target is None else target[np.newaxis],
+            missing=example.missing,
         )
 
     @property

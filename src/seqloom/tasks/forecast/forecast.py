@@ -19,6 +19,7 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import SINGLE_DIGITS
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.memory import IN_MEMORY
+from seqloom.data.readers.missing_values import describe
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -200,7 +201,12 @@ class Forecast(ForecastScoring):
 
     def summarize_example(self, example: Window) -> ExampleSummary:
         """The columns of the series; windows overlap, so that duplicates are not counted."""
-        return ExampleSummary(values=example.series.observed, columns=example.series.names, is_view=True)
+        series = example.series
+        return ExampleSummary(values=series.observed, columns=series.names, missing=series.missing, is_view=True)
+
+    def input_warning(self, example: Window) -> str:
+        missing = example.series.missing_between(example.start, example.stop)
+        return f"the history has missing values, which repeat the previous one: {describe(missing)}" if missing else ""
 
     def example_texts(self, example: Window) -> tuple[str, str]:
         if not example.known:

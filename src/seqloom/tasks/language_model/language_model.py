@@ -123,6 +123,10 @@ class LanguageModel(LanguageModelSettings):
     def reads_unknown_by(self) -> str:
         return "letters" if self.fitted.characters is not None else ""
 
+    def is_empty_input(self, example: TextLine) -> bool:  # noqa: ARG002
+        """An empty line is a text, too, and has a probability."""
+        return False
+
     def summarize_example(self, example: TextLine) -> ExampleSummary:
         return ExampleSummary(content=example.text.encode())
 

@@ -113,6 +113,9 @@ class Tag(TagSettings):
     def input_note(self, source: Path | Sequence[Any]) -> str:
         return build_input_reader(self, source)[1]
 
+    def single_example_advice(self, source: Path | Sequence[Any]) -> str:
+        return build_reader(self).single_sequence_advice(source)
+
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
         settings, notes = detect_settings(self, source)
         return self.model_copy(update=settings), notes
@@ -186,6 +189,7 @@ class Tag(TagSettings):
                 target=str(example.target.tolist()),
                 values=None if isinstance(example, Sentence) else example.values,
                 targets=example.target,
+                missing=() if isinstance(example, Sentence) else example.missing,
             )
         if isinstance(example, Sentence):
             return ExampleSummary(
@@ -205,6 +209,7 @@ class Tag(TagSettings):
             labelled=labels is not None,
             labels=labels or (),
             values=example.values,
+            missing=example.missing,
         )
 
     def shorten(self, example: TaggedSequence, length: int, action: TooLong) -> Iterator[TaggedSequence]:
