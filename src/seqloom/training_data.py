@@ -98,7 +98,7 @@ def no_dev_examples(config: Config, trained: int, sources: Sources = FILES_ONLY)
     if task.fold:
         return f"there are no development examples: of {examples}, none is in fold {task.dev_fold} (task.dev_fold)"
     return (
-        f"there are no development examples: holding out {task.dev_fraction:.0%} of {examples} at random left none; "
+        f"there are no development examples: holding out {task.dev_fraction:.0%} of {examples} left none; "
         "set task.dev, or raise task.dev_fraction (0: none)"
     )
 

@@ -149,7 +149,7 @@ def analyst() -> Iterator[Mistake]:
     yield case("equal names", reviews("text,text"), "duplicate column names: text")
     yield case("an empty file", "", "there are no examples")
     yield case("only a header", "text,label\n", "there are no examples")
-    yield case("one row", "text,label\na b c,d\n", "there are no examples")
+    yield case("one row", "text,label\na b c,d\n", "there are no development examples")
     yield case(
         "a page of an error",
         "<!DOCTYPE html><html><body>not found</body></html>\n",

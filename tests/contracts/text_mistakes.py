@@ -51,7 +51,7 @@ def linguist() -> Iterator[Mistake]:
     yield tag("Windows line ends", tagged().replace("\n", "\r\n"), words, fails=False)
     yield tag("a header", "word tag\n" + tagged(), "line 1 is a header", fails=False)
     yield tag("labels first", tagged(swapped=True), "are the columns exchanged", fails=False)
-    yield tag("no empty lines", tagged().replace("\n\n", "\n"), "there are no examples")
+    yield tag("no empty lines", tagged().replace("\n\n", "\n"), "put an empty line after each sentence")
     yield tag(
         "word/label",
         "the/DET cat/NOUN\na/DET red/ADJ dog/NOUN\n" * 9,
@@ -159,7 +159,7 @@ def linguist() -> Iterator[Mistake]:
         "cannot tell which column holds the text",
     )
     yield text("a column that is not there", {"a.csv": reviews()}, "no column 'txt'", "task.text_column=txt")
-    yield text("one word", {"a.txt": "hello\n"}, "there are no examples")
+    yield text("one word", {"a.txt": "hello\n"}, "there are no (development )?examples")
     yield text("bytes", {"a.txt": bytes(range(256))}, "found a NUL byte")
     yield text("a PDF", {"a.txt": b"%PDF-1.4\n" + bytes(range(32, 127))}, "a PDF document")
     yield text(

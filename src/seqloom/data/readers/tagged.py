@@ -204,6 +204,8 @@ class TaggedReader:
         file, _ = without_range(source)
         kind = self.detect(file)
         advice = []
+        if kind in ("conll", "conllu"):
+            return "put an empty line after each sentence"
         if isinstance(file, Path) and kind in ("long", "vectors"):
             advice = [f"hold out its last rows with task.train={file}[0:0.9] task.dev={file}[0.9:1]"]
         if kind == "long" and not (isinstance(file, Path) and file.is_dir()):
