@@ -61,14 +61,15 @@ def emit_token_embedding(embedding: TokenEmbedding, tokens: Value) -> Value:
 
 @emits(CharacterEncoder)
 def emit_characters(encoder: CharacterEncoder, characters: Value) -> Value:  # (B, T, C) → (B, T, size)
+    """Each distinct word is computed once."""
     graph = characters.graph
     batch, length, longest = (characters.size(axis) for axis in range(3))
-    words = characters.reshape(batch * length, longest)
+    words, _, places = graph.calls("Unique", characters.reshape(batch * length, longest), outputs=3, axis=0, sorted=0)
     vectors = emit_module(encoder.embed, words)
     lengths = (words > 0).cast(INTEGER).sum(1)
     _, state = emit_layer(graph, encoder.layer, vectors, Rows.of(vectors, lengths))
     forward, backward = state[-1] if encoder.stacked else state
-    return graph.concatenate([forward[0], backward[0]]).reshape(batch, length, encoder.size)
+    return graph.concatenate([forward[0], backward[0]]).take(places).reshape(batch, length, encoder.size)
 
 
 def embed_words(
