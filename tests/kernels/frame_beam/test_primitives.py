@@ -26,15 +26,18 @@ def test_log_add() -> None:
     assert log_add(-np.inf, 3.0) == log_add(3.0, -np.inf) == 3.0
 
 
-@given(st.lists(st.integers(0, 20), min_size=1, max_size=40), st.data())
-def test_the_best_scores_move_to_the_front_with_their_payload(values: list[int], data: st.DataObject) -> None:
+SCORES = st.sampled_from([-np.inf, -1e9 - 0.5, -1e9, *np.arange(0.0, 10.0), 1e-300, 0.1, 0.1 + 1e-16])
+
+
+@given(st.lists(SCORES, min_size=1, max_size=40), st.data())
+def test_the_best_scores_move_to_the_front_with_their_payload(values: list[float], data: st.DataObject) -> None:
     kept = data.draw(st.integers(1, len(values)))
-    scores, payload = np.array(values, np.float64), np.stack([np.arange(len(values)), -np.arange(len(values))])
+    scores, payload = np.array(values, np.float64), np.stack([np.arange(len(values)), -np.arange(len(values))], axis=1)
     payload = payload.astype(np.int32)
     keep_best(scores, payload, len(values), kept)
     assert sorted(scores[:kept]) == sorted(values)[-kept:]
-    assert scores.tolist() == [values[index] for index in payload[0]]
-    assert (payload[0] == -payload[1]).all()
+    assert scores.tolist() == [values[index] for index in payload[:, 0]]
+    assert (payload[:, 0] == -payload[:, 1]).all()
     order = np.arange(len(values), dtype=np.int32)
     sort_descending(scores, order, len(values))
     assert scores[order].tolist() == sorted(values, reverse=True)

@@ -1,10 +1,10 @@
-"""The cache of loops compiled by numba: entries are verified before numba unpickles them."""
+"""The cache of loops compiled by numba: entries are verified before numba unpickles them. Borrowed arrays."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -91,3 +91,26 @@ def test_indices_are_checked_on_request(folder: Path) -> None:
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert "IndexError: index is out of bounds" in ended.stderr
+
+
+class Nested(NamedTuple):
+    numbers: Any
+    pair: tuple[Any, int]
+
+
+@numba_jit.jit
+def _double_all(nested: Nested) -> float:
+    nested = numba_jit.borrow(nested)
+    total = 0.0
+    for index in range(len(nested.numbers)):
+        nested.pair[0][index] *= nested.pair[1]
+        total += nested.numbers[index]
+    return total
+
+
+def test_borrowed_arrays_are_the_same_memory() -> None:
+    first, second = np.arange(3.0), np.arange(3)
+    owners = sys.getrefcount(first), sys.getrefcount(second)
+    assert _double_all(Nested(first, (second, 2))) == 3.0
+    assert second.tolist() == [0, 2, 4]
+    assert (sys.getrefcount(first), sys.getrefcount(second)) == owners

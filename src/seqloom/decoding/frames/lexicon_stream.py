@@ -62,15 +62,17 @@ class LexiconStream(LMStream):
         # Endings with the same words, however they are spelled, are one transcript.
         same_words: dict[tuple[int, int], list[int]] = {}
         keys = np.where(words >= 0, [histories, words], [tree.parents[histories], tree.words[histories]])
+        first, last = keys.tolist()
+        totals, scores = paths.tolist(), lm_scores.tolist()
         for ending in np.flatnonzero(lm_scores > -math.inf).tolist():
-            same_words.setdefault((int(keys[0, ending]), int(keys[1, ending])), []).append(ending)
+            same_words.setdefault((first[ending], last[ending]), []).append(ending)
         candidates = []
         for group in same_words.values():
-            best, total = group[0], float(paths[group[0]])
-            if len(group) > 1:
-                best = max(group, key=paths.__getitem__)
-                total = float(paths[best] if self.limits.viterbi else np.logaddexp.reduce(paths[group]))
-            candidates.append((total + float(lm_scores[best]), total, best))
+            best = max(group, key=totals.__getitem__)
+            total = float(totals[best])
+            if len(group) > 1 and not self.limits.viterbi:
+                total = float(np.logaddexp.reduce(paths[group]))
+            candidates.append((total + scores[best], total, best))
         candidates.sort(key=lambda candidate: -candidate[0])
         return [
             self._transcript(self._words(histories[ending], words[ending]), score, total, float(language[ending]))
@@ -181,7 +183,7 @@ def _initial_state(size: int, vocab_size: int, *, start: int, fanout: int, lag: 
         live_index=state.LiveIndex(keys=np.full(keys, -1), slots=np.zeros(keys, np.int32)),
         candidates=state.LexiconCandidates(
             scores=np.empty(candidates),
-            origins=np.empty((4, candidates), np.int32),
+            origins=np.empty((candidates, 4), np.int32),
             group_keys=np.empty(groups, np.int64),
             group_leaders=np.empty(groups, np.int32),
             merged_words=np.empty(candidates, np.int32),
@@ -190,6 +192,7 @@ def _initial_state(size: int, vocab_size: int, *, start: int, fanout: int, lag: 
         work=state.SearchWorkspace(
             log_probs=np.empty(vocab_size),
             successors=np.zeros(size, np.int32),
+            children=np.zeros(size, np.int64),
             staying=np.empty((3, size)),
             selected=np.empty((3, size)),
             selected_keys=np.empty((3, size), np.int32),

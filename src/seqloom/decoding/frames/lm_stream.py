@@ -79,8 +79,8 @@ def compact(tree: Tree, labels: str, *, live: npt.NDArray[np.int32], counters: n
 
     ``labels`` names the field with the label of each node; ``live`` and the nodes in ``counters`` are renumbered.
     """
-    kept = np.flatnonzero(mark_ancestors(tree.parents, live))
-    new_ids = np.cumsum(np.isin(np.arange(len(tree.parents)), kept), dtype=np.int32) - 1
+    marked = mark_ancestors(tree.parents, live)
+    kept, new_ids = np.flatnonzero(marked), np.cumsum(marked, dtype=np.int32) - 1
     factor = 2 if 2 * len(kept) + 4 * len(live) > len(tree.parents) else 1
     arrays = {}
     for name in set(tree._fields) - {"child_table"}:

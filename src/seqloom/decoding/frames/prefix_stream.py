@@ -92,7 +92,7 @@ def _initial_state(size: int, vocab_size: int, *, start: int, lag: int) -> kerne
             lm_scores=np.zeros(nodes),
             child_table=np.full(2 * nodes, -1, np.int32),
         ),
-        candidates=kernel.Candidates(scores=np.empty(candidates), origins=np.empty((3, candidates), np.int32)),
+        candidates=kernel.Candidates(scores=np.empty(candidates), origins=np.empty((candidates, 3), np.int32)),
         work=kernel.PrefixWorkspace(
             log_probs=np.empty(vocab_size),
             order=np.empty(vocab_size, np.int32),

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqloom.kernels.frame_beam.lexicon_state import (
+    ANY_CHILD,
     BLANK_END,
     CHILDREN,
     FRAME,
@@ -28,14 +29,16 @@ from seqloom.kernels.frame_beam.lexicon_state import (
     WORDS,
     LexiconBeamState,
     LexiconTree,
+    child_bit,
     enforce_lag,
     find_live,
+    find_live_child,
     hypothesis_key,
 )
 from seqloom.kernels.frame_beam.ngram_scorer import Scorer, score
 from seqloom.kernels.frame_beam.prefix_beam import Limits
 from seqloom.kernels.frame_beam.primitives import find_child, find_key, keep_best, load_frame, maximum, merge
-from seqloom.kernels.runtime.numba_jit import jit, jit_inline
+from seqloom.kernels.runtime.numba_jit import borrow, jit, jit_inline
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
@@ -49,19 +52,40 @@ UNSUMMED = math.inf  # marks a total that has to be summed again
 
 @jit_inline
 def score_staying(state: LexiconBeamState, tree: LexiconTree, limits: Limits) -> float:
-    """Let every hypothesis stay (a blank, or its last token once more); the lowest of their scores."""
+    """Let every hypothesis stay: a blank, its last token once more, or its last token after the hypothesis without it.
+
+    Within a word there is only one such hypothesis; ``extend`` adds the paths that arrive from between two words.
+    Returns the lowest of the scores.
+    """
     histories, nodes, lasts, path_log_probs = state.live
-    lm_scores, lookahead, backpointers = state.histories.lm_scores, tree.lookahead, state.backpointers.staying
-    log_probs, staying, lowest = state.work.log_probs, state.work.staying, math.inf
+    keys, slots, tokens = state.live_index.keys, state.live_index.slots, len(state.work.log_probs)
+    lm_scores, lookahead, links, backpointers = (
+        state.histories.lm_scores,
+        tree.lookahead,
+        tree.links,
+        state.backpointers.staying,
+    )
+    log_probs, staying, children, lowest = state.work.log_probs, state.work.staying, state.work.children, math.inf
     blank, viterbi = limits.blank, limits.viterbi
     for slot in range(state.counters[LIVE]):
-        backpointers[slot] = 2 * slot
-        last = lasts[slot]
-        staying[BLANK_END, slot] = path_log_probs[TOTAL, slot] + log_probs[blank]
-        staying[TOKEN_END, slot] = path_log_probs[TOKEN_END, slot] + log_probs[last] if last >= 0 else -math.inf
-        staying[TOTAL, slot] = merge(staying[BLANK_END, slot], staying[TOKEN_END, slot], viterbi)
-        lm_score = lm_scores[histories[slot]]
-        lowest = min(lowest, staying[TOTAL, slot] + lm_score + lookahead[nodes[slot]])
+        children[slot] = 0
+    for slot in range(state.counters[LIVE]):
+        history, node, last = histories[slot], nodes[slot], lasts[slot]
+        pointer, parent = 2 * slot, links[node, PARENT]
+        ends_blank = path_log_probs[TOTAL, slot] + log_probs[blank]
+        ends_token = path_log_probs[TOKEN_END, slot] + log_probs[last] if last >= 0 else -math.inf
+        if node != ROOT and parent != ROOT:
+            other = find_live(keys, slots, 1, hypothesis_key(len(links), tokens, history, parent, 0))
+            if other >= 0:
+                children[other] |= child_bit(links, parent, node)
+                paths = path_log_probs[TOTAL * (last != lasts[other]), other] + log_probs[last]
+                if paths > max(ends_blank, ends_token):
+                    pointer = 2 * other
+                ends_token = merge(ends_token, paths, viterbi)
+        both = merge(ends_blank, ends_token, viterbi)
+        backpointers[slot] = pointer
+        staying[BLANK_END, slot], staying[TOKEN_END, slot], staying[TOTAL, slot] = ends_blank, ends_token, both
+        lowest = min(lowest, both + lm_scores[history] + lookahead[node])
     return lowest
 
 
@@ -77,29 +101,22 @@ def best_token_log_prob(log_probs: Floats, blank: int) -> float:
 
 @jit_inline
 def mark_successors(state: LexiconBeamState, tree: LexiconTree) -> None:
-    """Mark the hypotheses that have a live successor: only these have to search for one to add their paths to."""
-    histories, nodes = state.live.history, state.live.node
+    """Mark hypotheses with live successors that have to be searched for: those of the root, and those after a word."""
+    histories, nodes, successors, links = state.live.history, state.live.node, state.work.successors, tree.links
     parents, first_token_frame = state.histories.parents, state.histories.first_token_frame
-    next_word_frame, (keys, slots) = state.histories.next_word_frame, state.live_index
-    successors, links, tokens = state.work.successors, tree.links, len(state.work.log_probs)
+    next_word_frame, children = state.histories.next_word_frame, state.work.children
     state.counters[FRAME] += 1
     frame, count = state.counters[FRAME], state.counters[LIVE]
-    for slot in range(count):
-        successors[slot] = 0
     for slot in range(count):
         history, node = histories[slot], nodes[slot]
         if node == ROOT:
             next_word_frame[max(parents[history], 0)] = frame
         elif links[node, PARENT] == ROOT:
             first_token_frame[history] = frame
-        else:
-            key = hypothesis_key(len(links), tokens, history, links[node, PARENT], 0)
-            parent_slot = find_live(keys, slots, 1, key)
-            if parent_slot >= 0:
-                successors[parent_slot] = WITHIN_WORD
     for slot in range(count):
+        successors[slot] = 0
         if nodes[slot] == ROOT and first_token_frame[histories[slot]] == frame:
-            successors[slot] = WITHIN_WORD
+            successors[slot], children[slot] = WITHIN_WORD, ANY_CHILD
         if next_word_frame[histories[slot]] == frame:
             successors[slot] |= NEXT_WORD
 
@@ -110,7 +127,7 @@ def prune_extensions(
 ) -> int:
     """Keep ``per_node`` of the candidates from ``first`` on, and ``size`` of all of them beyond ``capacity``."""
     if per_node and count - first > per_node:
-        keep_best(scores[first:], origins[:, first:], count - first, per_node)
+        keep_best(scores[first:], origins[first:], count - first, per_node)
         count = first + per_node
     if count > capacity:
         keep_best(scores, origins, count, size)
@@ -120,9 +137,10 @@ def prune_extensions(
 
 @jit_inline
 def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: Limits, bound: float) -> int:
-    """Extend every hypothesis by a token: add its paths to live successors, make candidates of others above the bound.
+    """Extend every hypothesis by a token: make candidates of successors above the bound.
 
-    Returns the number of candidates.
+    Paths are added to live successors, except within a word, where ``score_staying`` has added them. Returns the number
+    of candidates.
     """
     # Arrays are taken out of their tuples once: inside loops, numba would count references at each access.
     histories, nodes, lasts, path_log_probs = state.live
@@ -131,6 +149,7 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
     keys, slots, reachable = state.live_index.keys, state.live_index.slots, state.work.successors
     scores, origins = state.candidates.scores, state.candidates.origins
     log_probs, staying, backpointers = state.work.log_probs, state.work.staying, state.backpointers.staying
+    live_children = state.work.children
     links, words_at, lookahead, has_variants = tree.links, tree.words_at, tree.lookahead, tree.has_variants
     vocabulary_ids, bonuses = scorer.vocabulary_ids, scorer.bonuses
     kind, ngram_words, first_children = scorer.kind, scorer.ngram_words, scorer.first_children
@@ -157,15 +176,15 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                 continue
             if links[child, CHILDREN] < links[child + 1, CHILDREN]:  # a word continues after the child
                 key = hypothesis_key(len(links), tokens, history, child, 0)
-                other = find_live(keys, slots, successors & WITHIN_WORD, key)
-                if other >= 0:
+                other = find_live_child(keys, slots, live_children[slot], key, links, node, child)
+                if other >= 0 and node == ROOT:  # within a word, ``score_staying`` has added them
                     if paths > max(staying[BLANK_END, other], staying[TOKEN_END, other]):
                         backpointers[other] = 2 * slot
                     staying[TOKEN_END, other] = merge(staying[TOKEN_END, other], paths, limits.viterbi)
                     staying[TOTAL, other] = UNSUMMED
-                elif paths + lm_score + lookahead[child] > min_score:
+                elif other < 0 and paths + lm_score + lookahead[child] > min_score:
                     scores[count] = paths + lm_score + lookahead[child]
-                    origins[0, count], origins[1, count], origins[2, count] = slot, child, NO_WORD
+                    origins[count, 0], origins[count, 1], origins[count, 2] = slot, child, NO_WORD
                     count += 1
             for which in range(links[child, WORDS], links[child + 1, WORDS]):  # words that end at the child
                 word = words_at[which]
@@ -181,6 +200,9 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                     staying[TOKEN_END, other] = merge(staying[TOKEN_END, other], paths, limits.viterbi)
                     staying[TOTAL, other] = UNSUMMED
                     continue
+                value = paths + lm_score + bonuses[word] + lookahead[ROOT]
+                if not value > lowest:  # whatever the language model says: it adds no more than 0
+                    continue
                 lm_log_prob, next_lm_state = score(
                     kind,
                     ngram_words,
@@ -192,12 +214,12 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                     lm_states[history],
                     vocabulary_ids[word],
                 )
-                value = paths + lm_score + bonuses[word] + lookahead[ROOT] + scorer.weight * lm_log_prob
+                value += scorer.weight * lm_log_prob
                 # NaN where an impossible word has the weight 0: neither comparison holds.
                 if value > min_score or (value > lowest and has_variants[word]):
                     scores[count] = value
-                    origins[0, count], origins[1, count], origins[2, count] = slot, child, word
-                    origins[3, count] = next_lm_state
+                    origins[count, 0], origins[count, 1], origins[count, 2] = slot, child, word
+                    origins[count, 3] = next_lm_state
                     count += 1
         count = prune_extensions(scores, origins, first, count, limits.per_node, limits.size, capacity)
     return count
@@ -214,7 +236,7 @@ def merge_spellings(state: LexiconBeamState, tree: LexiconTree, limits: Limits, 
     for at in range(len(keys)):
         keys[at] = -1
     for candidate in range(count):
-        slot, child, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        slot, child, word = origins[candidate, 0], origins[candidate, 1], origins[candidate, 2]
         history, token = np.int64(histories[slot]), links[child, TOKEN]
         after_variant = nodes[slot] == ROOT and history > 0 and has_variants[history_words[history]]
         if not after_variant and (word == NO_WORD or not has_variants[word]):
@@ -227,13 +249,13 @@ def merge_spellings(state: LexiconBeamState, tree: LexiconTree, limits: Limits, 
             keys[at], leaders[at] = key, candidate
             continue
         paths = path_log_probs[TOTAL * (token != lasts[slot]), slot] + log_probs[token]
-        if origins[2, leader] > MERGED:
-            first = origins[0, leader]
+        if origins[leader, 2] > MERGED:
+            first = origins[leader, 0]
             merged_words[merged] = word
             merged_log_probs[merged] = path_log_probs[TOTAL * (token != lasts[first]), first] + log_probs[token]
-            origins[2, leader] = MERGED - merged
+            origins[leader, 2] = MERGED - merged
             merged += 1
-        which = MERGED - origins[2, leader]
+        which = MERGED - origins[leader, 2]
         merged_log_probs[which] = merge(merged_log_probs[which], paths, limits.viterbi)
         scores[leader] = merged_log_probs[which] + (scores[candidate] - paths)
         scores[candidate] = -math.inf
@@ -249,9 +271,31 @@ def add_staying(state: LexiconBeamState, tree: LexiconTree, limits: Limits, coun
         if staying[TOTAL, slot] == UNSUMMED:
             staying[TOTAL, slot] = merge(staying[BLANK_END, slot], staying[TOKEN_END, slot], limits.viterbi)
         scores[count] = staying[TOTAL, slot] + lm_scores[histories[slot]] + lookahead[nodes[slot]]
-        origins[0, count], origins[1, count] = slot, STAY
+        origins[count, 0], origins[count, 1] = slot, STAY
         count += 1
     return count
+
+
+@jit_inline
+def keep_beam(state: LexiconBeamState, tree: LexiconTree, limits: Limits) -> bool:
+    """Without candidates: let every hypothesis stay in its slot, unless one of them falls below the threshold."""
+    histories, nodes, _, path_log_probs = state.live
+    lm_scores, lookahead, staying = state.histories.lm_scores, tree.lookahead, state.work.staying
+    lowest, highest, count = math.inf, -math.inf, state.counters[LIVE]
+    for slot in range(count):
+        if staying[TOTAL, slot] == UNSUMMED:
+            staying[TOTAL, slot] = merge(staying[BLANK_END, slot], staying[TOKEN_END, slot], limits.viterbi)
+        value = staying[TOTAL, slot] + lm_scores[histories[slot]] + lookahead[nodes[slot]]
+        lowest, highest = min(lowest, value), max(highest, value)
+    if lowest == -math.inf or not lowest >= highest - limits.threshold:
+        return False
+    backpointers = state.backpointers.ring[state.counters[FRAME] % len(state.backpointers.ring)]
+    staying_backpointers = state.backpointers.staying
+    for slot in range(count):
+        backpointers[slot] = staying_backpointers[slot]
+        for part in range(3):
+            path_log_probs[part, slot] = staying[part, slot]
+    return True
 
 
 @jit
@@ -260,9 +304,9 @@ def limit_histories(state: LexiconBeamState, tree: LexiconTree, count: int, limi
     scores, origins, nodes = state.candidates.scores, state.candidates.origins, state.live.node
     counts, merged_words = np.zeros(len(tree.links), np.int64), state.candidates.merged_words
     for candidate in np.argsort(-scores[:count]):
-        node, word = origins[1, candidate], origins[2, candidate]
+        node, word = origins[candidate, 1], origins[candidate, 2]
         if node == STAY:
-            node = nodes[origins[0, candidate]]
+            node = nodes[origins[candidate, 0]]
         elif (merged_words[MERGED - word] if word <= MERGED else word) != NO_WORD:
             node = ROOT
         counts[node] += 1
@@ -280,12 +324,12 @@ def demote_dominated(state: LexiconBeamState, tree: LexiconTree, count: int) -> 
     for at in range(len(keys)):
         keys[at] = -1
     for candidate in range(count):
-        slot, node, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        slot, node, word = origins[candidate, 0], origins[candidate, 1], origins[candidate, 2]
         last, lm_state = lasts[slot], lm_states[histories[slot]]
         if node == STAY:
             node = live_nodes[slot]
         elif word > NO_WORD or (word <= MERGED and merged_words[MERGED - word] > NO_WORD):
-            node, last, lm_state = ROOT, links[node, TOKEN], origins[3, candidate]
+            node, last, lm_state = ROOT, links[node, TOKEN], origins[candidate, 3]
         if lm_state < 0:
             continue
         key = hypothesis_key(nodes, tokens, lm_state, node, last)
@@ -308,7 +352,7 @@ def select_beam(
     parents, words, lm_states, lm_log_probs, lm_scores, _, _, child_table = state.histories
     keys, slots = state.live_index
     scores, origins, _, _, merged_words, merged_log_probs = state.candidates
-    log_probs, _, staying, selected, selected_keys = state.work
+    log_probs, _, _, staying, selected, selected_keys = state.work
     links, vocabulary_ids, bonuses = tree.links, scorer.vocabulary_ids, scorer.bonuses
     kind, ngram_words, first_children = scorer.kind, scorer.ngram_words, scorer.first_children
     backoff_states, ngram_log_probs, log_backoffs = scorer.backoff_states, scorer.log_probs, scorer.log_backoffs
@@ -321,7 +365,7 @@ def select_beam(
     for candidate in range(candidates):
         if not scores[candidate] >= bound or scores[candidate] == -math.inf:
             continue
-        slot, node, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        slot, node, word = origins[candidate, 0], origins[candidate, 1], origins[candidate, 2]
         history, last = histories[slot], lasts[slot]
         if node == STAY:
             node = live_nodes[slot]
@@ -380,6 +424,7 @@ def advance(
     state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: Limits, frames: Floats, nbest: int
 ) -> int:
     """Process frames (T, V) until the history tree is full; the number of frames processed."""
+    state, tree, scorer, frames = borrow(state), borrow(tree), borrow(scorer), borrow(frames)
     scores, origins = state.candidates.scores, state.candidates.origins
     for frame in range(len(frames)):
         if state.counters[HISTORIES] + limits.size > len(state.histories.parents):
@@ -390,17 +435,18 @@ def advance(
         bound = lowest if state.counters[LIVE] == limits.size and not limits.histories else -math.inf
         mark_successors(state, tree)
         count = extend(state, tree, scorer, limits, bound)
-        if tree.any_variants:
-            merge_spellings(state, tree, limits, count)
-        count = add_staying(state, tree, limits, count)
-        if limits.histories:
-            limit_histories(state, tree, count, limits.histories)
-        if count > limits.size:
-            if nbest == 1:
-                demote_dominated(state, tree, count)
-            keep_best(scores, origins, count, limits.size)
-            count = limits.size
-        select_beam(state, tree, scorer, limits, count, maximum(scores, count) - limits.threshold)
+        if count or limits.histories or not keep_beam(state, tree, limits):
+            if tree.any_variants:
+                merge_spellings(state, tree, limits, count)
+            count = add_staying(state, tree, limits, count)
+            if limits.histories:
+                limit_histories(state, tree, count, limits.histories)
+            if count > limits.size:
+                if nbest == 1:
+                    demote_dominated(state, tree, count)
+                keep_best(scores, origins, count, limits.size)
+                count = limits.size
+            select_beam(state, tree, scorer, limits, count, maximum(scores, count) - limits.threshold)
         if limits.lag and state.counters[FRAME] >= limits.lag and state.counters[LIVE]:
             enforce_lag(state, tree)
     return len(frames)

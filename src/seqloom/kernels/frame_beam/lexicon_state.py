@@ -15,6 +15,7 @@ Keys = npt.NDArray[np.int64]
 
 LIVE, HISTORIES, FRAME, LAG_NODE = 0, 1, 2, 3  # fields of ``counters``, as in ``prefix_beam``
 TOKEN, CHILDREN, WORDS, PARENT = 0, 1, 2, 3  # columns of ``LexiconTree.links``
+CHILD_BITS, ANY_CHILD = 64, -1
 ROOT = 0
 NO_WORD = -1
 BLANK_END, TOKEN_END, TOTAL = 0, 1, 2  # rows of ``log_probs``
@@ -66,7 +67,7 @@ class LexiconCandidates(NamedTuple):
     """Hypotheses that compete for the next beam, and a hash table to merge equal ones."""
 
     scores: Floats  # (C,)
-    origins: Integers  # (4, C) beam slot they come from; node of the lexicon; word; next state of the language model
+    origins: Integers  # (C, 4) beam slot they come from; node of the lexicon; word; next state of the language model
     group_keys: Keys  # (2^m,) keys of groups of candidates, -1: empty
     group_leaders: Integers  # (2^m,) the representative of each group
     merged_words: Integers  # (C,) word, or NO_WORD, of candidates that are sums over spellings
@@ -77,7 +78,10 @@ class SearchWorkspace(NamedTuple):
     """Scratch memory of one frame."""
 
     log_probs: Floats  # (V,) the frame
-    successors: Integers  # (K,) bits: which live hypotheses can be reached from this one by a token
+    successors: (
+        Integers  # (K,) bits: which live hypotheses, to be searched for, can be reached from this one by a token
+    )
+    children: Keys  # (K,) bits of live hypotheses at children of the same node, see ``child_bit``
     staying: Floats  # (3, K) ``log_probs`` of hypotheses that stay
     selected: Floats  # (3, K) ``log_probs`` of the next beam
     selected_keys: Integers  # (3, K) history, node, last token of the next beam
@@ -101,13 +105,30 @@ def hypothesis_key(nodes: int, tokens: int, history: int, node: int, last: int) 
     return history * (nodes + tokens + 1) + (node or nodes + last + 1)
 
 
-@jit
+@jit_inline
+def child_bit(links: Integers, node: int, child: int) -> int:
+    """A bit for a child of a node: of its own, unless there are more than ``CHILD_BITS``."""
+    bit: int = np.int64(1) << ((child - links[node, CHILDREN]) & (CHILD_BITS - 1))
+    return bit
+
+
+@jit_inline
 def find_live(keys: Keys, slots: Integers, needed: int, key: int) -> int:
     """The beam slot of a live hypothesis; -1 if there is none, or if it is not ``needed``."""
     if not needed:
         return -1
     at = find_key(keys, key)
     return int(slots[at]) if keys[at] >= 0 else -1
+
+
+@jit_inline
+def find_live_child(keys: Keys, slots: Integers, bits: int, key: int, links: Integers, node: int, child: int) -> int:
+    """The beam slot of a live hypothesis at a child; -1 if there is none. Within a word, any slot if there is one."""
+    if not bits & child_bit(links, node, child):
+        return -1
+    if node != ROOT and links[node + 1, CHILDREN] - links[node, CHILDREN] <= CHILD_BITS:
+        return 0
+    return int(find_live(keys, slots, 1, key))
 
 
 @jit

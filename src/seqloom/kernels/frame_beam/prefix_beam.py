@@ -23,7 +23,7 @@ from seqloom.kernels.frame_beam.primitives import (
     node_before_lag,
     sort_descending,
 )
-from seqloom.kernels.runtime.numba_jit import jit, jit_inline
+from seqloom.kernels.runtime.numba_jit import borrow, jit, jit_inline
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
@@ -60,7 +60,7 @@ class Candidates(NamedTuple):
     """Hypotheses that compete for the next beam."""
 
     scores: Floats  # (C,)
-    origins: Integers  # (3, C) beam slot they come from; token or STAY; next state of the language model
+    origins: Integers  # (C, 3) beam slot they come from; token or STAY; next state of the language model
 
 
 class PrefixWorkspace(NamedTuple):
@@ -135,7 +135,7 @@ def score_staying(state: PrefixBeamState, limits: Limits) -> float:
         both = merge(ends_blank, ends_token, viterbi)
         staying[0, slot], staying[1, slot], staying[2, slot] = ends_blank, ends_token, both
         scores[slot] = both + lm_score
-        origins[0, slot], origins[1, slot] = slot, STAY
+        origins[slot, 0], origins[slot, 1] = slot, STAY
     return top
 
 
@@ -205,10 +205,10 @@ def extend(state: PrefixBeamState, scorer: Scorer, limits: Limits, bound: float,
             value += bonuses[token]
             if value > bound:
                 scores[count] = value
-                origins[0, count], origins[1, count], origins[2, count] = slot, token, next_lm_state
+                origins[count, 0], origins[count, 1], origins[count, 2] = slot, token, next_lm_state
                 count += 1
         if limits.per_node and count - first > limits.per_node:
-            keep_best(scores[first:], origins[:, first:], count - first, limits.per_node)
+            keep_best(scores[first:], origins[first:], count - first, limits.per_node)
             count = first + limits.per_node
     return int(count)
 
@@ -228,7 +228,7 @@ def select_beam(state: PrefixBeamState, scorer: Scorer, candidates: int, bound: 
     for candidate in range(candidates):
         if not scores[candidate] >= bound or scores[candidate] == -math.inf:
             continue
-        slot, token = origins[0, candidate], origins[1, candidate]
+        slot, token = origins[candidate, 0], origins[candidate, 1]
         node = nodes[slot]
         if token == STAY:
             backpointers[count] = staying_backpointers[slot]
@@ -247,7 +247,7 @@ def select_beam(state: PrefixBeamState, scorer: Scorer, candidates: int, bound: 
                 lm_scores[size] = lm_scores[node] + scorer.weight * lm_log_prob + scorer.bonuses[token]
                 size += 1
             node = child_table[at]
-            lm_states[node] = origins[2, candidate]  # of a known node, too: rows of a table move
+            lm_states[node] = origins[candidate, 2]  # of a known node, too: rows of a table move
         selected_nodes[count] = node
         count += 1
     for slot in range(count):
@@ -285,6 +285,7 @@ def enforce_lag(state: PrefixBeamState) -> None:
 @jit
 def advance(state: PrefixBeamState, scorer: Scorer, limits: Limits, frames: Floats) -> int:
     """Process frames (T, V) until the tree is full; the number of frames processed."""
+    state, scorer, frames = borrow(state), borrow(scorer), borrow(frames)
     log_probs, scores, origins = state.work.log_probs, state.candidates.scores, state.candidates.origins
     for frame in range(len(frames)):
         if state.counters[NODES] + limits.size > len(state.tree.parents):

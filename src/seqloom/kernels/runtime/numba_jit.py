@@ -7,14 +7,18 @@ Compiled functions release the GIL, so that threads run them in parallel, and ar
 import hashlib
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import numba
-from numba.core import serialize
+from numba import types
+from numba.core import cgutils, serialize
 from numba.core.caching import CompileResultCacheImpl
+from numba.extending import intrinsic
 
 from seqloom.cache import CacheFolder
 from seqloom.kernels.llvm import jit_cache
+
+Value = TypeVar("Value")
 
 _folder = CacheFolder("numba")
 
@@ -72,3 +76,39 @@ def _cached(dispatcher: Any) -> Callable[..., Any]:
     dispatcher._cache = VerifiedCache(dispatcher.py_func)  # noqa: SLF001  numba has no public way
     cached: Callable[..., Any] = dispatcher
     return cached
+
+
+class Borrow(Protocol):
+    """A function whose result has the type of its argument."""
+
+    def __call__(self, value: Value, /) -> Value: ...
+
+
+@intrinsic
+def _borrow(_context: Any, value: Any) -> Any:
+    """The same array, or tuple of arrays, without its owner: compiled code does not count references to it.
+
+    An atomic operation for each use of an array takes longer than most loops of a beam search. The caller of the
+    compiled function keeps the arrays alive, and they must not be returned.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _without_owner(context, builder, value, arguments[0])
+
+    return value(value), generate
+
+
+borrow = cast(Borrow, _borrow)
+
+
+def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        array.parent = cgutils.get_null_value(array.parent.type)
+        return array._getvalue()  # noqa: SLF001  numba's own way
+    if isinstance(kind, types.BaseTuple):
+        for index, part in enumerate(cast(Any, kind).types):
+            inner = _without_owner(context, builder, part, builder.extract_value(value, index))
+            value = builder.insert_value(value, inner, index)
+    return value
