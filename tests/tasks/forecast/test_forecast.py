@@ -685,3 +685,30 @@ def test_answers_show_forecasts_as_tables() -> None:
     alone = ForecastPrediction(["1"], [[1.0]], [], [])
     assert repr(Answers([alone, alone])).splitlines() == ["step  1", "1     1", "", "step  1", "1     1"]
     assert str(alone) == "1"
+
+
+def test_a_history_with_filled_values_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("load,wind\n1,2\n,3\n3,4\n4,\n,\n6,7\n")
+    task = Forecast(train=str(path), history=3, horizon=1, fill_missing=True)
+    (window,) = task.read_inputs(path)
+    assert task.input_warning(window) == (
+        "the history has missing values, which repeat the previous one: "
+        f"load 1 (first {path}:6), wind 2 (at most 2 in a row, first {path}:5)"
+    )
+    assert [(each.name, each.total, each.is_target) for each in task.summarize_example(window).missing] == [
+        ("load", 2, True),
+        ("wind", 2, True),
+    ]
+    (whole,) = task.model_copy(update={"target": ("load",), "history": 1}).read_inputs(path)
+    assert task.input_warning(whole) == ""
+    assert [each.is_target for each in whole.series.missing] == [True, False]
+
+
+def test_filled_values_of_arrays_are_counted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.array([[1.0, np.nan, np.nan, 4.0, 5.0]])[..., None])
+    task = Forecast(train=str(tmp_path / "x.npz"), history=2, horizon=1)
+    with pytest.raises(DataError, match=r"task\.fill_missing = true repeats the previous one"):
+        list(task.read(tmp_path / "x.npz"))
+    first, *_ = task.model_copy(update={"fill_missing": True}).read(tmp_path / "x.npz")
+    assert [(each.total, each.longest) for each in task.summarize_example(first).missing] == [(2, 2)]
