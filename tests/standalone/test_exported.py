@@ -79,13 +79,16 @@ int main(int count, char **words) {
 """
 
 
-def run_c(folder: Path, source: str, name: str, arguments: list[str], *, standard: str = "c99") -> str:
-    """Compile a C program with an object file, without the mathematical library, and run it."""
+def compile_c(folder: Path, source: str, name: str) -> Path:
+    """Compile a C program with an object file, without the mathematical library."""
     (folder / "main.c").write_text(source)
-    command = [str(COMPILER), f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-pedantic", "main.c", f"{name}.o"]
+    command = [str(COMPILER), "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "main.c", f"{name}.o"]
     subprocess.run([*command, "-o", "program"], cwd=folder, check=True)
-    result = subprocess.run([folder / "program", *arguments], capture_output=True, text=True, check=True)
-    return result.stdout
+    return folder / "program"
+
+
+def run(program: Path, arguments: list[str]) -> str:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 @needs_compiler
@@ -95,9 +98,9 @@ def test_c_program_gives_the_answers_of_the_model(classifier: Trained, target: s
     assert check.examples == len(classifier.examples)
     assert check.size == (tmp_path / "reviews.o").stat().st_size
     expected = classifier.model.expected(classifier.examples)["probabilities"]
-    names = classifier.task.fitted.labels.names
+    names, program = classifier.task.fitted.labels.names, compile_c(tmp_path, CLASSIFY, "reviews")
     for example, wanted in zip(classifier.examples[:4], expected, strict=False):
-        *numbers, label = run_c(tmp_path, CLASSIFY, "reviews", example.content.split()).split()
+        *numbers, label = run(program, example.content.split()).split()
         assert np.abs(np.array(numbers, dtype=float) - wanted).max() < 1e-6
         assert label == names[int(wanted.argmax())]
 
@@ -142,10 +145,10 @@ int main(int count, char **words) {
 def test_c_program_tags_words(tmp_path: Path) -> None:
     trained = build("tag", tmp_path)
     export(trained, tmp_path / "tagger.o")
-    expected = trained.model.expected(trained.examples)
+    expected, program = trained.model.expected(trained.examples), compile_c(tmp_path, TAG, "tagger")
     for row, example in enumerate(trained.examples[:3]):
         words = list(example.words)
-        lines = [line.split() for line in run_c(tmp_path, TAG, "tagger", words).splitlines()]
+        lines = [line.split() for line in run(program, words).splitlines()]
         labels = [trained.task.fitted.labels.names[label] for label in expected["labels"][row, : len(words)]]
         assert [line[0] for line in lines] == labels
         difference = np.array([float(line[1]) for line in lines]) - expected["probabilities"][row, : len(words)]

@@ -16,8 +16,6 @@ from seqloom.standalone.compiled import CompiledModel, compile_for
 from seqloom.standalone.interface import Frames, Port, StandaloneModel, assemble
 from seqloom.standalone.sound import read_sound
 
-pytestmark = pytest.mark.sampled(3)
-
 RATE = 8000
 
 
@@ -47,14 +45,14 @@ def spectrum_model(spectrum: Spectrum, trim: TrimSilence | None) -> StandaloneMo
     )
 
 
-@pytest.mark.parametrize("target", ["x86-64", "native"])
+@pytest.mark.parametrize("target", ["x86-64", pytest.param("native", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     ("options", "trims"),
     [
-        ({}, False),
+        pytest.param({}, False, marks=pytest.mark.exhaustive),
         ({"kind": "mfcc", "deltas": 2, "preemphasis": 0.97}, True),
         ({"deltas": 1, "top_db": 30.0, "n_mels": 13, "window": 0.02, "hop": 0.007}, True),
-        ({"kind": "mfcc", "n_mfcc": 7, "top_db": 20.0}, False),
+        pytest.param({"kind": "mfcc", "n_mfcc": 7, "top_db": 20.0}, False, marks=pytest.mark.exhaustive),
     ],
 )
 def test_spectrum(options: dict[str, Any], trims: bool, target: str) -> None:

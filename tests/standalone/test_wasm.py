@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.contracts.test_standalone import few
 from tests.standalone.test_exported import Trained, build
 
 from seqloom.export_check import TOLERANCE, ExportError, relative_difference
@@ -18,9 +19,8 @@ from seqloom.standalone.compiled import compile_for
 from seqloom.standalone.interface import DTYPES, Assembly, assemble
 from seqloom.standalone.wasm import link
 
-pytestmark = pytest.mark.sampled(2)
-
 NODE = shutil.which("node")
+TASKS = "tag, crf", "forecast", "language_model", "transcribe, audio", "classify, sound"
 
 RUN = """
 import { readFileSync } from "node:fs";
@@ -72,7 +72,7 @@ def shape_size(port: Any, length: int) -> int:
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node (node)")
-@pytest.mark.parametrize("name", ["tag, crf", "forecast", "language_model", "transcribe, audio", "classify, sound"])
+@pytest.mark.parametrize("name", few(TASKS, "tag, crf", "transcribe, audio"))
 def test_modules_give_the_answers_of_models(name: str, tmp_path: Path) -> None:
     """Labels, doubles, states, and the spectrum of sound."""
     trained = build(name, tmp_path)
