@@ -21,8 +21,9 @@ from tests.contracts.registry import randomize
 from tests.service.running import KEPT, Client, running
 from tests.test_seqloom_runtime import assert_same
 
+import seqloom_runtime
 from seqloom.model import load
-from seqloom.onnx.exported import write
+from seqloom.onnx.exported import write, write_runtime
 from seqloom.service.app import build_app
 from seqloom.service.served_files import ServedFile
 from seqloom.service.served_models import InputError, ModelStore
@@ -193,3 +194,14 @@ def test_the_command_serves_files_without_torch(folder: Path) -> None:
     )
     assert result.returncode == 1
     assert "an exported file has no --lm; serve the run itself" in result.stderr
+
+
+def test_another_runtime_in_the_current_folder_is_not_used(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The import of the module by its name finds a file that an earlier export has written there."""
+    monkeypatch.setattr(seqloom_runtime, "__file__", str(tmp_path / "seqloom_runtime.py"))
+    with pytest.raises(ValueError, match="is not the seqloom_runtime of this Seqloom: start it from another folder"):
+        ServedFile("tag", folder / "tag.onnx", ServiceSettings())
+    content = write_runtime(tmp_path).read_bytes()
+    assert b"class KnownInAdvance" in content

@@ -11,7 +11,6 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-import seqloom_runtime
 from seqloom import files
 from seqloom.export_check import Arrays, ExportCheck, ExportError, require_equal
 
@@ -19,6 +18,8 @@ from seqloom.export_check import Arrays, ExportCheck, ExportError, require_equal
 from seqloom.onnx import images, recurrent, stacked, transformer  # noqa: F401
 from seqloom.onnx.graph import Graph
 
+RUNTIME = Path(__file__).parents[2] / "seqloom_runtime.py"
+"""Beside this package; the import of its name may find an older one in the current folder."""
 FORMAT = 1
 """Version of the description that a runtime reads."""
 ALWAYS_WRITTEN = {"lm"}
@@ -121,7 +122,7 @@ def write(
 def write_runtime(folder: Path) -> Path:
     """Write the module seqloom_runtime into a folder, and return its path."""
     path = folder / "seqloom_runtime.py"
-    files.write(path, Path(seqloom_runtime.__file__).read_bytes())
+    files.write(path, RUNTIME.read_bytes())
     return path
 
 

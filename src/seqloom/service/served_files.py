@@ -100,6 +100,10 @@ class ServedFile(ServedModel[LoadedFile]):
 
     def load(self) -> LoadedFile:
         version = self.newest_version()
+        if Path(seqloom_runtime.__file__).resolve().parent != Path(__file__).resolve().parents[2]:
+            raise ValueError(
+                f"{seqloom_runtime.__file__} is not the seqloom_runtime of this Seqloom: start it from another folder"
+            )
         model: Any = seqloom_runtime.load(self.path, threads=self._threads)
         if self._search:
             model.search = _search_settings(model, self._search)
