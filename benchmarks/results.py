@@ -94,7 +94,7 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         "split": figure["split"],
         "metric": metric,
         "value": mean(values),
-        "seeds": values if "seeds" in figure else [],
+        "seeds": values if figure.get("seeds", 1) > 1 else [],
         "interval": scores[0].get(f"{metric}_interval") if len(values) == 1 else None,
         "goal": figure.get("goal"),
         "lower": figure.get("lower", False),
