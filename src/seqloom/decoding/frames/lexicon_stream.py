@@ -68,10 +68,10 @@ class LexiconStream(LMStream):
             same_words.setdefault((first[ending], last[ending]), []).append(ending)
         candidates = []
         for group in same_words.values():
-            best = max(group, key=totals.__getitem__)
-            total = float(totals[best])
-            if len(group) > 1 and not self.limits.viterbi:
-                total = float(np.logaddexp.reduce(paths[group]))
+            best, total = group[0], float(totals[group[0]])
+            if len(group) > 1:
+                best = max(group, key=totals.__getitem__)
+                total = float(totals[best] if self.limits.viterbi else np.logaddexp.reduce(paths[group]))
             candidates.append((total + scores[best], total, best))
         candidates.sort(key=lambda candidate: -candidate[0])
         return [
