@@ -32,7 +32,8 @@ def questions(name: str) -> list[Any]:
 def answers(run: Path, inputs: list[Any]) -> list[Any]:
     """The predictions of a run as JSON values."""
     loaded = model.load(run)
-    predictions = [loaded.task.to_json(prediction) for prediction in loaded.predict(inputs)]
+    batches = loaded.predict_batches(loaded.read(inputs))
+    predictions = [loaded.task.to_json(prediction) for answers in batches for prediction in answers]
     values: list[Any] = json.loads(json.dumps(predictions))
     return values
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.service.running import KEPT, Client, serving
 
+from seqloom.answers import EMPTY_INPUT, with_warning
 from seqloom.model import load
 
 TASKS = ("classify", "tag", "forecast", "language_model", "translate", "transcribe", "embed", "caption")
@@ -29,7 +30,12 @@ def test_predictions_are_those_of_the_model(client: Client, name: str) -> None:
     answer = client.post("/v1/predict", {"model": name, "inputs": inputs})
     assert answer.status == 200, answer.body
     received = answer.json()
-    expected = [model.task.to_json(prediction) for prediction in model.predict(inputs)]
+    task, examples = model.task, list(model.read(inputs))
+    (answers,) = model.predict_batches(examples, batch_size=len(examples))
+    problems = [EMPTY_INPUT if task.is_empty_input(example) else task.input_warning(example) for example in examples]
+    expected = [
+        with_warning(task.to_json(prediction), problem) for prediction, problem in zip(answers, problems, strict=True)
+    ]
     assert received["predictions"] == json.loads(json.dumps(expected))
     assert received["version"] == client.store.models[name].current.version
 
