@@ -99,7 +99,6 @@ def test_predictions_are_made_before_the_next_batch_is_read(run: Run) -> None:
     assert [len(some) for some in answers] == [1, 1]
 
 
-@pytest.mark.filterwarnings("ignore:3 of 15 inputs are empty")
 def test_predictions_do_not_depend_on_the_batch_size(run: Run) -> None:
     model = load(run.path)
     texts = ["up", "it goes low below under", "", "what is up", "high"] * 3
@@ -217,7 +216,6 @@ def test_runs_with_other_vocabularies_cannot_form_an_ensemble(translators: list[
         load(translators[0], ensemble=[other.path])
 
 
-@pytest.mark.filterwarnings("ignore:1 of 3 inputs is empty")
 def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
     words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]
@@ -232,7 +230,6 @@ def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_p
         load(translators[0], constrain=str(tmp_path / "unknown.txt")).predict(["a"])
 
 
-@pytest.mark.filterwarnings("ignore:1 of 3 inputs is empty")
 def test_translations_are_guided_by_a_lexicon_and_a_language_model(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
     words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]

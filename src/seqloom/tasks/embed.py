@@ -225,6 +225,9 @@ class Embed(Task):
     def input_text(self, example: Question) -> str:
         return example.text
 
+    def is_empty_input(self, example: Question) -> bool:
+        return not example.text.strip()
+
     def example_texts(self, example: Question) -> tuple[str, str]:
         return example.text, example.truth or ("" if example.human is None else str(example.human))
 
