@@ -355,3 +355,7 @@ def test_targets_of_few_recurring_words_are_judged_by_exact_matches(tmp_path: Pa
     assert Config.build(Document.empty(["task.metric=bleu"], values=values)).task.main_metric == "bleu"
     file.write_text("".join(f"number {number} is here\tdie Zahl {number} ist da\n" for number in range(40)))
     assert Config.build(Document.empty(values=values)).task.main_metric == "bleu"
+
+
+def test_a_pair_without_a_source_is_an_empty_input() -> None:
+    assert [task().is_empty_input(pair) for pair in task().read(PAIRS)] == [False] * 4 + [True]

@@ -93,6 +93,10 @@ class Translate(TranslateScoring):
     def input_text(self, example: Pair) -> str:
         return example.source
 
+    def is_empty_input(self, example: Pair) -> bool:
+        """A pair has a length of its own, also if only its target is known."""
+        return not example.source.strip()
+
     def with_predicted_target(self, example: Pair, prediction: Translation) -> Pair:
         return replace(example, target=prediction.text)
 
