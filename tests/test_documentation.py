@@ -214,6 +214,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reviews = [("great fun", 5), ("too long", 1), ("a joy to watch", 5), ("a waste of time", 1)] * 10
     (folder / "reviews.csv").write_text("review,stars\n" + "".join(f"{text},{stars}\n" for text, stars in reviews))
     (folder / "new.csv").write_text("review\nfun to watch\nlong\n")
+    rows = (f"{number % 7},{number % 5},{number % 7 * 0.5:.1f}\n" for number in range(60))
+    (folder / "machine.csv").write_text("load,vibration,power_kw\n" + "".join(rows))
     shutil.copytree(folder / "sounds" / "clips", folder / "new", ignore=shutil.ignore_patterns("train-*"))
     build("analogies", folder / "analogies")
     (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
