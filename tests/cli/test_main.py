@@ -23,7 +23,7 @@ from seqloom.run_config import Config
 
 NAMES = (
     *("init", "check", "train", "evaluate", "predict", "align", "explain", "doctor", "generate", "compare", "sweep"),
-    *("lab", "demo", "data", "info", "plot", "quantize", "export", "serve", "studio"),
+    *("lab", "demo", "data", "synthesize", "info", "plot", "quantize", "export", "serve", "studio"),
 )
 COMMANDS = (["--help"], *([name, "--help"] for name in NAMES))
 
@@ -147,7 +147,7 @@ def test_built_in_data_are_listed_and_written(tmp_path: Path) -> None:
 def test_info_as_text() -> None:
     result = call("info")
     assert result.exit_code == 0
-    assert f"seqloom           {seqloom.__version__}\n" in result.stdout
+    assert f"seqloom            {seqloom.__version__}\n" in result.stdout
     assert "\nlstm             fused\n" in result.stdout
 
 
@@ -371,7 +371,7 @@ def test_the_same_seed_generates_the_same_text(language_model: Path) -> None:
 def test_only_language_models_generate_text(tagger: Path) -> None:
     result = call("generate", tagger, "the")
     assert result.exit_code == 1
-    assert "tasks that can: language_model" in result.stderr
+    assert "generates nothing (tasks that do: forecast, handwriting, language_model, music)" in result.stderr
     assert result.stdout == ""
 
 

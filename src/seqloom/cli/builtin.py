@@ -67,7 +67,10 @@ def synthesize(
     rate: Annotated[int, typer.Option(min=1000, help="Samples per second.")] = 16000,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same voices.")] = 1,
 ) -> None:
-    """Speak texts with many synthetic voices (espeak-ng), as further speakers for classify and transcribe."""
+    """Speak texts with many synthetic voices.
+
+    espeak-ng speaks them. The recordings are further speakers for the training of classify and transcribe.
+    """
     from seqloom.data import synthetic_speech
 
     with errors():

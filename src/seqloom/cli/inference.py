@@ -518,8 +518,9 @@ def export(
     lm: LanguageModel = "",
     layer: Layer = "",
 ) -> None:
-    """Export a model for other programs: as an ONNX file, compiled for C or WebAssembly, or as a web page.
+    """Export a model for other programs.
 
+    FILE is an ONNX file (.onnx), an object file for C (.o), a WebAssembly module (.wasm), or a folder for a web page.
     n-grams become ARPA files, word vectors word2vec files. A model is written only if it gives the answers of the run.
     """
     with errors():
