@@ -127,9 +127,9 @@ def test_a_loss_far_above_the_baseline_is_absurd() -> None:
         return {each.name: each.severity for each in training_findings(record, baseline)}
 
     assert found([40.0] * 3, {"loss": 3.2}) == {"learning rate": "problem"}
-    assert found([4.0] * 3, {"loss": 3.2}) == {"learning": "healthy", "learning rate": "healthy"}
+    assert found([4.0] * 3, {"loss": 3.2}) == {"learning": "healthy", "learning rate": "warning"}  # a few updates
     assert found([2e6] * 3, {}) == {"learning rate": "problem"}
-    assert found([2e6, 1e6, 5e5], {})["learning rate"] == "healthy"
+    assert found([2e6, 1e6, 5e5], {})["learning rate"] == "warning"
 
 
 @pytest.mark.parametrize(
@@ -224,3 +224,15 @@ def test_rows_without_a_loss_have_no_record() -> None:
     assert training_record([], metric="loss", higher_is_better=False, clip_norm=0, learning_rate=1) is None
     record = build([{"update": 1, "loss": math.nan}, {"update": 2, "loss": 1.0}, {"update": 3, "doctor": {}}])
     assert record.loss == [(2, 1.0)]
+
+
+def test_a_training_of_a_few_updates_is_named_as_the_reason() -> None:
+    record = build(rows([2.0, 1.99], [0.2]))
+    assert record.updates < 50
+    found = {each.name: each for each in training_findings(record, {"accuracy": 0.5})}
+    assert found["learning rate"].verdict == (
+        f"The training made {record.updates} updates, too few to learn much, or to judge train.learning_rate: raise "
+        f"{record.limit}."
+    )
+    assert "See the finding learning rate" in found["learning"].verdict
+    assert found["learning"].keys == found["learning rate"].keys == (record.limit,)

@@ -155,7 +155,8 @@ def stability(part: PartDiagnosis) -> Finding:
     if severity == "healthy":
         text = f"Gradients do not explode in the {part.name}"
         if exponents:
-            text += f": {_describe_exponent(exponent)}"
+            over = f" within {part.length:g} steps, the median length, although" if exponent > 0 else ":"
+            text += f"{over} {_describe_exponent(exponent)}"
             if math.isfinite(exponent):
                 text += f" (largest Lyapunov exponent {exponent:+.3f} per step)"
         return finding(severity, f"{text}.")

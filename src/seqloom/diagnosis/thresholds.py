@@ -50,6 +50,8 @@ MOST_HEADS = 0.5
 
 LITTLE = 0.05
 """Share by which the training loss has to fall before a model counts as having learned something."""
+FEW_UPDATES = 50
+"""A training this short ends before its loss says anything about the learning rate."""
 ABSURD = 1e6
 """A training loss or gradient norm above this, without any fall of the loss, is that of weights that have exploded."""
 FAR_ABOVE = 10.0

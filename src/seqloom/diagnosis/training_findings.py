@@ -98,20 +98,22 @@ def learning(record: TrainingRecord, baseline: float, *, failed: bool = False) -
     if record.score:
         best = _best_score(record)
         evidence["best_score"] = best
-        where = "the finding learning rate" if failed else "the other findings"
+        few = record.updates < limit.FEW_UPDATES
+        where = "the finding learning rate" if failed or few else "the other findings"
+        keys = (record.limit,) if few and not failed else (RATE, record.limit)
         if record.degenerate:
             verdict = (
                 f"{record.degenerate}: the model has learned nothing ({record.metric} {format_number(best, 4)}). See "
                 f"{where} for the reason; {CHECK} suggests a {RATE}."
             )
-            return finding("problem", verdict, (RATE, record.limit))
+            return finding("problem", verdict, keys)
         if _learned_nothing(record, baseline):
             verdict = (
                 f"The model has learned nothing that the trivial baseline does not know: {record.metric} "
                 f"{format_number(best, 4)} at best, baseline {format_number(baseline, 4)}. See {where} for "
                 f"the reason; {CHECK} suggests a {RATE}."
             )
-            return finding("problem", verdict, (RATE, record.limit))
+            return finding("problem", verdict, keys)
         score = f"{record.metric} {format_number(best, 4)}"
         trivial = "" if math.isnan(baseline) else f" (baseline {format_number(baseline, 4)})"
         several = len(record.loss) > 1  # a short training may have logged a single loss, which says nothing
@@ -121,7 +123,7 @@ def learning(record: TrainingRecord, baseline: float, *, failed: bool = False) -
                 f"The model has learned little: the training loss {change} from {first:.4g} to {last:.4g}; {score}"
                 f"{trivial}. See {where} for the reason."
             )
-            return finding("warning", verdict, (RATE, record.limit))
+            return finding("warning", verdict, keys)
         losses = (
             f", training loss {first:.4g} at first, {last:.4g} at the end" if several else f", training loss {last:.4g}"
         )
@@ -145,6 +147,10 @@ def learning_rate(record: TrainingRecord, failed: str = "", lower: Sequence[str]
     if failed:
         keys = (RATE,) if record.clip_norm else (RATE, CLIP)
         return finding("problem", f"{failed} {rate} is too high. {_lower_rate(record)}", keys, learning_rate="lower")
+    if record.updates < limit.FEW_UPDATES and not lower:
+        made = "1 update" if record.updates == 1 else f"{record.updates:,} updates"
+        verdict = f"The training made {made}, too few to learn much, or to judge {RATE}: raise {record.limit}."
+        return finding("warning", verdict, (record.limit,))
     see = f"see the finding{'s' if len(lower) > 1 else ''} {', '.join(lower)}"
     if flat := flat_loss(losses):
         norms = [norm for _, norm in record.gradient_norm]
