@@ -22,7 +22,7 @@ from seqloom.testing.layers import (
     run,
 )
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(8)
 
 EVERY_LAYER = pytest.mark.parametrize("layer", layers())
 IN_CHUNKS = pytest.mark.parametrize("layer", [name for name in layers() if "bidirectional" not in name])

@@ -53,6 +53,7 @@ def test_the_table_shows_runs_and_leads_to_a_comparison(page: Any, folder: Path)
 
 
 def headings(page: Any) -> list[str]:
+    expect(page.locator("thead th").first).to_be_visible()
     return [text.split(" ·")[0].strip(" ↓↑") for text in page.locator("thead th").all_inner_texts()][1:]
 
 

@@ -14,7 +14,7 @@ from seqloom.kernels.fuse.row_rules import RULES
 from seqloom.kernels.fuse.symbols import BatchRows, BatchSum, Symbol, TracedStep, Unfusable
 from seqloom.kernels.fuse.trace import _Recorder
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 ROWS, WIDTH = 3, 4
 X, H = noise(ROWS, WIDTH, seed=1), noise(ROWS, WIDTH, seed=2).abs() + 0.1
