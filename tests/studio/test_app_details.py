@@ -77,6 +77,45 @@ def test_targets_stand_beside_answers_that_are_both_wrong(page: Any) -> None:
     assert labels == result["shown"][place]["target"].split("\t")
 
 
+def test_a_saved_page_has_the_colours_of_the_page(page: Any, browser: Any) -> None:
+    page.goto("/inside?run=first&text=the+Anna+sees+Paris")
+    expect(page.locator("button.token")).to_have_count(4)
+    colours = """(tokens) => tokens.map((token) => {
+      const { backgroundColor, color } = getComputedStyle(token);
+      return [token.textContent, backgroundColor, color];
+    })"""
+    page.mouse.move(0, 0)
+    seen = page.locator("main .strip .token").evaluate_all(colours)
+    assert len({ground for _, ground, _ in seen}) > 2
+    other = browser.new_page()
+    other.set_content(download(page, page.get_by_role("button", name="Save", exact=True)))
+    assert other.locator(".strip .token").evaluate_all(colours) == seen
+    other.close()
+
+
+def test_a_saved_table_says_which_rows_it_holds(page: Any, browser: Any) -> None:
+    table = page.request.get("/api/answers?run=first").json()
+    rows = [{**table["rows"][0], "example": number} for number in range(457)]
+    page.route("**/api/answers*", lambda route: route.fulfill(json={**table, "rows": rows}))
+    page.goto("/data?run=first")
+    expect(page.get_by_text("457 examples")).to_be_visible()
+    other = browser.new_page()
+    for scrolled, words in (
+        (0, "The first {} of 457 are saved here."),
+        (4000, "Numbers {} to {} of 457 are saved here."),
+    ):
+        page.locator(".answers .table").evaluate("(frame, top) => frame.scrollTo(0, top)", scrolled)
+        if scrolled:
+            expect(page.locator("tr[aria-rowindex='2']")).to_have_count(0)
+        other.set_content(download(page, page.get_by_role("button", name="Save", exact=True)))
+        saved = [int(text) for text in other.locator(".answers td.col-example").all_inner_texts()]
+        assert saved == list(range(saved[0], saved[-1] + 1))
+        ends = (saved[0], saved[-1]) if scrolled else (len(saved),)
+        expect(other.locator(".answers .note")).to_have_text(words.format(*ends))
+    other.close()
+    page.unroute("**/api/answers*")
+
+
 def test_unknown_words_are_named(page: Any) -> None:
     page.goto("/try?run=first&text=the+flurb+sees+<b>Zork</b>")
     note = page.get_by_text("not in the vocabulary")

@@ -71,6 +71,84 @@ def test_a_drawing_is_there_again_after_a_reload_and_inside(page: Any) -> None:
     page.unroute("**/api/model*")
 
 
+def test_back_leads_to_an_input_of_ones_own(page: Any, tmp_path: Path) -> None:
+    page.goto("/")
+    page.goto("/try?run=first")
+    field = page.get_by_label("Input", exact=True)
+    link = page.get_by_role("link", name=re.compile("See inside"))
+    field.fill("the Anna sees")
+    page.locator(".list button").nth(1).click()  # at once: the answer to the text is not there yet
+    expect(page.get_by_text("labels are those of the data")).to_be_visible()
+    page.locator(".list button").nth(2).click()
+    expect(page.locator(".list button").nth(2)).to_have_attribute("aria-pressed", "true")
+    assert "text=" not in page.url
+    page.go_back()
+    expect(field).to_have_value("the Anna sees")
+    expect(page.locator(".token")).to_have_count(3)
+    page.go_forward()
+    expect(page.locator(".list button").nth(2)).to_have_attribute("aria-pressed", "true")
+    # Inside too.
+    page.goto("/inside?run=first&text=the+Anna")
+    expect(page.locator("button.token")).to_have_count(2)
+    page.locator(".list button").nth(1).click()
+    expect(page.locator("button.token")).not_to_have_count(2)
+    page.go_back()
+    expect(page.locator("button.token")).to_have_count(2)
+    # A file takes the place of a drawing, which is no longer on the pad.
+    page.goto("/try?run=transcribe")
+    empty = pixels(page)
+    draw(page)
+    page.wait_for_url(re.compile("given=drawing"))
+    drawn = pixels(page)
+    rows = tmp_path / "rows.npy"
+    np.save(rows, np.zeros((12, 3), np.float32))
+    page.locator("input[type=file]").set_input_files(rows)
+    expect(page.get_by_text("The model has read “rows.npy”.")).to_be_visible()
+    expect(link).to_be_visible()
+    assert pixels(page) == empty != drawn
+    page.go_back()
+    expect(page.get_by_text("The model has read")).to_be_hidden()
+    page.wait_for_url(re.compile("given=drawing"))
+    page.wait_for_function("() => document.querySelector('.pad')")
+    assert pixels(page) == drawn
+
+
+def test_the_menu_takes_an_input_from_try_to_inside_and_back(page: Any) -> None:
+    menu = page.get_by_role("navigation")
+    page.goto("/try?run=first")
+    page.get_by_label("Input", exact=True).fill("the Anna")
+    menu.get_by_role("link", name="Inside").click()
+    expect(page.locator("button.token")).to_have_text([re.compile("the"), re.compile("Anna")])
+    page.get_by_label("Input", exact=True).fill("Paris sees Anna")
+    menu.get_by_role("link", name="Try").press("Enter")
+    expect(page.get_by_label("Input", exact=True)).to_have_value("Paris sees Anna")
+    expect(page.locator(".token")).to_have_count(3)
+    menu.get_by_role("link", name="Data").click()  # which is not about one input
+    expect(page.get_by_role("heading", name="Data")).to_be_visible()
+    assert "text=" not in page.url
+    page.goto("/try?run=transcribe")
+    draw(page)
+    page.wait_for_url(re.compile("given=drawing"))
+    drawn = pixels(page)
+    menu.get_by_role("link", name="Inside").click()
+    page.wait_for_url(re.compile("/inside.*given=drawing"))
+    expect(page.get_by_label("Draw here")).to_be_visible()
+    assert pixels(page) == drawn
+
+
+def test_a_file_that_cannot_be_read_is_not_kept(page: Any, tmp_path: Path) -> None:
+    page.goto("/")
+    page.evaluate("import('/static/kept.js').then(({ deleteFiles }) => deleteFiles())")
+    damaged = tmp_path / "damaged.wav"
+    damaged.write_bytes(b"RIFF")
+    for path in ("/try?run=transcribe", "/inside?run=transcribe"):
+        page.goto(path)
+        page.locator("input[type=file]").set_input_files(damaged)
+        expect(page.get_by_role("alert")).to_contain_text("damaged.wav")
+        assert "given" not in page.url
+        assert page.evaluate("import('/static/kept.js').then(({ countFiles }) => countFiles())") == 0
+
+
 def test_files_and_recordings_are_kept_in_the_browser(page: Any, address: str, browser: Any, tmp_path: Path) -> None:
     page.goto("/try?run=forecast")
     page.get_by_text("or type numbers").click()
@@ -89,9 +167,12 @@ def test_files_and_recordings_are_kept_in_the_browser(page: Any, address: str, b
     expect(link).to_be_visible()
     kept = page.url
     assert "given=file." in kept
+    read = {"prediction": {"text": "a"}, "unknown": {"words": [], "read_by": ""}}  # no run here reads sound
+    page.route("**/api/predict", lambda route: route.fulfill(json=read))
     page.get_by_role("button", name="Record").click()
     page.get_by_role("button", name="Stop").click()
     page.wait_for_url(re.compile("recording.wav"))
+    page.unroute("**/api/predict")
     page.goto(kept)
     expect(link).to_be_visible()
     link.click()

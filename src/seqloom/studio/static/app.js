@@ -33,7 +33,7 @@ async function show() {
   const page = PAGES[location.pathname] || PAGES["/"];
   const query = new URLSearchParams(location.search);
   document.title = `${page.title} · Seqloom Studio`;
-  drawNavigation(query);
+  drawNavigation();
   clear(main, h("div", { class: "message" }, "Loading …"));
   try {
     leave = (await page.show(main, query)) || (() => {});
@@ -44,16 +44,27 @@ async function show() {
   shown = true;
 }
 
-function drawNavigation(query) {
-  const run = query.get("run");
+const ASKING = ["/try", "/inside"]; // pages that show one input
+
+// Where the menu leads: to the same run, and with the input between the pages that show one.
+function menuAddress(path) {
+  const query = new URLSearchParams(location.search), here = location.pathname;
+  const kept = !["/data", "/try", "/inside", "/doctor"].includes(path) ? [] : ASKING.includes(path) && ASKING.includes(here) && path !== here ? ["run", "text", "example", "given", "search"] : ["run"];
+  return address(path, Object.fromEntries(kept.map((name) => [name, query.get(name)])));
+}
+
+function drawNavigation() {
   const links = Object.entries(PAGES).filter(([, page]) => !page.hidden).map(([path, page]) => {
-    const keep = run && ["/data", "/try", "/inside", "/doctor"].includes(path) ? { run } : {};
     const current = path === location.pathname || (path === "/" && location.pathname === "/run");
-    return h("a", { href: address(path, keep), "aria-current": current ? "page" : null }, page.title);
+    return h("a", { href: menuAddress(path), "aria-current": current ? "page" : null }, page.title);
   });
   clear(document.querySelector("nav"), links);
   links.find((link) => link.hasAttribute("aria-current"))?.scrollIntoView({ block: "nearest", inline: "center" });
 }
+
+window.addEventListener("remembered", () => {
+  for (const link of document.querySelectorAll("nav a")) link.setAttribute("href", menuAddress(link.pathname));
+});
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='/']");

@@ -28,13 +28,21 @@ export function errorBox(error) {
   return h("div", { class: "error", role: "alert" }, error.message || String(error));
 }
 
-// A function that is called once its arguments have rested for a moment.
+// A function that is called once its arguments have rested for a moment; now(): at once, if a call is waiting.
 export function debounce(call, milliseconds) {
-  let timer;
-  return (...values) => {
+  let timer = null, waiting = null;
+  const now = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => call(...values), milliseconds);
+    const values = waiting;
+    waiting = null;
+    if (values) call(...values);
   };
+  const later = (...values) => {
+    clearTimeout(timer);
+    waiting = values;
+    timer = setTimeout(now, milliseconds);
+  };
+  return Object.assign(later, { now });
 }
 
 // A function that may be called often: it acts so rarely that it takes at most half a per cent of the time, with what the

@@ -86,7 +86,7 @@ export async function readable(drawing, model) {
   return new File([blob], "drawing.png", { type: "image/png" });
 }
 
-// call(drawing): a line was drawn. wiped(): everything was cleared. shown: what is on the pad at first.
+// call(drawing): a line was drawn. wiped(): everything was cleared. shown: what is on the pad at first. The element has wipe().
 export function drawingPad(call, { width = 480, height = 120, model = {}, wiped = () => {}, shown = null } = {}) {
   if (shown) ({ width, height } = shown);
   const canvas = h("canvas", { class: "pad", width, height, role: "img", "aria-label": "Draw here" });
@@ -120,7 +120,9 @@ export function drawingPad(call, { width = 480, height = 120, model = {}, wiped 
   canvas.addEventListener("pointerup", end);
   canvas.addEventListener("pointercancel", end);
   const hint = model.pen ? "Draw between the lines: the model gets the movements of the pen, in the size and with the spacing of points of the dev data." : model.ink ? `${style.dark ? "Light on dark" : "Dark on light"}, as in the dev data.` : "";
-  return h("div", {}, h("h3", {}, "Draw"), canvas, hint ? h("p", { class: "small soft" }, hint) : null, h("p", {}, h("button", { type: "button", onclick: () => { lines = []; draw(); wiped(); } }, "Clear")));
+  const wipe = () => { lines = []; draw(); };
+  const box = h("div", {}, h("h3", {}, "Draw"), canvas, hint ? h("p", { class: "small soft" }, hint) : null, h("p", {}, h("button", { type: "button", onclick: () => { wipe(); wiped(); } }, "Clear")));
+  return Object.assign(box, { wipe });
 }
 
 // Lines of points (y downwards) as movements of a pen (y upwards) of length `step` each, with 1 where it is lifted.

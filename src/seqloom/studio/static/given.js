@@ -4,6 +4,7 @@
 import { decodeDrawing, Drawing, encodeDrawing, readable } from "./drawing.js";
 import { h } from "./dom.js";
 import { keepFile, keptFile } from "./kept.js";
+import { holdsOwnInput } from "./router.js";
 
 const LONGEST = 4000; // letters of an address that an input may take
 const TEXT = "text/x-seqloom-input"; // the type of a file that holds what an address would hold if it were shorter
@@ -11,6 +12,11 @@ const TEXT = "text/x-seqloom-input"; // the type of a file that holds what an ad
 // Neither a text nor an example of the dev data, which have their own places in an address.
 export function isOwn(value) {
   return typeof value !== "string" && value?.example === undefined;
+}
+
+// Whether an input takes the place of another one that somebody typed, drew or gave, to which Back should lead; a drawing that goes on does not.
+export function takesPlace(value, before) {
+  return value !== before && typeof value !== "string" && !(value instanceof Drawing && before instanceof Drawing) && holdsOwnInput();
 }
 
 function written(value) {

@@ -7,7 +7,11 @@ import { countFiles, deleteFiles } from "./kept.js";
 const RATE = 16000;
 
 export function fileDrop(call, what = "a file") {
-  const input = h("input", { type: "file", hidden: true, onchange: () => input.files.length && call(input.files[0]) });
+  const input = h("input", { type: "file", hidden: true, onchange: () => {
+    const [file] = input.files;
+    input.value = ""; // the same file can be chosen again
+    if (file) call(file);
+  } });
   const box = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); box.classList.add("over"); }, ondragleave: () => box.classList.remove("over"), ondrop: (event) => {
     event.preventDefault();
     box.classList.remove("over");
@@ -93,15 +97,25 @@ function keptNote() {
 }
 
 // The input of a model that reads no text, as /api/model describes it: what fits its kind. `given` gets rows of numbers, a Drawing or a File.
-// wiped(): a drawing was cleared. shown: the input of the address.
+// wiped(): a drawing was cleared. shown: the input of the address. The element has show(value), when a model is asked about an input, and
+// accept(value), when it could read it.
 export function otherInputs(given, model, { wiped, shown = null }) {
-  const { input_kind: kind = "", pen = null } = model, parts = [], note = keptNote();
+  const { input_kind: kind = "", pen = null } = model, parts = [], note = keptNote(), named = h("p", { class: "small soft wrapped", role: "status", hidden: true });
   const call = async (value) => { await given(value); note.refresh(); };
   const drawing = { model, wiped, shown: shown instanceof Drawing ? shown : null };
-  if (["line", "image", ""].includes(kind)) parts.push(drawingPad(call, { ...drawing, ...(kind === "image" ? { width: 240, height: 240 } : {}) }));
-  if (kind === "strokes" && pen) parts.push(drawingPad(call, drawing));
+  const pad = ["line", "image", ""].includes(kind) || (kind === "strokes" && pen) ? drawingPad(call, { ...drawing, ...(kind === "image" ? { width: 240, height: 240 } : {}) }) : null;
+  if (pad) parts.push(pad);
   if (["sound", ""].includes(kind)) parts.push(recorder(call));
-  parts.push(fileDrop(call, kind === "music" ? "a MIDI file" : "a file"));
+  parts.push(fileDrop(call, kind === "music" ? "a MIDI file" : "a file"), named);
   if (["vectors", ""].includes(kind)) parts.push(numberRows(call, shown));
-  return h("div", { class: "stack never" }, parts, note);
+  return Object.assign(h("div", { class: "stack never" }, parts, note), {
+    show: (value) => {
+      if (!(value instanceof Drawing)) pad?.wipe(); // the answer belongs to something else
+      named.hidden = true;
+    },
+    accept: (value) => {
+      named.hidden = !(value instanceof File);
+      if (value instanceof File) named.textContent = `The model has read “${value.name}”.`;
+    },
+  });
 }

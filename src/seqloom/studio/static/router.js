@@ -17,7 +17,14 @@ export function go(path, query) {
   window.dispatchEvent(new PopStateEvent("popstate"));
 }
 
-// Keep what is shown in the address, without a new entry in the history.
-export function remember(path, query) {
-  history.replaceState(null, "", address(path, query));
+// Keep what is shown in the address. isNew: as a new entry in the history, so that Back leads to what was shown before.
+export function remember(path, query, { isNew = false } = {}) {
+  history[isNew ? "pushState" : "replaceState"](null, "", address(path, query));
+  window.dispatchEvent(new Event("remembered"));
+}
+
+// Whether the address holds an input that somebody typed, drew or gave.
+export function holdsOwnInput() {
+  const query = new URLSearchParams(location.search);
+  return query.has("text") || query.has("given");
 }

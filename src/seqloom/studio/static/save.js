@@ -140,6 +140,17 @@ function drawn(image) {
   return canvas.toDataURL("image/png");
 }
 
+// Of a long table, only the rows around those that can be seen are in the document.
+function sayWhichRows(table) {
+  const places = [...table.querySelectorAll("[aria-rowindex]")].map((row) => Number(row.getAttribute("aria-rowindex")) - 1), total = Number(table.getAttribute("aria-rowcount")) - 1;
+  table.querySelectorAll("tr:has(td.space)").forEach((row) => row.remove());
+  if (!places.length || places.length >= total) return;
+  const note = document.createElement("p");
+  note.className = "note";
+  note.textContent = places[0] === 1 ? `The first ${places.length} of ${total} are saved here.` : `Numbers ${places[0]} to ${places.at(-1)} of ${total} are saved here.`;
+  table.closest(".table").before(note);
+}
+
 // The element as a page by mail: styles and pictures inside, no script, no link.
 export async function savePage(element, title) {
   const style = await (await fetch("/static/style.css")).text();
@@ -164,6 +175,8 @@ export async function savePage(element, title) {
     if (!button.matches("th *, td *, .token, .chip-button, .disclosure, [aria-pressed]")) { button.remove(); return; }
     const text = document.createElement("span");
     text.className = button.className;
+    text.style.cssText = button.style.cssText; // its colour
+    text.title = button.title;
     text.append(...button.childNodes);
     button.replaceWith(text);
   });
@@ -173,6 +186,7 @@ export async function savePage(element, title) {
     image.src = source.startsWith("blob:") ? drawn(shown) : await dataAddress(source).catch(() => "");
   }));
   copy.querySelectorAll("a").forEach((link) => link.removeAttribute("href"));
+  copy.querySelectorAll("table:has(td.space)").forEach(sayWhichRows);
   copy.querySelectorAll("details").forEach((part) => part.setAttribute("open", ""));
   const theme = document.documentElement.dataset.theme || "light";
   // As text: the policy of the studio allows no styles that are written into a page.

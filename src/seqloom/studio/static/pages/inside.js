@@ -10,7 +10,7 @@ import { exampleList, unpress } from "../examples.js";
 import { expectedCard } from "../expected.js";
 import { percent } from "../format.js";
 import { framesCard } from "../frames.js";
-import { inputBody, isOwn, keepInput, keptInput, missingInput } from "../given.js";
+import { inputBody, isOwn, keepInput, keptInput, missingInput, takesPlace } from "../given.js";
 import { heatmap, makeLink, scaled } from "../heatmap.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
@@ -36,6 +36,8 @@ export async function showInside(main, query) {
   const model = await get("/api/model", { run: id, example: query.get("example") || "" });
   const state = { text: query.get("text") || "", example: query.get("example"), search: query.get("search") || "", beam: query.get("beam") === "1", method: query.get("method") || "", from: query.get("from"), to: query.get("to"), before: query.get("before"), given: query.get("given"), target: query.get("target") || "", word: query.get("word") || "", unit: query.get("unit") || "", order: query.get("order") || "", pruned: query.get("pruned") === "1", threshold: Number.isFinite(Number(query.get("threshold"))) ? query.get("threshold") || "" : "" };
   const own = await keptInput(state.given), missing = state.given && own === null;
+  const addresses = new WeakMap(own ? [[own, state.given]] : []); // the parts of addresses that stand for inputs
+  let sources = null;
   if (!state.text && state.example === null && !state.given && model.examples.length) state.example = String(model.examples[0].example);
   let value = state.example !== null ? { example: Number(state.example) } : own ?? state.text;
   const views = h("div", { class: "inside" });
@@ -54,7 +56,8 @@ export async function showInside(main, query) {
 
   const request = (fields = {}) => inputBody(value, model, { run: id, search: state.search, ...fields });
 
-  const keep = () => remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, given: state.given, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order, pruned: state.pruned ? "1" : "", threshold: state.threshold });
+  // Another page has its own address.
+  const keep = (options) => input.isConnected && remember("/inside", { run: id, text: model.reads_text && state.example === null ? state.text : "", example: state.example, given: state.given, search: state.search, beam: state.beam ? "1" : "", method: state.method, from: state.from, to: state.to, before: state.before, target: state.target, word: state.word, unit: state.unit, order: state.order, pruned: state.pruned ? "1" : "", threshold: state.threshold }, options);
 
   // The text with which an edit is compared, explained for the same label.
   const kept = new Map();
@@ -72,9 +75,13 @@ export async function showInside(main, query) {
   async function look(given = value) {
     if (given !== value) Object.assign(state, { from: null, to: null, target: "", word: "" }); // a unit stays: what does it do here?
     if (given !== value) unpress(input);
+    const isNew = takesPlace(given, value);
     value = given;
     state.example = value && value.example !== undefined ? String(value.example) : null;
-    const problem = await keepGiven(value);
+    sources?.show(value);
+    state.given = addresses.get(value) ?? null;
+    keep({ isNew });
+    let problem = value instanceof File ? null : await keepGiven(value);
     if (given !== value) return;
     if (typeof value === "string" && !value.trim()) {
       clear(views, message(model.reads_text ? "Type a text" : "Choose an input", "Every view follows it: change it and watch what changes."));
@@ -86,6 +93,8 @@ export async function showInside(main, query) {
     try {
       const after = await postPacked("/api/inside", await body(), controller.signal), before = await beforeEdit(after);
       const { content, values } = after;
+      problem ??= await keepGiven(given); // of files, only those that the model could read
+      if (given !== value) return;
       clear(views, problem, before ? differenceCard(before, after, () => compareEdit(null)) : null, draw(content, values));
       if (model.reads_text && state.example !== null) input.querySelector("textarea").value = content.text;
       views.classList.remove("loading");
@@ -96,12 +105,15 @@ export async function showInside(main, query) {
 
   const body = () => request({ beam: state.beam, method: state.method, target: state.target, word: state.word && Number(state.word) });
 
-  // Keep the input in the address; what went wrong, if anything.
+  // Keep an input of one's own in the address; what went wrong, if anything.
   async function keepGiven(given) {
+    if (!isOwn(given)) return null;
     let problem = null;
-    state.given = null;
-    if (isOwn(given)) state.given = await keepInput(given).catch((error) => { problem = h("p", { class: "note" }, `This browser cannot keep the file (${error.message}): there is no link to this input.`); return null; });
-    if (given === value && input.isConnected) keep(); // another page has its own address
+    if (!addresses.has(given)) addresses.set(given, await keepInput(given).catch((error) => { problem = h("p", { class: "note" }, `This browser cannot keep the file (${error.message}): there is no link to this input.`); return null; }));
+    if (given !== value) return null;
+    state.given = addresses.get(given);
+    sources?.accept(given);
+    keep();
     return problem;
   }
 
@@ -171,10 +183,12 @@ export async function showInside(main, query) {
 
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
-    const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; look(field.value); }, 300) });
+    const typing = debounce(() => { state.text = field.value; look(field.value); }, 300);
+    const field = h("textarea", { rows: 2, value: state.text || start?.input.replaceAll("\t", " ") || "", placeholder: "Type a text", "aria-label": "Input", oninput: typing, onchange: typing.now });
     input.append(field, h("p", { class: "edit-bar never" }, edit, h("span", { class: "small soft" }, " Keeps this text, and shows what a change of it does.")), exampleList(id, model, value.example, (example) => { field.value = example.input.replaceAll("\t", " "); look({ example: example.example }); }) || "");
   } else {
-    input.append(exampleList(id, model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" || isOwn(value) }, h("summary", {}, "or an input of your own"), otherInputs(look, model, { wiped: () => isOwn(value) && look(""), shown: own })));
+    sources = otherInputs(look, model, { wiped: () => isOwn(value) && look(""), shown: own });
+    input.append(exampleList(id, model, value.example, (example) => look({ example: example.example })) || "", h("details", { class: "never", open: value === "" || isOwn(value) }, h("summary", {}, "or an input of your own"), sources));
   }
   if (missing) clear(views, missingInput(state.given));
   else await look();

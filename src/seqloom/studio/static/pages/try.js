@@ -5,7 +5,7 @@ import { showAnswer, targetLine, unknownNote } from "../answer.js";
 import { clear, debounce, errorBox, h, message } from "../dom.js";
 import { exampleList, unpress } from "../examples.js";
 import { generationCard } from "../generation.js";
-import { inputBody, isOwn, keepInput, keptInput, missingInput } from "../given.js";
+import { inputBody, isOwn, keepInput, keptInput, missingInput, takesPlace } from "../given.js";
 import { otherInputs } from "../inputs.js";
 import { showMedia } from "../media.js";
 import { searchMenu } from "../search.js";
@@ -47,14 +47,19 @@ export async function showTry(main, query) {
 
   const waiting = () => answers.forEach(({ box }) => clear(box, h("p", { class: "faint" }, model.reads_text ? "Type something: the answer follows as you type." : "Give the model something to read: the answer appears here.")));
 
-  const keep = () => remember("/try", { run: id, second, text: model.reads_text && state.typed ? state.text : "", search: state.search, example: state.example, seed: state.seed, temperature: state.temperature, write: state.write, given: state.given });
+  // Another page has its own address.
+  const keep = (options) => input.isConnected && remember("/try", { run: id, second, text: model.reads_text && state.typed ? state.text : "", search: state.search, example: state.example, seed: state.seed, temperature: state.temperature, write: state.write, given: state.given }, options);
 
   async function ask(value = state.text) {
     state.example = value && value.example !== undefined ? String(value.example) : null;
     if (value !== given && value !== first) unpress(input);
+    const isNew = value !== first && takesPlace(value, given);
     given = value;
     clear(problem);
-    await keepGiven(value);
+    sources?.show(value);
+    state.given = addresses.get(value) ?? null;
+    keep({ isNew });
+    if (!(value instanceof File)) await keepGiven(value);
     if (value !== given) return;
     if (typeof value === "string" && !value.trim()) { waiting(); return; }
     if (!model.reads_text) showRead(value);
@@ -65,6 +70,7 @@ export async function showTry(main, query) {
       answer.box.classList.add("loading");
       try {
         const result = await post("/api/predict", await body(answer.run, value), answer.controller.signal);
+        await keepGiven(value); // of files, only those that the model could read
         const inside = typeof value === "string" ? { text: value } : value.example !== undefined ? { example: String(value.example) } : { given: state.given };
         if (result.prediction.columns && answer === answers[0]) { forecasts.set(value, result.prediction); showRead(value); }
         clear(answer.box, showAnswer(result.prediction, known(value)?.target), targetLine(known(value)?.target, result.prediction), unknownNote(result.unknown, result.prediction), h("p", { class: "small never" }, h("a", { href: address("/inside", { run: answer.run, ...inside, search: state.search }) }, "See inside: why this answer?")));
@@ -75,11 +81,14 @@ export async function showTry(main, query) {
     }));
   }
 
-  // Keep the input in the address.
+  // Keep an input of one's own in the address.
   async function keepGiven(value) {
-    state.given = null;
-    if (isOwn(value)) state.given = await keepInput(value).catch((error) => { clear(problem, h("p", { class: "note" }, `This browser cannot keep the file (${error.message}): there is no link to this input.`)); return null; });
-    if (value === given && input.isConnected) keep(); // another page has its own address
+    if (!isOwn(value)) return;
+    if (!addresses.has(value)) addresses.set(value, await keepInput(value).catch((error) => { clear(problem, h("p", { class: "note" }, `This browser cannot keep the file (${error.message}): there is no link to this input.`)); return null; }));
+    if (value !== given) return;
+    state.given = addresses.get(value);
+    sources?.accept(value);
+    keep();
   }
 
   // What is shown beside the input: a forecast continues it.
@@ -115,6 +124,8 @@ export async function showTry(main, query) {
 
   // Nothing was given: the first example shows what the model does.
   const own = await keptInput(state.given), missing = state.given && own === null;
+  const addresses = new WeakMap(own ? [[own, state.given]] : []); // the parts of addresses that stand for inputs
+  let sources = null;
   if (state.example === null && !state.text && !state.given && model.examples.length) {
     if (model.generates === "text") state.text = model.examples[0].input.split(/\s+/).slice(0, BEGINNING).join(" ");
     else state.example = String(model.examples[0].example);
@@ -124,13 +135,15 @@ export async function showTry(main, query) {
   if (model.reads_text) {
     const start = model.examples.find((example) => String(example.example) === state.example);
     state.text ||= start?.input.replaceAll("\t", " ") || "";
-    const field = h("textarea", { rows: 4, value: state.text, placeholder: "Type a text: the answer follows", "aria-label": "Input", oninput: debounce(() => { state.text = field.value; state.typed = true; ask(); }, 200) });
+    const typing = debounce(() => { state.text = field.value; state.typed = true; ask(); }, 200);
+    const field = h("textarea", { rows: 4, value: state.text, placeholder: "Type a text: the answer follows", "aria-label": "Input", oninput: typing, onchange: typing.now });
     input.append(field, exampleList(id, model, first?.example, (example) => { state.text = field.value = example.input.replaceAll("\t", " "); state.typed = false; ask({ example: example.example }); }) || "");
     if (first || state.text) await ask(first || state.text);
     else waiting();
     if (first) field.addEventListener("focus", () => field.select(), { once: true });  // typing replaces the example
   } else {
-    input.append(exampleList(id, model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or an input of your own" : "Give it something to read"), otherInputs(ask, model, { wiped, shown: own }));
+    sources = otherInputs(ask, model, { wiped, shown: own });
+    input.append(exampleList(id, model, first?.example, (example) => ask({ example: example.example })) || "", h("h3", { class: "never" }, model.examples.length ? "or an input of your own" : "Give it something to read"), sources);
     if (first) await ask(first);
     else { waiting(); generation?.refresh(); }
   }
