@@ -201,6 +201,37 @@ def test_the_table_of_runs_fits_a_phone(browser: Any, address: str) -> None:
     assert problems == []
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_words_and_the_menu_fit_the_window(browser: Any, address: str, width: int) -> None:
+    problems: list[str] = []
+    page = new_page(browser, address, problems, viewport={"width": width, "height": 844}, base_url=address)
+    word = "Supercali" * 17
+    for path in (f"/try?run=first&text=the+{word}", f"/inside?run=first&text=the+{word}&from=0&to=2"):
+        page.goto(path)
+        expect(page.get_by_text("is not in the vocabulary")).to_be_visible()
+        expect(page.locator(".token").last).to_contain_text(word)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        save = page.get_by_role("button", name="Save", exact=True)
+        for part in [save, *page.locator("nav a").all()]:
+            expect(part).to_be_in_viewport(ratio=1)
+    page.context.close()
+    assert problems == []
+
+
+def test_two_runs_stand_in_one_order(page: Any) -> None:
+    for runs in (["first", "second"], ["second", "first"]):
+        page.goto(f"/compare?runs={runs[0]}&runs={runs[1]}")
+        headings = page.locator("th", has_text=re.compile("^span_f1 of "))
+        expect(headings).to_have_text([f"span_f1 of {run}" for run in runs])
+        assert [page.get_by_label(f"{name} run").input_value() for name in ("First", "Second")] == runs
+
+
+def test_what_cannot_be_measured_says_why(page: Any) -> None:
+    page.goto("/inside?run=forecast&given=numbers.1_2*2_3*3_4*4_5*5_6")
+    card = page.locator("section", has=page.get_by_role("heading", name="How far back does each output see?"))
+    expect(card).to_contain_text("Not shown: a model of the task forecast cannot take a prediction as the target")
+
+
 def test_units_above_a_threshold_are_those_of_the_states(page: Any) -> None:
     page.goto("/")
     states = np.random.default_rng(1).normal(size=(40, 9)).round(3)

@@ -50,16 +50,16 @@ export function disagreementCard(runs, { pair, tint, side: listed, choose, keep 
     const swatch = (side) => h("span", { class: "swatch", style: { "--colour": tint(pair[side]) } }, pair[side]);
     clear(body, verdict(result),
       h("div", { class: "bar" }, h("span", { class: "soft" }, `${number(result.disagreements)} of ${number(result.examples)} dev examples differ`), h("span", { class: "grow" }), select),
-      h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), hasTarget ? h("th", {}, "target") : null, [0, 1].map((side) => h("th", {}, swatch(side))), [0, 1].map((side) => h("th", { class: "number" }, h("span", { class: "swatch", style: { "--colour": tint(pair[side]) }, title: `${result.metric} of ${pair[side]}` }, result.metric))))), list)),
+      h("div", { class: "table" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "input"), hasTarget ? h("th", {}, "target") : null, [0, 1].map((side) => h("th", {}, swatch(side))), [0, 1].map((side) => h("th", { class: "number" }, h("span", { class: "swatch", style: { "--colour": tint(pair[side]) } }, `${result.metric} of ${pair[side]}`))))), list)),
       h("p", {}, counted, " ", more),
       result.note ? h("p", { class: "small soft" }, result.note) : null);
     fill();
   }
 
-  // Of the better run; of the second if none is.
+  // Of the better run; of the first if none is.
   function verdict({ scores, interval, better, metric, higher_is_better: higher }) {
     if (!scores) return h("p", { class: "note" }, "This task has no paired difference.");
-    const own = better ?? 1, other = 1 - own, difference = scores[own] - scores[other], signed = (value) => `${value > 0 ? "+" : ""}${number(value, 3)}`;
+    const own = better ?? 0, other = 1 - own, difference = scores[own] - scores[other], signed = (value) => `${value > 0 ? "+" : ""}${number(value, 3)}`;
     const ends = interval && (own ? interval : [-interval[1], -interval[0]]);
     const range = interval ? `, 95 % confidence interval [${ends.map(signed).join(", ")}] by a paired bootstrap over the examples` : "";
     const words = better === null || better === undefined

@@ -231,8 +231,7 @@ export function reachCard({ input, tokens, link, nameLayer, steps }) {
           rowTicks: (row) => (layer.outputs[row] < 0 ? "final state" : linked ? name(layer.outputs[row]) : String(layer.outputs[row] + 1)), columnName: linked ? name : (column) => String(column + 1), link: follows ? link : undefined, ...(linked ? {} : scaled(columns, steps)), height: Math.min(200, Math.max(24, relative.length * 12)) });
       })), h("p", { class: "small soft" }, "Rows: outputs, in the order of time. Columns: steps. The norm of the gradient of the loss at that output with respect to the hidden state at that step, as a share of the largest in its row; the loss takes the model's own answer as the target."));
     } catch (error) {
-      if (automatic) box.remove(); // a model that cannot be asked this
-      else clear(body, h("p", { class: "soft" }, error.message));
+      clear(body, h("p", { class: "soft" }, `Not shown: ${error.message}`));
     }
   }
 

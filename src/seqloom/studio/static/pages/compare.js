@@ -88,7 +88,7 @@ export async function showCompare(main, query) {
     if (scored.length < 2) { clear(pairs); return; }
     const sign = scored[0].higher_is_better ? 1 : -1;
     const ranked = [...scored].sort((a, b) => sign * (b.best.value - a.best.value));
-    const pair = state.pair.length === 2 ? state.pair : [ranked[1].id, ranked[0].id];
+    const pair = state.pair.length === 2 ? state.pair : scored.filter((run) => ranked.indexOf(run) < 2).map((run) => run.id); // the best two, in the order of the page
     clear(pairs, disagreementCard(runs.filter((run) => scored.includes(run)), { pair, tint, side: state.side, choose: (chosen) => {
       state.pair = chosen;
       keep();
