@@ -102,7 +102,7 @@ def test_a_saved_table_says_which_rows_it_holds(page: Any, browser: Any) -> None
     other = browser.new_page()
     for scrolled, words in (
         (0, "The first {} of 457 are saved here."),
-        (4000, "Numbers {} to {} of 457 are saved here."),
+        (4000, "Rows {} to {} of 457 are saved here."),
     ):
         page.locator(".answers .table").evaluate("(frame, top) => frame.scrollTo(0, top)", scrolled)
         if scrolled:

@@ -147,7 +147,7 @@ function sayWhichRows(table) {
   if (!places.length || places.length >= total) return;
   const note = document.createElement("p");
   note.className = "note";
-  note.textContent = places[0] === 1 ? `The first ${places.length} of ${total} are saved here.` : `Numbers ${places[0]} to ${places.at(-1)} of ${total} are saved here.`;
+  note.textContent = places[0] === 1 ? `The first ${places.length} of ${total} are saved here.` : `Rows ${places[0]} to ${places.at(-1)} of ${total} are saved here.`;
   table.closest(".table").before(note);
 }
 
