@@ -84,23 +84,22 @@ class _Reader:
 
     def number(self) -> int:
         """An unsigned LEB128 number."""
-        result = shift = 0
-        while True:
-            byte = self.byte()
-            result |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return result
+        return self._leb128()[0]
 
     def signed(self) -> int:
-        """A signed LEB128 number."""
-        result = shift = 0
+        """A signed LEB128 number: its highest bit is the sign."""
+        result, bits = self._leb128()
+        return result - (1 << bits) if result >> (bits - 1) else result
+
+    def _leb128(self) -> tuple[int, int]:
+        """The bits of a LEB128 number, seven in each byte, and how many there are."""
+        result = bits = 0
         while True:
             byte = self.byte()
-            result |= (byte & 127) << shift
-            shift += 7
+            result |= (byte & 127) << bits
+            bits += 7
             if byte < 128:
-                return result - (1 << shift) if byte & 64 else result
+                return result, bits
 
     def take(self, count: int) -> bytes:
         self.place += count
