@@ -368,7 +368,7 @@ class ScanBuilder:
         builder, emitter = self.builder, self.emitter
         backward = self.kind == "backward"
         self.step = step
-        active = emitter.load_integer(self._active, step)
+        self.active_rows = active = emitter.load_integer(self._active, step)
         last = builder.sub(self.values["steps"], integer(1))
         self._parity = builder.and_(builder.sub(last, step) if backward else step, integer(1))
         if backward:

@@ -13,6 +13,12 @@ from seqloom.kernels.llvm.ir_builder import Value, integer
 if TYPE_CHECKING:
     from seqloom.kernels.fuse.codegen import ScanBuilder
 
+ROWS_AHEAD = 2
+"""Rows by which arguments are requested ahead: the processor cannot guess where the next row of a batch is."""
+
+ARGUMENTS = ("out_gradient", "sequence", "saved", "projected", "projected_gradient")
+"""Kinds of memory that are arguments of a kernel, with a row for each row and step; so are states in a gradient."""
+
 
 class RowLoops:
     """The loops of one stage over the elements of one row."""
@@ -27,6 +33,7 @@ class RowLoops:
         self.time = scan.time(row, scan.step)
         self.position = self.builder.add(self.builder.mul(self.time, scan.values["batch"]), self.batch_row)
         self.scalars: dict[ExpressionNode, Value] = {}  # scalars, broadcast to a vector
+        self.ahead: dict[Block, Value] = {}  # addresses of later rows
 
     def emit(self) -> None:
         for ready, loop in self.scan.schedule.stages[self.number].loops:
@@ -45,6 +52,7 @@ class RowLoops:
             sums = tuple(self._identity(node) for node in loop.reductions)
             totals = list(sums)
             bases = self._base_addresses(nodes, [location for _, location in loop.stores])
+            self.ahead = self._addresses_ahead(bases)
             if whole:
                 with self.emitter.loop_carrying(low, high, lanes, sums) as (index, values, advance):
                     updated = self._body(loop.stores, loop.reductions, bases, index, None, values)
@@ -117,6 +125,26 @@ class RowLoops:
                 bases[(location.kind, location.name)] = self._base_address(location)
         return bases
 
+    def _addresses_ahead(self, bases: dict[Block, Value]) -> dict[Block, Value]:
+        """The addresses of the same arguments a few rows later; without gradients, their rows are adjacent anyway."""
+        scan, builder = self.scan, self.builder
+        if scan.kind == "forward":
+            return {}
+        blocks = [("out_gradient", 0) if block == ("cotangent", 0) else block for block in bases]
+        kinds = [*ARGUMENTS, *(["state"] if scan.kind == "backward" else [])]
+        row = builder.add(self.row, integer(ROWS_AHEAD))
+        exists = builder.icmp_signed("<", row, scan.active_rows)
+        later = RowLoops(scan, self.number, builder.select(exists, row, self.row))
+        return {
+            (kind, name): later._base_address(MemoryLocation(kind, name, 0))
+            for kind, name in blocks
+            if kind in kinds and not (kind == "projected" and scan.plan.linear)
+        }
+
+    def _prefetch(self, block: Block, offset: int, index: Value | int, *, written: bool) -> None:
+        if block in self.ahead:
+            self.emitter.prefetch(self._pointer(self.ahead[block], offset, index), written=written)
+
     def _base_address(self, location: MemoryLocation) -> Value:
         """The address of element 0 of the row that contains a location."""
         scan = self.scan
@@ -170,9 +198,13 @@ class RowLoops:
         """Load a leaf: a vector at ``index``, its first ``lanes`` if given; a broadcast scalar if index is None."""
         name, offset = node.source
         value = self._broadcast(base, offset) if index is None else self._vector(base, offset, index, lanes)
+        if index is not None:
+            self._prefetch(_location(node)[:2], offset, index, written=False)
         if node.operation == "cotangent" and name == 0:
             other = self._base_address(MemoryLocation("out_gradient", 0, 0))
             extra = self._broadcast(other, offset) if index is None else self._vector(other, offset, index, lanes)
+            if index is not None:
+                self._prefetch(("out_gradient", 0), offset, index, written=False)
             return self.builder.fadd(value, extra)
         return value
 
@@ -204,6 +236,8 @@ class RowLoops:
                 self.emitter.store(value, pointer)
             else:
                 self.emitter.masked_store(value, pointer, lanes)
+        if size > 1:
+            self._prefetch((location.kind, location.name), location.offset, index, written=True)
 
     def _body(
         self,

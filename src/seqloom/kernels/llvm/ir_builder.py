@@ -112,6 +112,14 @@ class Emitter:
         store = self.declare(f"llvm.masked.store.{self._suffix()}.p0", kind)
         self.builder.call(store, [value, pointer, ir.IntType(32)(self.bytes), mask])
 
+    def prefetch(self, pointer: Value, *, written: bool) -> None:
+        """Request the cache line at an address, which will be read or ``written`` soon."""
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, word, word, word])
+        everywhere, data = 3, 1  # into all levels of the cache
+        values = [pointer, word(int(written)), word(everywhere), word(data)]
+        self.builder.call(self.declare("llvm.prefetch.p0", kind), values)
+
     def sum_lanes(self, value: Value) -> Value:
         """The sum of all lanes."""
         kind = ir.FunctionType(self.scalar, [self.scalar, self.vector])
