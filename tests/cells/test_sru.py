@@ -21,4 +21,4 @@ def test_initial_biases() -> None:
     cell = SRU(3, 3, forget_bias=2.0, reset_bias=-3.0)
     assert cell.bias is not None
     assert cell.bias.tolist() == [2.0] * 3 + [-3.0] * 3
-    assert cell.input.scale == pytest.approx((1 + 2 * torch.tensor(-3.0).exp().item()) ** 0.5)
+    assert cell.scale == pytest.approx((1 + 2 * torch.tensor(-3.0).exp().item()) ** 0.5)

@@ -11,12 +11,13 @@ import pytest
 import torch
 from tests.contracts import test_attention_layers, test_transformer
 from tests.contracts.attention_layers import layers as attention_layers
-from tests.contracts.registry import cells, layers, make_mask, recurrent_case
+from tests.contracts.registry import HIDDEN, cells, layers, make_mask, randomize, recurrent_case
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from seqloom import state as states
+from seqloom.cells.sru import SRU
 from seqloom.layers.bfloat16_products import Bfloat16Products, unsupported
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.transformer.block import TransformerBlock
@@ -166,6 +167,12 @@ def check_gradients(case: LayerCase, bound: float = GRADIENT_BOUND) -> None:
 @pytest.mark.parametrize("name", recurrent_cases())
 def test_gradients_of_recurrent_layers(name: str) -> None:
     check_gradients(recurrent_cases()[name])
+
+
+def test_gradients_of_an_input_that_the_step_reads_as_well() -> None:
+    layer = Recurrent(SRU(HIDDEN, HIDDEN)).eval()
+    randomize(layer, dtype=torch.float32)
+    check_gradients(LayerCase(layer, "SRU of equal sizes"))
 
 
 @pytest.mark.parametrize("name", other_cases())

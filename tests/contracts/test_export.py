@@ -12,10 +12,12 @@ from tests.contracts import registry, tiny
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell, projection, recurrence
+from seqloom.cells.sru import SRU
 from seqloom.export_check import TOLERANCE, relative_difference
 from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.transformer.block import transformer
 from seqloom.layers.transformer.positions import KINDS
 from seqloom.models.signals.line_images import LineImageConfig
@@ -85,6 +87,10 @@ def assert_equal(layer: Layer, *, states: bool = True) -> None:
 @pytest.mark.parametrize("cell", registry.cells())
 def test_every_cell_in_both_directions(cell: str) -> None:
     assert_equal(registry.build(cell, "bidirectional", dtype=torch.float32))
+
+
+def test_an_input_that_the_step_reads_as_well() -> None:
+    assert_equal(Recurrent(SRU(registry.HIDDEN, registry.HIDDEN), reverse=True))
 
 
 @pytest.mark.parametrize("arrangement", registry.layers())

@@ -11,6 +11,7 @@ from tests.contracts.registry import HIDDEN, INPUT, cells, layers, make_mask, no
 from tests.contracts.registry import build as build_recurrent
 from torch import Tensor
 
+from seqloom.cells.sru import SRU
 from seqloom.insight import trace_gates
 from seqloom.layers.connection import Highway
 from seqloom.layers.embedding import Embedding
@@ -128,6 +129,18 @@ def test_a_layer_is_in_int8_and_not_in_float() -> None:
     assert 1e-5 < difference < ROUNDED  # the weights are the same: only activations are rounded
     with torch.enable_grad():  # which are not where a gradient is needed
         torch.testing.assert_close(layer(x)[0].detach(), as_float(x)[0])
+
+
+def test_an_input_that_the_step_reads_as_well_is_not_rounded() -> None:
+    cell = SRU(HIDDEN, HIDDEN, reset_bias=-100.0)  # closes the reset gate: the input goes to the output
+    layer = Recurrent(cell)
+    round_weights(layer)
+    use_int8(layer)
+    x = noise(4, 6, HIDDEN, dtype=torch.float32)
+    torch.testing.assert_close(layer(x)[0], cell.scale * x)
+    expected = results(layer, x)
+    layer.fused = False
+    assert_close(results(layer, x), expected, tolerance=ROUNDED)
 
 
 def test_tracing_shows_what_the_layer_computes() -> None:

@@ -14,6 +14,7 @@ from torch.autograd import forward_ad, gradgradcheck
 from torch.nn import functional
 
 from seqloom.cells.cell import Cell, projection, recurrence
+from seqloom.cells.sru import SRU
 from seqloom.kernels.fuse import inference, scan
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.testing import check_cell
@@ -99,6 +100,31 @@ def test_results_do_not_depend_on_the_chunk_size(
     check(make_layer(name), len(lengths), 11, lengths)
     monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     check(make_layer(name, "reverse"), len(lengths), 11, lengths, threads=2)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("size", [1, 5, 40])
+def test_an_input_that_the_step_reads_as_well(size: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = SRU(size, size)
+    randomize(cell, dtype=dtype)
+    layers = [Recurrent(cell, reverse=reverse) for reverse in (False, True)]
+    for layer in layers:
+        check(layer, 4, 11, [11, 2, 0, 7])
+        x, state = noise(4, 11, size, dtype=dtype), random_state(cell, 4, dtype)
+        out, *gradients = gradients_of_parameters(layer, x, state)
+        with plain(layer):
+            expected = gradients_of_parameters(layer, x, state)
+        torch.testing.assert_close((out, *gradients), expected)  # no gradient of x is needed
+    monkeypatch.setattr(inference, "CHUNK_ROWS", dict.fromkeys(inference.CHUNK_ROWS, 6))
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
+    for layer in layers:
+        check(layer, 1, 11, threads=2)
+        check(layer, 4, 11, [11, 2, 0, 7], threads=2)
+
+
+def gradients_of_parameters(layer: Recurrent, x: Tensor, state: Any) -> tuple[Tensor, ...]:
+    out, _ = layer(x, None, state)
+    return out, *torch.autograd.grad(out.square().sum(), list(layer.parameters()))
 
 
 # Both threads share one row (unless there is a reduction over it); several rows are distributed.

@@ -12,11 +12,13 @@ from tests.contracts.test_export import Leaky
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell, projection, recurrence
+from seqloom.cells.sru import SRU
 from seqloom.export_check import TOLERANCE, ExportError, relative_difference
 from seqloom.kernels.llvm.target import PORTABLE, Target, native
 from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.standalone import models as _models  # noqa: F401  registers how layers are compiled
 from seqloom.standalone.builder import ModelBuilder, Rows
 from seqloom.standalone.compiled import CompiledModel, compile_for
@@ -75,6 +77,10 @@ def assert_equal(layer: Layer, target: Target) -> None:
 @pytest.mark.parametrize("cell", registry.cells())
 def test_every_cell_in_both_directions(cell: str, target: str) -> None:
     assert_equal(registry.build(cell, "bidirectional", dtype=torch.float32), TARGETS[target])
+
+
+def test_an_input_that_the_step_reads_as_well() -> None:
+    assert_equal(Recurrent(SRU(registry.HIDDEN, registry.HIDDEN), reverse=True), DEFAULT)
 
 
 @pytest.mark.parametrize("arrangement", few(registry.layers(), "reverse", "stack-bidirectional", "stack-highway"))

@@ -88,6 +88,20 @@ def projection(input_size: int, hidden_size: int, *, blocks: int, bias: bool = T
     return linear
 
 
+class ProjectionWithInput(nn.Module):
+    """[W x; x] with ``blocks`` gates in W: a projection for a step that reads the input as well."""
+
+    def __init__(self, input_size: int, hidden_size: int, *, blocks: int) -> None:
+        super().__init__()
+        self.linear = projection(input_size, hidden_size, blocks=blocks, bias=False)
+
+    def forward(
+        self,
+        x: Tensor,  # (..., m)
+    ) -> Tensor:  # (..., blocks * n + m)
+        return torch.cat([self.linear(x), x], dim=-1)
+
+
 def recurrence(hidden_size: int, *, blocks: int = 1, bias: bool = False) -> nn.Linear:
     """U h for ``blocks`` gates in one matrix: an orthogonal matrix per gate (Saxe 2014), optional bias of zeros."""
     linear = nn.Linear(hidden_size, blocks * hidden_size, bias=bias)

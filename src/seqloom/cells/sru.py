@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.cells.cell import Cell, projection
+from seqloom.cells.cell import Cell, ProjectionWithInput, projection
 
 
 class SRU(Cell):
@@ -39,9 +39,10 @@ class SRU(Cell):
     ) -> None:
         super().__init__(input_size, hidden_size)
         if input_size == hidden_size:
-            scale = math.sqrt(1 + 2 * math.exp(reset_bias))
-            self.input: nn.Module = _WithInput(projection(input_size, hidden_size, blocks=3, bias=False), scale)
+            self.scale = math.sqrt(1 + 2 * math.exp(reset_bias))  # α
+            self.input: nn.Module = ProjectionWithInput(input_size, hidden_size, blocks=3)
         else:
+            self.scale = 1.0
             self.input = projection(input_size, hidden_size, blocks=4, bias=False)
         self.peepholes = nn.Parameter(torch.zeros(2 * hidden_size))  # v_f, v_r
         self.bias = nn.Parameter(torch.zeros(2 * hidden_size)) if bias else None  # b_f, b_r
@@ -54,16 +55,4 @@ class SRU(Cell):
         gates = gates + self.peepholes * torch.cat([state.memory, state.memory], dim=-1)
         f, r = (gates if self.bias is None else gates + self.bias).sigmoid().chunk(2, dim=-1)
         memory = f * state.memory + (1 - f) * z
-        return self.State(r * memory + (1 - r) * skip, memory), (f, r, z)
-
-
-class _WithInput(nn.Module):
-    """[W x; α x]."""
-
-    def __init__(self, linear: nn.Linear, scale: float) -> None:
-        super().__init__()
-        self.linear = linear
-        self.scale = scale
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self.linear(x), self.scale * x], dim=-1)
+        return self.State(r * memory + (1 - r) * (self.scale * skip), memory), (f, r, z)

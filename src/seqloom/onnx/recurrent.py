@@ -232,15 +232,18 @@ def _scan(graph: Graph, layer: Recurrent, x: Value, rows: Rows, state: State) ->
         projected = TracedOperators(graph, projection, parameters, projected=x).row(projection.next_state[0])
 
     def step(states: list[Value], elements: list[Value]) -> tuple[list[Value], list[Value]]:
-        x_t, real = elements
-        operators = TracedOperators(graph, traced, parameters, projected=x_t, states=tuple(states))
+        projected_t, real, *passed = elements
+        operators = TracedOperators(
+            graph, traced, parameters, projected=projected_t, passed=passed[0] if passed else None, states=tuple(states)
+        )
         following = [operators.row(row) for row in traced.next_state]
         kept = [graph.where(real, new, old) for new, old in zip(following, states, strict=True)]
         return kept, [graph.where(real, following[0], 0.0)]
 
     start = start_state(graph, layer.cell, rows.lengths.size(0)) if state is None else state
     mask = rows.mask.cast(BOOLEAN).transpose(1, 0).unsqueeze(2)
-    final, (y,) = graph.scan(step, start, [projected.transpose(1, 0, 2), mask], reverse=layer.reverse)
+    inputs = [projected.transpose(1, 0, 2), mask, *([x.transpose(1, 0, 2)] if traced.passed_width else [])]
+    final, (y,) = graph.scan(step, start, inputs, reverse=layer.reverse)
     return y.transpose(1, 0, 2), tuple(final)
 
 

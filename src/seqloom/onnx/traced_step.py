@@ -42,10 +42,11 @@ class TracedOperators:
         parameters: Mapping[str, NDArray[Any]],
         *,
         projected: Value,  # (..., P)
+        passed: Value | None = None,  # (..., D): the input, if the step reads it as well
         states: tuple[Value, ...] = (),  # (..., n) each
     ) -> None:
         self._graph, self._traced, self._parameters = graph, traced, parameters
-        self._leaves = {"projected": {"": projected}, "state": dict(enumerate(states))}
+        self._leaves = {"projected": {"": projected}, "input": {"": passed}, "state": dict(enumerate(states))}
         self._leading = graph.call("Shape", projected, dtype=np.dtype(np.int64), end=-1)
         self._values: dict[int, Value] = {}
         self._products: dict[int, Value] = {}
@@ -77,7 +78,7 @@ class TracedOperators:
             case "parameter":
                 name, offset = node.source
                 return graph.constant(self._parameters[str(name)].reshape(-1)[offset : offset + node.width])
-            case "projected" | "state":
+            case "projected" | "input" | "state":
                 name, offset = node.source
                 return self._columns(self._leaves[operation][name], offset, node.width)  # type: ignore[index]
             case "product":
@@ -134,4 +135,4 @@ def _depends_on_rows(node: ExpressionNode) -> bool:
     """Whether a node has a value for each row, instead of one for all."""
     if node.arguments:
         return any(map(_depends_on_rows, node.arguments))
-    return node.operation in ("projected", "state", "product")
+    return node.operation in ("projected", "input", "state", "product")

@@ -16,7 +16,10 @@ from seqloom.kernels.fuse.plan import Factor, Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
 from seqloom.kernels.fuse.symbols import Contraction
 from seqloom.kernels.linalg import gemm
-from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
+from seqloom.kernels.llvm.ir_builder import Emitter, Value, VectorSlice, integer, vector_loop
+
+CHUNK_BLOCKS = ("input", "input_rounded", "projected", "input_gradient", "passed_gradient", "factor")
+"""Blocks of scratch memory with a row for each row and step of a chunk."""
 
 
 def emit(plan: Plan, kind: str, real: str, rounding: Rounding = NO_ROUNDING) -> str:
@@ -100,7 +103,7 @@ class ScanBuilder:
         layout, builder = self.layout, self.builder
         rows = self.values["max_rows"]
         start = self._mul(rows, layout.starts[name])
-        if name[0] in ("input", "input_rounded", "projected", "input_gradient", "factor"):
+        if name[0] in CHUNK_BLOCKS:
             capacity = builder.mul(rows, self.values["chunk"])
             start = builder.add(self._mul(rows, layout.row_size), self._mul(capacity, layout.starts[name]))
         return self.emitter.advance(self.scratch, builder.add(start, self._mul(row, layout.strides[name])))
@@ -315,7 +318,25 @@ class ScanBuilder:
                 self._multiply(
                     "input", ("factor", 0), self.plan.traced.projected_width, block, self.plan.input_size, rows
                 )
+                if self.plan.traced.passed_width:
+                    self._add_passed_gradient(rows)
                 self._copy_chunk(start, stop, "x_gradient", "input_gradient", out=True)
+
+    def _add_passed_gradient(self, rows: Value) -> None:
+        """Add the gradient of the input that the step reads directly to that of the projected one."""
+        blocks: tuple[Block, Block] = ("input_gradient", ""), ("passed_gradient", "")
+        low, high = self.emitter.part_range(rows, self.member, self.members)
+        with self.emitter.loop(low, high) as row:
+            target, added = (self.scratch_row(block, row) for block in blocks)
+
+            def add(part: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[Value, ...]:
+                pointer = self.emitter.address(target, index)
+                total = self.builder.fadd(part.load(pointer), part.load(self.emitter.address(added, index)))
+                part.store(total, pointer)
+                return ()
+
+            vector_loop(self.emitter, integer(self.plan.input_size), add)
+        self._barrier()
 
     def _factor_rows(self, factor: Factor) -> tuple[Value, int]:
         """Address and stride of the rows of a factor in a chunk."""

@@ -155,7 +155,7 @@ class RowLoops:
         match kind:
             case "operand" | "product" | "temporary":
                 return scan.scratch_row((kind, name), self.row)
-            case "factor":
+            case "factor" | "input" | "passed_gradient":
                 return scan.scratch_row((kind, name), scan.chunk_row(self.row))
             case "projected" if linear:
                 return scan.scratch_row((kind, name), scan.chunk_row(self.row))

@@ -4,7 +4,18 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-LEAVES = ("constant", "position", "parameter", "projected", "state", "sequence", "saved", "product", "cotangent")
+LEAVES = (
+    "constant",
+    "position",
+    "parameter",
+    "projected",
+    "input",
+    "state",
+    "sequence",
+    "saved",
+    "product",
+    "cotangent",
+)
 EXPENSIVE = ("exp", "expm1", "log", "sin", "cos", "erf", "tanh", "sigmoid", "sqrt", "div")
 CONDITIONS = ("less", "equal", "and", "or", "not")
 REDUCTIONS = ("sum", "amax")

@@ -149,6 +149,8 @@ class ScratchLayout:
             name = "projected" if kind != "backward" else "input_gradient"
             self._add_step((name, ""), gemm.panel_width(real) * gemm.panel_count(real, padded))
         if kind == "backward":
+            if traced.passed_width:
+                self._add_step(("passed_gradient", ""), traced.passed_width)
             for index, size in plan.factors.items():
                 self._add_step(("factor", index), size)
 

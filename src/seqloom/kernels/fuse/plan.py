@@ -68,7 +68,7 @@ class Plan:
         """A text that is equal for two plans only if they lead to the same code; the cache key."""
         traced = self.traced
         text = [
-            f"{traced.projected_width} {traced.state_widths} {self.saved_width}",
+            f"{traced.projected_width} {traced.passed_width} {traced.state_widths} {self.saved_width}",
             f"{self.factors} {self.vector_gradient_width}",
             f"{self.deferred} {self.operands} {self.linear} {self.input_size}",
         ]
@@ -130,8 +130,13 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
         product = traced.products[index]
         traced.products[index] = product._replace(operand=substituted(product.operand))
     zero = graph.constant(0)
-    factors = _Factors(graph, substituted(traced.projected_gradient or (Segment(zero, traced.projected_width),)))
-    gradients: list[tuple[MemoryLocation, Segment]] = []
+    width, passed = traced.projected_width, traced.passed_width
+    input_gradient = substituted(traced.projected_gradient or (Segment(zero, width + passed),))
+    factors = _Factors(graph, graph.slice_row(input_gradient, 0, width))
+    gradients: list[tuple[MemoryLocation, Segment]] = [
+        (MemoryLocation("passed_gradient", "", offset), segment)
+        for offset, segment in with_offsets(graph.slice_row(input_gradient, width, passed))
+    ]
     for index, gradient in enumerate(traced.state_gradient):
         row = substituted(gradient or (Segment(zero, traced.state_widths[index]),))
         gradients += [
@@ -271,7 +276,7 @@ def _values_read(traced: TracedStep, forward_products: set[int]) -> set[Expressi
 def _saved_nodes(traced: TracedStep, forward_products: set[int]) -> list[ExpressionNode]:
     """The values that the gradient reads and that are saved, because they are not cheap to recompute."""
     needed = _values_read(traced, forward_products)
-    given = ("constant", "position", "parameter", "state")
+    given = ("constant", "position", "parameter", "input", "state")
     available = {node for node in topological_order(needed) if node.operation in given}
     for row in traced.next_state:
         available |= {node for node, size in row if node.width == size and node.operation not in LEAVES}

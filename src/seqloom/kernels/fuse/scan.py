@@ -40,12 +40,14 @@ def fuse(
     projected: int,  # width of the projected input
     state: tuple[int, ...],  # widths of the state's fields
     linear: str | None = None,
+    passes_input: bool = False,
     quantized: Collection[str] = (),
     bfloat16: bool = False,
 ) -> "FusedScan":
     """Compile a step function into a kernel; raises ``Unfusable`` with the reason where that is not possible.
 
-    ``linear`` names the matrix parameter (projected, input) with which the kernel projects its input itself.
+    ``linear`` names the matrix parameter (projected, input) with which the kernel projects its input itself. With
+    ``passes_input``, the step reads the input as well, behind the projected one.
     ``quantized`` names matrix parameters with which the kernel multiplies in int8 where no gradient is needed.
     With ``bfloat16`` it multiplies with all of them in bfloat16 where one is needed.
     """
@@ -56,8 +58,8 @@ def fuse(
     if devices != {"cpu"}:
         raise Unfusable(f"parameters are on {', '.join(sorted(devices))}, not on the CPU")
     real = LLVM_TYPES[dtypes.pop()]
-    traced = trace(step, parameters, projected, state)
     size = parameters[linear].shape[1] if linear else 0
+    traced = trace(step, parameters, projected, state, passed_width=size if passes_input else 0)
     shapes = [parameter.shape for parameter in parameters.values()]
     planned = plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real))
     is_single = real == "float"
@@ -240,7 +242,8 @@ class FusedScan:
         real = torch.arange(partition.steps).unsqueeze(1) < lengths  # (T, B)
         x = torch.where(real.unsqueeze(-1), x, 0)
         if self.plan.linear:
-            x = functional.linear(x, parameters[self.plan.linear])
+            projected = functional.linear(x, parameters[self.plan.linear])
+            x = torch.cat([projected, x], dim=-1) if self.plan.traced.passed_width else projected
         outputs = []
         with self._step_lock:  # the step of a cell puts these parameters into a copy of the cell
             for time in range(partition.steps)[:: partition.direction]:

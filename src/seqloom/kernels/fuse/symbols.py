@@ -105,6 +105,7 @@ class TracedStep:
     graph: Graph
     projected_width: int
     state_widths: tuple[int, ...]
+    passed_width: int = 0  # of the input, if the step reads it as well: the gradient of both is projected_gradient
     products: list[Product | Contraction] = field(default_factory=list)
     next_state: tuple[Row, ...] = ()
     projected_gradient: Row | None = None

@@ -38,7 +38,7 @@ READING: dict[Any, str] = {
 """Methods and attributes whose results a kernel would freeze."""
 
 StepFunction = Callable[[Mapping[str, Tensor], Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
-"""(parameters, projected (B, P), state of (B, n)) → next state."""
+"""(parameters, projected (B, P), state of (B, n)) → next state. The input may follow in the same row: (B, P + D)."""
 
 
 def trace(
@@ -46,19 +46,23 @@ def trace(
     parameters: Mapping[str, Tensor],
     projected_width: int,
     state_widths: tuple[int, ...],
+    *,
+    passed_width: int = 0,  # of the input, if it follows the projected one
 ) -> TracedStep:
     """Trace ``step`` and its gradient for the given widths."""
     like = next(iter(parameters.values()))
-    traced = TracedStep(Graph(), projected_width, state_widths)
+    traced = TracedStep(Graph(), projected_width, state_widths, passed_width)
 
     def sample(rows: int, size: int) -> Tensor:
         return torch.rand(rows, size, dtype=like.dtype, device=like.device).requires_grad_()
 
     def run(recorder: "_Recorder", rows: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Row, ...]]:
         """Inputs and states, the next state, and the next state as expressions."""
-        inputs, *states = arguments = tuple(sample(rows, size) for size in (projected_width, *state_widths))
-        node = traced.graph.leaf("projected", "", width=projected_width)
-        recorder.define(inputs, BatchRows((Segment(node, projected_width),)))
+        widths = projected_width + passed_width, *state_widths
+        inputs, *states = arguments = tuple(sample(rows, size) for size in widths)
+        sides = ("projected", projected_width), ("input", passed_width)
+        row = [Segment(traced.graph.leaf(kind, "", width=width), width) for kind, width in sides if width]
+        recorder.define(inputs, BatchRows(tuple(row)))
         recorder.define_rows("state", tuple(states))
         for name, tensor in copies.items():
             recorder.define(tensor, _parameter(traced.graph, name, tensor))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from seqloom import state as states
-from seqloom.cells.cell import Cell
+from seqloom.cells.cell import Cell, ProjectionWithInput
 from seqloom.kernels.fuse.scan import FusedScan, Impure, Unfusable, fuse
 from seqloom.kernels.fuse.scan_together import ScanInputs
 from seqloom.kernels.fuse.symbols import TracedStep
@@ -261,6 +261,7 @@ class Recurrent(Layer):
                 projected=projected,
                 state=tuple(shape.numel() for shape in self._shapes),
                 linear=f"{linear}.weight" if linear else None,
+                passes_input=linear is not None and type(cell.input) is ProjectionWithInput,
                 quantized=linear_weights(cell) if precision == "int8" else (),
                 bfloat16=precision == "bfloat16",
             )
@@ -357,6 +358,8 @@ def _first_linear(cell: Cell) -> tuple[str | None, int | None]:
         return None, None
     if type(cell.input) is nn.Linear:
         return "input", None
+    if type(cell.input) is ProjectionWithInput:
+        return "input.linear", None
     if type(cell.input) is nn.Sequential and type(cell.input[0]) is nn.Linear:
         return "input.0", 1
     return None, None
