@@ -23,14 +23,18 @@ WRITING_BIAS = 1.0  # of handwriting that is read: tidy
 CONFIGS = Path("benchmarks/configs")
 RESULTS = Path("docs/results.json")
 PAGE = Path("docs/results.md")
+RUNS = Path("runs/results")
 
 
-def train_run(name: str, path: Path, *, overrides: list[str], retrain: bool) -> tuple[Run, float]:
+def train_run(
+    name: str, path: Path, *, overrides: list[str], retrain: bool, start: str | None = None
+) -> tuple[Run, float]:
     """The run of a configuration and its training time in minutes; reuses an existing run unless ``retrain``.
 
-    A run that is trained again is kept as NAME.previous, in place of an older one.
+    A run that is trained again is kept as NAME.previous, in place of an older one. A training starts from
+    the weights of the run ``start``, if there is one.
     """
-    output = Path("runs/results", name)
+    output = RUNS / name
     if output.exists() and not retrain:
         run = Run.open(output)
         return run, run.load("last").facts["seconds"] / 60
@@ -41,7 +45,9 @@ def train_run(name: str, path: Path, *, overrides: list[str], retrain: bool) -> 
     config = Config.build(read_document(str(path), overrides))
     started = time.monotonic()
     with terminal.TrainingProgress() as progress:
-        run = train(config, output=output, listeners=[progress])
+        run = train(
+            config, output=output, start_from=RUNS / start if start else None, vocabulary="mapped", listeners=[progress]
+        )
     return run, (time.monotonic() - started) / 60
 
 
@@ -65,20 +71,20 @@ def write_drawings(run: Path, texts: str, path: Path) -> None:
 
 def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, Any]:
     """Train one configuration, and the ones it needs, and evaluate it as its entry in figures.toml says."""
-    for needed in figure.get("needs", []):
-        if not Path("runs/results", needed).exists():
+    for needed in [*figure.get("needs", []), *filter(None, [figure.get("from")])]:
+        if not (RUNS / needed).exists():
             train_run(needed, prepare_data(needed), overrides=[], retrain=False)
     config = figure.get("config", figure.get("run", name))
     path = prepare_data(config)
     run_name = figure.get("run", name)  # may be the run of another figure
     runs = [
-        train_run(each, path, overrides=overrides, retrain=retrain and run_name == name)
+        train_run(each, path, overrides=overrides, retrain=retrain and run_name == name, start=figure.get("from"))
         for each, overrides in variants(run_name, figure).items()
     ]
     if "writer" in figure:
-        write_drawings(Path("runs/results", figure["writer"]), figure["texts"], Path(figure["file"]))
+        write_drawings(RUNS / figure["writer"], figure["texts"], Path(figure["file"]))
     decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
-    others = [Path("runs/results", other) for other in figure.get("ensemble", [])]
+    others = [RUNS / other for other in figure.get("ensemble", [])]
     scores = [
         load(run.path, own_files=True, ensemble=others, **decoding).evaluate(figure["file"])
         if "file" in figure
