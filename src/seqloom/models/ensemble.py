@@ -15,6 +15,7 @@ from seqloom.models.decoder import Decoder, DecoderStep, TokenScores
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.forecaster import Forecaster, ForecastInputs, ForecastOutput
 from seqloom.models.tagger import SoftmaxOutput, Tagger
+from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.models.transcription.transcriber import Transcriber
 
 
@@ -138,7 +139,7 @@ class LanguageModelEnsemble(nn.Module):
 class TranscriberEnsemble(nn.Module):
     """CTC transcribers with the same vocabulary and frame rate: the mean of their probabilities at each frame."""
 
-    def __init__(self, models: Sequence[Transcriber]) -> None:
+    def __init__(self, models: Sequence[Transcriber] | Sequence[JointTranscriber]) -> None:
         super().__init__()
         self.models = nn.ModuleList(models)
 
@@ -163,6 +164,14 @@ class TranscriberEnsemble(nn.Module):
         results = [model(values, mask, part, more=more) for model, part in zip(self.models, states, strict=True)]
         logits, masks, following = zip(*results, strict=True)
         return _mean_probability(logits), masks[0], following
+
+
+class JointTranscriberEnsemble(TranscriberEnsemble):
+    """Transcribers with CTC and attention: the mean of their probabilities at each frame, and at each token."""
+
+    def __init__(self, models: Sequence[JointTranscriber]) -> None:
+        super().__init__(models)
+        self.decoder = Ensemble(models)
 
 
 class _SeveralEncoders(nn.Module):

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import ctc_loss
 
 from seqloom.config.errors import ConfigError
+from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig
@@ -38,8 +40,8 @@ def fitted(model: Any, **fields: Any) -> Transcribe:
     return task.fit(task.read(strokes("a", "ab", "ba")))
 
 
-def built(task: Transcribe) -> Any:
-    torch.manual_seed(1)
+def built(task: Transcribe, seed: int = 1) -> Any:
+    torch.manual_seed(seed)
     model = task.build_model().double().eval()
     for parameter in model.parameters():
         parameter.data *= 3  # far from uniform
@@ -70,6 +72,40 @@ def test_the_best_transcripts_are_those_with_the_least_loss(model: str) -> None:
     assert [candidate.score for candidate in answer.nbest] == pytest.approx([scores[text] for text in best], abs=1e-6)
     assert answer.acoustic == pytest.approx(scores[best[0]], abs=1e-6)
     assert len(answer.times) == (len(answer.tokens) if model == "joint" else 0)
+
+
+@pytest.mark.parametrize("model", ["attention", "joint"])
+@torch.no_grad()
+def test_an_ensemble_averages_probabilities_of_tokens_and_of_frames(model: str) -> None:
+    """A beam that prunes nothing against every label sequence, scored by torch with the mean of two models."""
+    task = fitted(model, ctc_weight=0.4)
+    networks = [built(task, seed) for seed in (1, 2)]
+    ((values, _),) = strokes("a")
+    batch = task.collate(list(task.read([values])))
+    inputs = batch.inputs._replace(values=batch.inputs.values.double())
+    (answer,) = task.predict(task.ensemble(networks), batch._replace(inputs=inputs)).answers
+    memories = [network.encoder(*inputs) for network in networks]
+    vocabulary, weight = task.fitted.text.vocabulary, 0.4 if model == "joint" else 0.0
+    end, frames = vocabulary.index(END), int(memories[0].mask.sum())
+    scores = {}
+    for text in ("".join(word) for size in range(5) for word in itertools.product(vocabulary.tokens[3:], repeat=size)):
+        tokens = torch.tensor([vocabulary.index(letter) for letter in text], dtype=torch.int64)
+        read, written = torch.tensor([[end, *tokens]]), torch.tensor([*tokens, end])
+        by_token = [
+            network.decoder(read, network.decoder.start(memory, 1))[0].softmax(dim=-1)[0]
+            for network, memory in zip(networks, memories, strict=True)
+        ]
+        steps = torch.stack(by_token).mean(dim=0).gather(1, written[:, None])
+        scores[text] = (1 - weight) * float(steps.log().sum())
+        if weight:
+            pairs = zip(networks, memories, strict=True)
+            by_frame = [network.frame_logits(memory).softmax(dim=-1)[0] for network, memory in pairs]
+            log_probs = torch.stack(by_frame).mean(dim=0).log()
+            lengths = torch.tensor([frames]), torch.tensor([len(tokens)])
+            scores[text] -= weight * float(ctc_loss(log_probs[:, None], tokens[None], *lengths, reduction="sum"))
+    best = sorted(scores, key=scores.__getitem__, reverse=True)[:4]
+    assert [candidate.text for candidate in answer.nbest] == best
+    assert [candidate.score for candidate in answer.nbest] == pytest.approx([scores[text] for text in best], abs=1e-6)
 
 
 @torch.no_grad()

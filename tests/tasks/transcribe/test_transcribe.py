@@ -394,5 +394,5 @@ def test_models_with_other_tokens_inputs_or_frames_cannot_form_an_ensemble() -> 
     assert task.ensemble_conflict(fitted(["ab", "c"], size=7)) == "read different recordings"
     slower = fitted(["ab", "c"], time_reduction=TimeReductionConfig(factor=2))
     assert task.ensemble_conflict(slower).startswith("have different frames (task.audio.window")
-    with pytest.raises(ValueError, match=r'only models of CTC alone \(task.model = "ctc"\)'):
-        task.ensemble([nn.Linear(1, 1)])
+    joint = task.ensemble_conflict(fitted(["ab", "c"], model="joint"))
+    assert joint == 'are of different kinds (task.model = "ctc" and "joint")'

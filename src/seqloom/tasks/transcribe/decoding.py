@@ -25,6 +25,7 @@ OFFSET = 10  # tokens that are allowed in addition
 class TranscriptDecoder:
     """How the decoder of an "attention" or "joint" model is trained and searched."""
 
+    vocab_size: int
     end: int
     tokens_per_frame: float
     smoothing: float
@@ -71,7 +72,7 @@ class TranscriptDecoder:
             memory,
             search,
             guide=guide,
-            vocab_size=model.decoder.embed.num_embeddings,
+            vocab_size=self.vocab_size,
             end=self.end,
             lengths=self.limits(frames),
             suppress=SUPPRESSED,

@@ -47,7 +47,7 @@ from seqloom.metrics.confidence import MetricSums
 from seqloom.metrics.learning import constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
-from seqloom.models.ensemble import TranscriberEnsemble
+from seqloom.models.ensemble import Ensemble, JointTranscriberEnsemble, TranscriberEnsemble
 from seqloom.models.signals.audio_features import (
     build_feature_extractor,
 )
@@ -301,6 +301,7 @@ class Transcribe(TranscribeSettings):
     @property
     def _decoder(self) -> TranscriptDecoder:
         return TranscriptDecoder(
+            vocab_size=len(self.fitted.text.vocabulary),
             end=self.fitted.text.vocabulary.index(END),
             tokens_per_frame=self.fitted.tokens_per_frame,
             smoothing=self.label_smoothing,
@@ -416,6 +417,8 @@ class Transcribe(TranscribeSettings):
         """Models may differ in their normalisation, but not in their tokens, recordings and frames."""
         if not isinstance(other, Transcribe):
             return super().ensemble_conflict(other)
+        if other.model != self.model:
+            return f'are of different kinds (task.model = "{self.model}" and "{other.model}")'
         if other.fitted.text != self.fitted.text:
             return "have different vocabularies"
         inputs = [(each.kind, each.rate, each.size) for each in (self.fitted.statistics, other.fitted.statistics)]
@@ -425,9 +428,11 @@ class Transcribe(TranscribeSettings):
             return "have different frames (task.audio.window, task.audio.hop, task.time_reduction)"
         return ""
 
-    def ensemble(self, models: Sequence[nn.Module]) -> TranscriberEnsemble:
-        if not all(isinstance(model, Transcriber) for model in models):
-            raise ValueError('only models of CTC alone (task.model = "ctc") can be part of an ensemble of transcribers')
+    def ensemble(self, models: Sequence[nn.Module]) -> TranscriberEnsemble | Ensemble:
+        if self.model == "attention":
+            return Ensemble(models)
+        if self.model == "joint":
+            return JointTranscriberEnsemble([cast(JointTranscriber, model) for model in models])
         return TranscriberEnsemble([cast(Transcriber, model) for model in models])
 
     def require_timings(self) -> None:
