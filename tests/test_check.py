@@ -383,7 +383,7 @@ def test_training_shows_the_same_findings(tmp_path: Path) -> None:
     overlap, unseen, similar = run.warnings
     assert ("also occurs in train" in overlap, "'sideways'" in unseen) == (True, True)
     labels = "warning: train: labels that differ only in case or whitespace: 'down' (6) and 'Down' (6)"
-    remedy = "if they mean the same, write them alike, in pandas with frame[column].str.strip().str.lower()"
+    remedy = "if they mean the same, task.lowercase_labels=true makes them one"
     assert similar == f"{labels}; {remedy}"
     assert {line.removeprefix("warning: ") for line in run.warnings} <= set(check_data(config).warnings)
     log = (tmp_path / "run" / "train.log").read_text()

@@ -366,6 +366,7 @@ def test_which_words_mattered(runs: dict[str, Path], tmp_path: Path) -> None:
     result = call(runs["classify, attention"], text, "--method", "occlusion", "--target", "down", "--output", tmp_path)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Which words mattered for down (occlusion):" in result.stdout
+    assert "replaces" not in result.stdout
     page = (tmp_path / "explanation.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "&lt;b&gt;up" in page
@@ -376,6 +377,8 @@ def test_which_words_mattered(runs: dict[str, Path], tmp_path: Path) -> None:
     tagged = call(runs["tag"], "Anna sees Paris", "--word", "sees", "--json", "--output", tmp_path)
     actual = json.loads(tagged.stdout)
     assert actual["page"] == str(tmp_path / "explanation.html")
+    again = call(runs["classify, attention"], text, "--output", tmp_path)
+    assert "explanation.html (replaces the page of the last explanation; --output chooses" in again.stdout
     assert (actual["attribution"]["word"], actual["attribution"]["method"]) == ("sees", "integrated_gradients")
     assert actual["attribution"]["words"] == ["Anna", "sees", "Paris"]
     expected = load(runs["tag"]).explain("Anna sees Paris", word="sees")

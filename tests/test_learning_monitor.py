@@ -41,7 +41,7 @@ def test_a_model_that_does_not_learn_is_noticed(
     assert key in warning
     assert f"warning: {warning}" in log
     assert end.startswith("No better than the baseline")
-    assert sign in end
+    assert sign.partition("'")[0] in end  # calibration may change which label it is
     assert key in end
 
 

@@ -13,7 +13,7 @@ from seqloom.config import ConfigError, Document, parse
 from seqloom.config.hints import SYNONYMS
 from seqloom.data.readers.text_files import DataError
 from seqloom.run_config import Config, config_template
-from seqloom.run_document import check_files, check_tables, find_data_files, read_document
+from seqloom.run_document import check_columns, check_files, check_tables, find_data_files, read_document
 from seqloom.tasks import key_table
 from seqloom.training_data import data_readers, with_detected
 
@@ -63,6 +63,40 @@ def test_a_folder_of_labels_is_training_data(tmp_path: Path) -> None:
     assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
     (tmp_path / "train").mkdir()
     assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path / "train")}
+
+
+def test_a_folder_of_texts_is_training_data(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.TXT"):
+        (tmp_path / name).touch()
+    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
+    (tmp_path / "c.csv").touch()
+    with pytest.raises(ValueError, match="no file has 'train' in its name"):
+        find_data_files(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "problem"),
+    [
+        ("classify", ["task.text_column=revew"], r"no column 'revew' \(task.text_column\); .* did you mean 'review'\?"),
+        ("classify", ["task.label_column=['stars', 'start']"], r"no column 'start' \(task.label_column\)"),
+        ("forecast", ["task.target=['stars', 'sales']"], r"no column 'sales' \(task.target\)"),
+        ("translate", ["task.source_column=en"], r"no column 'en' \(task.source_column\)"),
+        ("classify", ["task.text_column=review", "task.label_column=1"], ""),
+        ("tag", ["task.label_column=of_a_listed_file"], ""),
+        ("classify", ["task.text_column=x", "task.encoding=utf-9"], ""),  # found later
+    ],
+)
+def test_columns_that_do_not_exist_are_found_before_the_data_are_read(
+    task: str, settings: list[str], problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("review,stars\ngood,5\nbad,1\n")
+    document = read_document("", settings, task=task, data=str(path))
+    if not problem:
+        check_columns(document)
+        return
+    with pytest.raises(DataError, match=problem):
+        check_columns(document)
 
 
 @pytest.mark.parametrize("task", ["classify", "translate", "forecast"])

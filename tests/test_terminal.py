@@ -224,6 +224,16 @@ def test_scores_of_labels_are_printed(capsys: pytest.CaptureFixture[str]) -> Non
         "label  predicted                       count",
         "a      long long long long long long…  2",
     ]
+    perfect = {name: {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 9} for name in "ab"}
+    unseen = {name: {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0} for name in "cde"}
+    terminal.print_details({"per_label": perfect | unseen}, most=1)
+    assert capsys.readouterr().out == ""  # no label has errors
+    terminal.print_details({"per_label": perfect | unseen | {"f": scores["d"]}}, most=1)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "Labels with the most errors (1 of 6):",
+        "label  precision  recall  f1     count",
+        "f      1.000      0.000   0.500  7",
+    ]
     terminal.print_details({"per_type": scores})
     assert capsys.readouterr().out.splitlines()[1:3] == ["Spans:", "label  precision  recall  f1     count"]
 
@@ -259,18 +269,23 @@ def test_baselines_of_a_forecast(capsys: pytest.CaptureFixture[str]) -> None:
         return {"mse_scaled": value, "mae": 2 * value}
 
     better: dict[str, Any] = {"baselines": {"last value": errors(0.9), "drift": errors(0.7)}, **errors(0.5)}
-    terminal.print_details(better)
-    lines = capsys.readouterr().out.split("\n")
-    assert lines[1:6] == [
-        "Baselines:",
+    terminal.print_results(better, {"mae": 1.5}, source="dev", sentences=["What it means."])
+    assert capsys.readouterr().out.split("\n") == [
+        "What it means.",
+        "",
         "forecast    mse_scaled  mae",
         "model       0.5         1",
         "last value  0.9         1.8",
         "drift       0.7         1.4",
+        "",
+        "All metrics:",
+        "metric      dev  baseline",
+        "mse_scaled  0.5",
+        "mae         1    1.5",
+        "",
     ]
-    assert " ".join(lines[6:]).startswith("The model is better than every baseline; the best of them is drift")
-    terminal.print_details(better, compare=False)
-    assert "better" not in capsys.readouterr().out
+    sentence = terminal.compare_with_baselines(errors(0.5), better["baselines"])
+    assert sentence.startswith("The model is better than every baseline; the best of them is drift")
     sentence = terminal.compare_with_baselines(errors(0.8), better["baselines"] | {"DLinear": errors(0.6)})
     assert sentence.startswith(
         "The model is worse than DLinear (mse_scaled 0.8 against 0.6), and also worse than drift:"

@@ -19,10 +19,11 @@ def calibrate_best(run: Run, config: Config, dev: Sequence[Any]) -> None:
     note = task.calibrate_to(module, dev, predict=lambda: predict_all(config, module, dev))
     if not note:
         return
-    metrics, details = split_details(score(task, predict_all(config, module, dev), dev))
+    predictions = predict_all(config, module, dev)
+    metrics, details = split_details(score(task, predictions, dev))
+    degenerate = task.degenerate_predictions(predictions, dev)
     weights = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
     run.write_details(terminal.json_value(details))
-    run.save(
-        "best", snapshot._replace(model=weights, facts={**snapshot.facts, "metrics": metrics, "calibration": note})
-    )
+    facts = {**snapshot.facts, "metrics": metrics, "calibration": note, "degenerate": degenerate}
+    run.save("best", snapshot._replace(model=weights, facts=facts))
     run.log(note)

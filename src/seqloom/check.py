@@ -188,6 +188,7 @@ class _Check:
             task.summarize_example,
             target_name=task.target_name,
             target_column=getattr(task, "label_column", None),
+            merges_labels=hasattr(task, "lowercase_labels"),
             keep=max(settings.batch_size, settings.batch_tokens // 8),
         )
 

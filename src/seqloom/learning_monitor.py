@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
-from seqloom.metrics.learning import describe_flat_loss, flat_loss, with_limit
+from seqloom.metrics.learning import Remedies, describe_flat_loss, flat_loss
 from seqloom.tasks.task import Task
 from seqloom.training.progress import Progress
 
@@ -16,9 +17,9 @@ MIN_EVALUATIONS = 3
 class LearningMonitor:
     """Sees all events of a training run."""
 
-    def __init__(self, task: Task, baseline_scores: Mapping[str, float], *, limit: str = "epochs") -> None:
+    def __init__(self, task: Task, baseline_scores: Mapping[str, float], *, run: Path, limit: str) -> None:
         self._task = task
-        self._limit = limit  # the key of [train] that ends the training
+        self._remedies = Remedies(f"{run}/config.toml", limit)
         self._baseline = baseline_scores.get(task.main_metric, math.nan)
         self._losses: list[float] = []
         self._degenerate = 0  # evaluations in a row
@@ -41,15 +42,13 @@ class LearningMonitor:
             return ""
         warning = ""
         if self._degenerate >= MIN_EVALUATIONS:
-            warning = f"{evaluation.degenerate}. If this does not change: {self._remedy}"
+            warning = (
+                f"{evaluation.degenerate}. If this does not change: {self._task.degenerate_remedy(self._remedies)}"
+            )
         elif not self._beats_baseline() and (flat := flat_loss(self._losses)):
-            warning = describe_flat_loss(*flat)
+            warning = describe_flat_loss(*flat, self._remedies)
         self._warned = bool(warning)
         return warning
-
-    @property
-    def _remedy(self) -> str:
-        return with_limit(self._task.degenerate_remedy, self._limit)
 
     def _beats_baseline(self) -> bool:
         """Whether an evaluation was better than the baseline; True if there is none to compare with."""

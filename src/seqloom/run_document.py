@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from seqloom import config as configuration
 from seqloom import tasks
@@ -10,7 +11,9 @@ from seqloom.config import ConfigError, Document
 from seqloom.config.schema import all_keys
 from seqloom.config.toml import one_of
 from seqloom.data.readers import audio_files, midi
-from seqloom.data.readers.text_files import DataError, refuse_stream, resolve
+from seqloom.data.readers.columns import no_named_column
+from seqloom.data.readers.tables import read_table, suffix
+from seqloom.data.readers.text_files import DataError, expand, refuse_stream, resolve
 from seqloom.tasks import key_table
 from seqloom.training.config import TrainConfig
 
@@ -65,6 +68,42 @@ def check_files(document: Document) -> None:
             _check_file(name)
 
 
+COLUMNS = {
+    "classify": ("text_column", "second_text_column", "label_column"),
+    "tag": ("word_column",),
+    "translate": ("source_column", "target_column"),
+    "language_model": ("text_column",),
+    "embed": ("text_column",),
+    "forecast": ("columns", "target", "group_column", "future_covariates", "static_covariates"),
+}
+"""Keys that name columns of the training file itself, and never of files that it lists."""
+TEXT_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
+
+
+def check_columns(document: Document) -> None:
+    """DataError if a configured column is missing in the header of a training file that is a table of text."""
+    chosen = {key: _names(document.get(f"task.{key}")) for key in COLUMNS.get(str(document.get("task.name")), ())}
+    file, separator, encoding = (document.get(f"task.{key}") for key in ("train", "separator", "encoding"))
+    if not any(chosen.values()) or not isinstance(file, str):
+        return
+    path = expand(resolve(file))[0]
+    if suffix(path) not in TEXT_TABLES or path.is_dir():
+        return
+    try:
+        table = read_table(path, separator=str(separator or ""), encoding=str(encoding or "utf-8"))
+    except ValueError:  # reported when the data are read
+        return
+    missing = [(key, name) for key, names in chosen.items() for name in names if name not in table.names]
+    if table.names and missing:
+        key, name = missing[0]
+        raise no_named_column(table, name, key=key)
+
+
+def _names(value: Any) -> list[str]:
+    """The names of columns in a setting; a number is the index of a column."""
+    return [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str) and name]
+
+
 def _check_file(name: str) -> None:
     if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
         raise DataError(ascii(name), "the name is not valid UTF-8, as a configuration is: rename the file")
@@ -101,8 +140,11 @@ def find_data_files(data: str) -> dict[str, str]:
             )
         if names:
             files[key] = str(Path(data, names[0]))
-    if not files and any(path.is_dir() or _makes_data(path) for path in folder.glob("[!.]*")):
+    others = list(folder.glob("[!.]*"))
+    if not files and any(path.is_dir() or _makes_data(path) for path in others):
         return {"task.train": data}  # one folder per label, or recordings with or without a table of labels
+    if others and all(path.suffix.lower() == ".txt" for path in others):
+        return {"task.train": data}  # one text per file
     if "task.train" not in files:
         raise ValueError(f"{data}: no file has 'train' in its name; give the file itself, or write a configuration")
     return files

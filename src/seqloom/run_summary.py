@@ -18,7 +18,7 @@ from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_duration, format_number
 from seqloom.metrics.confidence import wilson_interval
-from seqloom.metrics.learning import LIMIT, describe_flat_loss, ending_limit, flat_loss, with_limit
+from seqloom.metrics.learning import LIMIT, Remedies, describe_flat_loss, flat_loss
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
 from seqloom.models.transcription.search_guide import LanguageModelConfig
@@ -29,10 +29,6 @@ PICTURES = ("results", "confusion", "forecast", "predicted")
 INTENDED_USE = (
     "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "
     "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
-)
-NO_BETTER = (
-    "Try another learning rate (seqloom check RUN/config.toml --learning-rate) or a larger train.epochs, and look for "
-    "problems in the data with seqloom check."
 )
 DECISIVE = tuple(f"train.{name}" for name in ("epochs", "updates", "tokens", "minutes", "batch_size", "batch_tokens"))
 """Settings on which other defaults depend."""
@@ -163,7 +159,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         higher_is_better=task.higher_is_better,
         metrics=best.metrics,
         degenerate=best.degenerate,
-        remedy=with_limit(task.degenerate_remedy, ending_limit(finished)),
+        remedy=task.degenerate_remedy(Remedies.of(run.path, finished)),
         calibration=best.calibration,
         flat_loss=flat_loss([row["loss"] for row in rows if isinstance(row.get("loss"), float | int)]),
         baseline=baseline.name if baseline is not None else "",
@@ -246,7 +242,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def verdict(summary: RunSummary) -> str:
     """What the scores are worth: whether the data allow any, and how they compare; empty: nothing to say."""
-    comparison = _comparison(summary).replace(" RUN/config.toml ", f" {summary.path}/config.toml ")
+    comparison = _comparison(summary)
     if not summary.dev_in_train or not summary.metrics:
         return comparison
     return (
@@ -258,8 +254,10 @@ def verdict(summary: RunSummary) -> str:
 def _comparison(summary: RunSummary) -> str:
     """Whether the model has learned something, is better than the baseline, and what to try; empty: nothing to say."""
     value, usual = summary.value, summary.baseline_scores.get(summary.metric)
+    remedies = Remedies.of(summary.path, summary.finished)
+    flat = describe_flat_loss(*summary.flat_loss, remedies) if summary.flat_loss else ""
     if not summary.metrics:
-        return describe_flat_loss(*summary.flat_loss) if summary.flat_loss else ""
+        return flat
     problem = f"{summary.degenerate}: {summary.remedy}." if summary.degenerate else ""
     if not summary.baseline or usual is None or math.isnan(value):
         return problem
@@ -268,9 +266,7 @@ def _comparison(summary: RunSummary) -> str:
     nearest = low if summary.higher_is_better else high
     comparison = f"the baseline ({summary.baseline}): {_number(value)} against {_number(usual)}"
     if sign * value <= sign * usual or _number(value) == _number(usual):
-        more = with_limit(NO_BETTER, ending_limit(summary.finished))
-        advice = describe_flat_loss(*summary.flat_loss) if summary.flat_loss else more
-        return f"No better than {comparison}. {problem or advice}"
+        return f"No better than {comparison}. {problem or flat or _no_better(remedies)}"
     if sign * nearest <= sign * usual:
         text = f"Not clearly better than {comparison}, which is within the 95 % confidence interval."
     elif sign * value <= sign * _far_end(summary, usual):
@@ -278,6 +274,14 @@ def _comparison(summary: RunSummary) -> str:
     else:
         text = f"Better than {comparison}."
     return f"{text} {problem}".rstrip()
+
+
+def _no_better(remedies: Remedies) -> str:
+    """What to try with a model that is no better than the baseline."""
+    return (
+        f"Try another learning rate ({remedies.find_learning_rate}) or a larger {remedies.train_longer}, and look for "
+        f"problems in the data with seqloom check {shlex.quote(remedies.config)}."
+    )
 
 
 def _far_end(summary: RunSummary, usual: float) -> float:
@@ -349,20 +353,21 @@ def _again(summary: RunSummary, *without: str) -> str:
 def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
     """Print how a training ended, its scores and what they mean, and what to do next."""
     terminal.print_wrapped(ending(summary))
+    sentence = verdict(summary)
+    terminal.print_lines(*[""] * bool(summary.metrics or sentence))
     if summary.metrics:
-        terminal.print_lines("")
-        terminal.print_scores(summary.metrics, summary.baseline_scores, source="dev")
-        terminal.print_lines("")
-        value, sentence = summary.value, meaning(summary.metric, summary.value)
-        if sentence:
-            terminal.print_wrapped(f"{summary.metric} {_number(value)}: {sentence}.")
-        if summary.calibration:
-            terminal.print_wrapped(f"After training, {summary.calibration}.")
-    if sentence := verdict(summary):
-        terminal.print_lines(*[""] * (not summary.metrics))
+        metrics, explained = {**summary.metrics, **details}, meaning(summary.metric, summary.value)
+        sentences = [
+            f"{summary.metric} {_number(summary.value)}: {explained}." if explained else "",
+            f"After training, {summary.calibration}." if summary.calibration else "",
+            sentence,
+        ]
+        if "baselines" in metrics:  # of a forecast, whose score says little by itself
+            sentences = [sentence, *sentences[:2]]
+        shown = [text for text in sentences if text]
+        terminal.print_results(metrics, summary.baseline_scores, source="dev", sentences=shown, most=3)
+    elif sentence:
         terminal.print_wrapped(sentence)
-    if summary.metrics:
-        terminal.print_details({**summary.metrics, **details}, most=3, compare=False)
     terminal.print_lines("")
     rows = {"run": summary.path}
     if summary.pictures:

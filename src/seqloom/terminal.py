@@ -137,14 +137,38 @@ def text_width() -> int:
     return min(shutil.get_terminal_size().columns, 100) if sys.stdout.isatty() else 80
 
 
-def print_details(metrics: Mapping[str, Any], *, most: int = 5, compare: bool = True) -> None:
-    """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any.
+def print_results(
+    metrics: Mapping[str, Any],
+    baseline: Mapping[str, float],
+    *,
+    source: str,
+    sentences: Sequence[str] = (),  # what the scores mean
+    most: int = 5,
+) -> None:
+    """Print scores, what they mean, and details.
 
-    ``compare``: also say which baselines are better than the model.
+    The first of many scores of a forecast are not those that decide: it begins with what they mean and with the
+    baselines.
     """
+    baselines: Mapping[str, Any] = metrics.get("baselines") or {}
+    for sentence in sentences if baselines else ():
+        print_wrapped(sentence)
+    if baselines:
+        print_lines(*[""] * bool(sentences))
+        _print_baselines(metrics, baselines)
+        print_lines("", "All metrics:")
+    print_scores(metrics, baseline, source=source)
+    if sentences and not baselines:
+        print_lines("")
+        for sentence in sentences:
+            print_wrapped(sentence)
+    print_details(metrics, most=most)
+
+
+def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:
+    """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any."""
     _print_label_scores(metrics, most=2 * most)
     _print_target_scores(metrics)
-    _print_baselines(metrics, compare=compare)
     counts = {name: value for name, value in metrics.items() if name.endswith("_errors") and isinstance(value, dict)}
     print_lines(*[""] * bool(counts))
     for name, value in counts.items():
@@ -181,20 +205,14 @@ def _print_target_scores(metrics: Mapping[str, Any]) -> None:
         table(("target", *columns), rows)
 
 
-def _print_baselines(metrics: Mapping[str, Any], *, compare: bool) -> None:
-    """Print the errors of a forecast beside those of its baselines, and which of them are better."""
-    baselines: Mapping[str, Mapping[str, float]] = metrics.get("baselines") or {}
-    if not baselines:
-        return
+def _print_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> None:
+    """Print the errors of a forecast beside those of its baselines."""
     columns = [name for name in next(iter(baselines.values())) if name in metrics]
     rows = [
         (title, *(format_value(row[column]) if column in row else "" for column in columns))
         for title, row in (("model", metrics), *baselines.items())
     ]
-    print_lines("", "Baselines:")
     table(("forecast", *columns), rows)
-    if compare:
-        print_wrapped(compare_with_baselines(metrics, baselines))
 
 
 def compare_with_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> str:
@@ -226,8 +244,11 @@ def _print_label_scores(metrics: Mapping[str, Any], *, most: int) -> None:
         return
     noun, names = "Labels" if "per_label" in metrics else "Spans", list(scores)
     if len(names) > most:
-        names = sorted(names, key=lambda name: -(1 - scores[name]["recall"]) * scores[name]["support"])[:most]
-        print_lines("", f"{noun} with the most errors ({most} of {len(scores):,}):")
+        missed = {name: round((1 - scores[name]["recall"]) * scores[name]["support"]) for name in names}
+        names = sorted((name for name in names if missed[name]), key=lambda name: -missed[name])[:most]
+        if not names:
+            return
+        print_lines("", f"{noun} with the most errors ({len(names)} of {len(scores):,}):")
     else:
         print_lines("", f"{noun}:")
     columns = ("precision", "recall", "f1")

@@ -176,8 +176,13 @@ def _warm_start(path: str | Path | None, layer: LayerFactory | None, vocabulary:
 
 def _summary(config: Config) -> DatasetSummary:
     task = config.task
-    column = getattr(task, "label_column", None)
-    return DatasetSummary(task.summarize_example, target_name=task.target_name, target_column=column, keep=1)
+    return DatasetSummary(
+        task.summarize_example,
+        target_name=task.target_name,
+        target_column=getattr(task, "label_column", None),
+        merges_labels=hasattr(task, "lowercase_labels"),
+        keep=1,
+    )
 
 
 def _summarize_dev(config: Config, dev: Sequence[Any]) -> DatasetSummary | None:
@@ -382,7 +387,7 @@ def _run_training(
             rule, evaluate=evaluate if dev else None, time_fraction=recorder.time_fraction, start=start
         )
         scores = run.summary().get("baseline_scores", {})
-        monitor = LearningMonitor(config.task, scores, limit=config.train.limit)
+        monitor = LearningMonitor(config.task, scores, run=run.path, limit=config.train.limit)
         position = read_position(start.facts) if start else Position()
         done = len(position.scores)
         doctor = TrainingDoctor(config, module, dev if group.is_main else (), evaluations=done)

@@ -66,14 +66,16 @@ def test_errors_in_what_is_configured_need_no_torch(tmp_path: Path) -> None:
         "data.toml": '[task]\nname = "tag"\ntrain = "nowhere.conllu"\n',
         "key.toml": '[task]\nname = "tag"\ntrain = "x"\n[train]\nlr = 1\n',
         "value.toml": '[task]\nname = "tag"\ntrain = "x"\n[train]\nepochs = "1"\n',
+        "column.toml": f'[task]\nname = "classify"\ntrain = "{(tmp_path / "x.csv").as_posix()}"\ntext_column = "t"\n',
     }
+    (tmp_path / "x.csv").write_text("text,label\na,1\n")
     for name, text in configurations.items():
         (tmp_path / name).write_text(text)
     files = [str(tmp_path / name) for name in (*configurations, "missing.toml")]
     runs = f"codes = [app(['train', file], standalone_mode=False) for file in {files}]"
     ended = python("-c", f"import sys; from seqloom.cli.main import app; {runs}; print(codes, 'torch' in sys.modules)")
-    assert ended.stdout == "[1, 1, 1, 1, 1, 1] False\n"
-    assert [line.startswith("seqloom: ") for line in ended.stderr.splitlines()] == [True] * 6
+    assert ended.stdout == "[1, 1, 1, 1, 1, 1, 1] False\n"
+    assert [line.startswith("seqloom: ") for line in ended.stderr.splitlines()] == [True] * 7
 
 
 def test_all_commands_are_listed() -> None:

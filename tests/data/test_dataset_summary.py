@@ -241,8 +241,11 @@ def test_labels_that_differ_only_in_case_or_whitespace() -> None:
     (warning,) = summary.warnings()
     assert warning == (
         "labels that differ only in case or whitespace: 'spam' (2) and 'Spam' (1), 'very  bad' (1) and 'Very bad' (1); "
-        "if they mean the same, write them alike, in pandas with frame[column].str.strip().str.lower()"
+        "if they mean the same, write them alike"
     )
+    summary.merges_labels = True
+    (warning,) = summary.warnings()
+    assert warning.endswith("; if they mean the same, task.lowercase_labels=true makes them one")
 
 
 def test_splits_are_compared() -> None:

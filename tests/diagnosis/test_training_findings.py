@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seqloom.diagnosis.diagnosis import Finding
-from seqloom.diagnosis.training_findings import training_findings, with_training_findings
+from seqloom.diagnosis.training_findings import with_training_findings
 from seqloom.diagnosis.training_record import TrainingRecord, training_record
 
 
@@ -30,7 +30,7 @@ def build(logged: list[dict[str, Any]], **changes: Any) -> TrainingRecord:
 
 
 def severities(record: TrainingRecord, baseline: float = 0.4) -> dict[str, str]:
-    return {finding.name: finding.severity for finding in training_findings(record, {"accuracy": baseline})}
+    return {finding.name: finding.severity for finding in with_training_findings([], record, {"accuracy": baseline})}
 
 
 FALLING = [2.0 * 0.6**number + 0.3 for number in range(20)]
@@ -38,7 +38,7 @@ DEV = [1.4, 0.8, 0.5, 0.4, 0.39]
 
 
 def verdict(record: TrainingRecord, name: str, baseline: float = 0.4) -> str:
-    (text,) = (each.verdict for each in training_findings(record, {"accuracy": baseline}) if each.name == name)
+    (text,) = (each.verdict for each in with_training_findings([], record, {"accuracy": baseline}) if each.name == name)
     return text
 
 
@@ -124,7 +124,7 @@ def test_nothing_is_healthy_in_a_training_that_diverged() -> None:
 def test_a_loss_far_above_the_baseline_is_absurd() -> None:
     def found(losses: list[float], baseline: dict[str, float]) -> dict[str, str]:
         record = build(rows(losses, [0.5])[:-1], gradient_norm=[])  # without dev scores
-        return {each.name: each.severity for each in training_findings(record, baseline)}
+        return {each.name: each.severity for each in with_training_findings([], record, baseline)}
 
     assert found([40.0] * 3, {"loss": 3.2}) == {"learning rate": "problem"}
     assert found([4.0] * 3, {"loss": 3.2}) == {"learning": "healthy", "learning rate": "warning"}  # a few updates
@@ -167,7 +167,7 @@ def test_no_finding_raises_a_learning_rate_that_another_lowers() -> None:
     assert "300 is too high" in found(useless, gates, baseline=0.9).verdict
     clipped = build(rows(FALLING, DEV, clipped=[1.0] * 20, gradient_norm=[3.0] * 20), optimizer="sgd")
     texts = [
-        next(each.verdict for each in training_findings(clipped, {}, measured) if each.name == "clipping")
+        next(each.verdict for each in with_training_findings(measured, clipped, {}) if each.name == "clipping")
         for measured in ((), (gates,))
     ]
     assert [text.rpartition(": ")[2].split(". ")[1] for text in texts] == [
@@ -182,9 +182,9 @@ def test_a_training_that_ended_too_early() -> None:
     assert "raise train.epochs" in verdict(build(rows(steady, DEV)), "learning rate")
     timed = build(rows(steady, DEV), finished="0.5 minutes done")
     assert "raise train.minutes" in verdict(timed, "learning rate")
-    assert {key for each in training_findings(timed, {}) for key in each.keys if key.startswith("train.m")} == {
-        "train.minutes"
-    }
+    assert {
+        key for each in with_training_findings([], timed, {}) for key in each.keys if key.startswith("train.m")
+    } == {"train.minutes"}
 
 
 def test_clipping_is_weighed_by_updates() -> None:
@@ -229,7 +229,7 @@ def test_rows_without_a_loss_have_no_record() -> None:
 def test_a_training_of_a_few_updates_is_named_as_the_reason() -> None:
     record = build(rows([2.0, 1.99], [0.2]))
     assert record.updates < 50
-    found = {each.name: each for each in training_findings(record, {"accuracy": 0.5})}
+    found = {each.name: each for each in with_training_findings([], record, {"accuracy": 0.5})}
     assert found["learning rate"].verdict == (
         f"The training made {record.updates} updates, too few to learn much, or to judge train.learning_rate: raise "
         f"{record.limit}."

@@ -71,3 +71,14 @@ def test_attention_is_a_table_unless_it_is_too_large() -> None:
 
     assert page(3).count('title="0.333"') == 9
     assert "title=" not in page(60)
+
+
+def test_labels_that_a_table_leaves_out_are_counted() -> None:
+    shown = {f"label {number}": 0.12 for number in range(8)}
+    explanation = Explanation(task="classify", source="", prediction=None, label_probabilities=shown)
+    assert explanation.other_labels == ""
+    one = replace(explanation, label_probabilities=shown | {"a": 0.04})
+    assert one.other_labels == "and 1 more label, with 4.00%"
+    two = replace(explanation, label_probabilities=shown | {"a": 0.03, "b": 0.01})
+    assert list(two.shown_labels) == list(shown)
+    assert "and 2 more labels, with 4.00% in all" in text(two)

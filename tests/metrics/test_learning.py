@@ -1,6 +1,6 @@
 """Signs that a model does not learn."""
 
-from seqloom.metrics.learning import constant_answer, ending_limit, flat_loss, with_limit
+from seqloom.metrics.learning import Remedies, constant_answer, flat_loss
 
 
 def test_a_constant_answer_is_a_sign_only_if_several_inputs_need_another_one() -> None:
@@ -22,4 +22,9 @@ def test_a_loss_is_flat_if_its_last_quarter_is_no_lower_than_the_first() -> None
 
 def test_the_remedy_names_the_limit_that_ended_the_training() -> None:
     for finished, key in (("2.5 minutes elapsed", "minutes"), ("20 epochs done", "epochs"), ("", "epochs")):
-        assert with_limit("raise train.epochs", ending_limit(finished)) == f"raise train.{key}"
+        assert Remedies.of("runs/tag", finished).train_longer == f"train.{key}"
+
+
+def test_the_command_of_a_remedy_can_be_pasted() -> None:
+    remedies = Remedies.of("my runs/tag", "20 epochs done")
+    assert remedies.find_learning_rate == "seqloom check 'my runs/tag/config.toml' --learning-rate"

@@ -35,8 +35,9 @@ def print_backtest(model: "Model", file: str, *, step: int, origins: int, pictur
     latest = list(range(max(count - MAX_ROWS, 0), count))
     _print_table("By origin", "first step", [_renamed(row) for row in result.origins], latest)
     terminal.print_lines("")
-    terminal.print_scores(result.scores, {}, source="value")
-    terminal.print_details({name: value for name, value in result.scores.items() if name != "per_target"})
+    scores = {name: value for name, value in result.scores.items() if name != "per_target"}
+    verdict = terminal.compare_with_baselines(scores, scores["baselines"])
+    terminal.print_results(scores, {}, source="value", sentences=[verdict])
     if drawn is not None:
         terminal.print_lines("", f"picture  {drawn}")
     else:

@@ -120,10 +120,10 @@ def evaluate(
             terminal.print_json(metrics)
         else:
             baseline = metrics.get("baseline", {})
-            terminal.print_scores(metrics, baseline, source="value")
-            if baseline:
-                terminal.print_wrapped(f"Baseline: {baseline['name']}.")
-            terminal.print_details(metrics)
+            sentences = [f"Baseline: {baseline['name']}."] if baseline else []
+            if baselines := metrics.get("baselines"):
+                sentences = [terminal.compare_with_baselines(metrics, baselines), *sentences]
+            terminal.print_results(metrics, baseline, source="value", sentences=sentences)
 
 
 def _report_backtest(

@@ -139,7 +139,7 @@ def train(
 
     Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
-    from seqloom.run_document import check_files, check_tables, check_task, read_document
+    from seqloom.run_document import check_columns, check_files, check_tables, check_task, read_document
 
     with errors():  # what can be found before torch is imported, which takes seconds
         if resume is None:
@@ -147,6 +147,7 @@ def train(
             check_task(document)
             check_tables(document)
             check_files(document)
+            check_columns(document)
         elif ("=" not in config and config) or task or data or output or start_from:
             raise ValueError(
                 "--resume uses the configuration of the run: remove all other arguments but --layer and changes such "

@@ -236,9 +236,11 @@ class DatasetSummary:
         *,
         target_name: str = "label",  # what the examples are labelled with
         target_column: LabelColumn | None = None,  # names the numbers to predict
+        merges_labels: bool = False,  # whether task.lowercase_labels makes one of labels that differ in case
         keep: int,  # number of longest examples to keep
     ) -> None:
         self.summarize = summarize
+        self.merges_labels = merges_labels
         self.keep = keep
         self.examples = self.elements = 0
         self.lengths: Counter[int] = Counter()
@@ -416,9 +418,9 @@ class DatasetSummary:
         known = {} if train is None else dict.fromkeys(map(_folded, train.labels))
         if groups := [group for group in self.similar_labels() if _folded(group[0]) not in known]:
             shown = [" and ".join(f"{label!r} ({self.labels[label]:,})" for label in group) for group in groups]
+            remedy = "task.lowercase_labels=true makes them one" if self.merges_labels else "write them alike"
             yield (
-                f"labels that differ only in case or whitespace: {join_names(shown)}; if they mean the same, write "
-                "them alike, in pandas with frame[column].str.strip().str.lower()"
+                f"labels that differ only in case or whitespace: {join_names(shown)}; if they mean the same, {remedy}"
             )
         for label, count in self.labels.most_common(1):
             fraction = count / self.labels.total()

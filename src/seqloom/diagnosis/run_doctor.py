@@ -261,6 +261,7 @@ def _training_record(run: Run, config: Config) -> TrainingRecord | None:
         degenerate=str(_facts(run).get("degenerate") or ""),
         finished=run.summary().get("finished", ""),
         diverged=_divergence(run),
+        run=str(run.path),
         default_learning_rate=SGD_LEARNING_RATE
         if config.train.optimizer == "sgd"
         else default_learning_rate(run, config.task),

@@ -13,7 +13,6 @@ from seqloom.formats import format_number, percent_in_text
 from seqloom.metrics.learning import flat_loss
 
 RATE, CLIP = "train.learning_rate", "train.clip_norm"
-CHECK = "seqloom check RUN/config.toml --learning-rate"
 OF_GRADIENTS = ("memory", "stability")
 """Findings about the gradients of a part: a training that has failed shows that they are not healthy."""
 
@@ -21,23 +20,21 @@ OF_GRADIENTS = ("memory", "stability")
 def with_training_findings(
     measured: Sequence[Finding],  # in the model
     record: TrainingRecord | None,
-    baseline: Mapping[str, float],
+    baseline: Mapping[str, float],  # scores of a trivial model
 ) -> list[Finding]:
     """All findings about a run, the most serious first; those of the model and of its training never disagree."""
     if record is None:
         return by_severity(measured)
-    if failure(record, baseline):
+    failed = failure(record, baseline)
+    if failed:
         measured = [each for each in measured if each.severity != "healthy" or each.name not in OF_GRADIENTS]
-    return by_severity([*measured, *training_findings(record, baseline, measured)])
+    return by_severity([*measured, *_of_training(record, baseline, measured, failed)])
 
 
-def training_findings(
-    record: TrainingRecord,
-    baseline: Mapping[str, float],  # scores of a trivial model
-    measured: Sequence[Finding] = (),  # in the model
+def _of_training(
+    record: TrainingRecord, baseline: Mapping[str, float], measured: Sequence[Finding], failed: str
 ) -> Iterator[Finding]:
     """The findings about a training. After a failure, no loss and no gradient is called healthy."""
-    failed = failure(record, baseline)
     too_high = bool(failed) or any(each.learning_rate == "lower" for each in measured)
     clipped = [clipping(record, too_high=too_high)] if record.gradient_norm else []
     lower = [each.title for each in (*measured, *clipped) if each.learning_rate == "lower"]
@@ -104,14 +101,14 @@ def learning(record: TrainingRecord, baseline: float, *, failed: bool = False) -
         if record.degenerate:
             verdict = (
                 f"{record.degenerate}: the model has learned nothing ({record.metric} {format_number(best, 4)}). See "
-                f"{where} for the reason; {CHECK} suggests a {RATE}."
+                f"{where} for the reason; {record.remedies.find_learning_rate} suggests a {RATE}."
             )
             return finding("problem", verdict, keys)
         if _learned_nothing(record, baseline):
             verdict = (
                 f"The model has learned nothing that the trivial baseline does not know: {record.metric} "
                 f"{format_number(best, 4)} at best, baseline {format_number(baseline, 4)}. See {where} for "
-                f"the reason; {CHECK} suggests a {RATE}."
+                f"the reason; {record.remedies.find_learning_rate} suggests a {RATE}."
             )
             return finding("problem", verdict, keys)
         score = f"{record.metric} {format_number(best, 4)}"
@@ -159,8 +156,8 @@ def learning_rate(record: TrainingRecord, failed: str = "", lower: Sequence[str]
         if lower:
             cause = f"{rate} is too high, {see}"
         verdict = (
-            f"The training loss does not fall ({flat[0]:.4g} at first, {flat[1]:.4g} at the end): {cause}. {CHECK} "
-            "suggests a value."
+            f"The training loss does not fall ({flat[0]:.4g} at first, {flat[1]:.4g} at the end): {cause}. "
+            f"{record.remedies.find_learning_rate} suggests a value."
         )
         return finding("problem", verdict, (RATE,), learning_rate="lower" if lower else "")
     fall = _late_fall(losses)
@@ -189,7 +186,7 @@ def _lower_rate(record: TrainingRecord) -> str:
     else:
         value = f"{rate / 3:.2g}, a third of it"
     clip = "" if record.clip_norm else f", with {CLIP} = 1"
-    return f"Try {RATE} = {value}{clip}; {CHECK} suggests a value."
+    return f"Try {RATE} = {value}{clip}; {record.remedies.find_learning_rate} suggests a value."
 
 
 def _late_fall(losses: list[float]) -> float:

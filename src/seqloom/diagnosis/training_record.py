@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from seqloom.metrics.learning import ending_limit
+from seqloom.metrics.learning import Remedies
 
 Points = list[tuple[int, float]]
 """Updates and values."""
@@ -37,11 +37,17 @@ class TrainingRecord:
     finished: str = ""  # why the training stopped; empty: it did not finish
     diverged: str = ""  # why the training was given up; empty: it was not
     default_learning_rate: float = 0.0  # of the task and the optimizer; 0: unknown
+    run: str = "RUN"  # its folder
+
+    @property
+    def remedies(self) -> Remedies:
+        """What to change about the training."""
+        return Remedies.of(self.run, self.finished)
 
     @property
     def limit(self) -> str:
         """The key that lets the training go on: that of the limit which has ended it, or the epochs."""
-        return f"train.{ending_limit(self.finished) or 'epochs'}"
+        return self.remedies.train_longer
 
     @property
     def clipped_share(self) -> float:
@@ -65,6 +71,7 @@ def training_record(
     finished: str = "",
     diverged: str = "",
     default_learning_rate: float = 0.0,
+    run: str = "RUN",
 ) -> TrainingRecord | None:
     """The record of a training from the rows of metrics.jsonl; None if they hold no loss, and it did not diverge."""
     loss = _points(rows, "loss")
@@ -102,6 +109,7 @@ def training_record(
         finished,
         diverged,
         default_learning_rate,
+        run,
     )
 
 

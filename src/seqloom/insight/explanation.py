@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from seqloom import terminal
+from seqloom.formats import format_percent
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.beam_tree import BeamNode
 from seqloom.insight.ctc_plot import FrameProbabilities
@@ -18,6 +19,8 @@ from seqloom.insight.prefix_tree import PrefixChoice
 from seqloom.insight.word_contexts import ContextPair, layer_names
 from seqloom.layers.scalar_mix import ScalarMix
 from seqloom.models.sentence_vectors import NearSentence
+
+SHOWN_LABELS = 8  # of a classifier, in a table
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,20 @@ class Explanation:
     def __repr__(self) -> str:
         text = self.title or self.headline.partition("\n")[0] or str(self.prediction).strip()
         return f"<Explanation: {self.task}, {text}>"
+
+    @property
+    def shown_labels(self) -> dict[str, float]:
+        """The most probable labels, as many as a table shows."""
+        return dict(list(self.label_probabilities.items())[:SHOWN_LABELS])
+
+    @property
+    def other_labels(self) -> str:
+        """How many labels such a table leaves out, and how probable they are; empty: none."""
+        rest = list(self.label_probabilities.values())[SHOWN_LABELS:]
+        if not rest:
+            return ""
+        labels = "1 more label" if len(rest) == 1 else f"{len(rest):,} more labels"
+        return f"and {labels}, with {format_percent(sum(rest), 2)}{' in all' if len(rest) > 1 else ''}"
 
     def _repr_html_(self) -> str:
         from seqloom.insight.explanation_html import explanation_html

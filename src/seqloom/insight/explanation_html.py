@@ -10,7 +10,6 @@ from seqloom.insight.explanation_pictures import beam_html, frames_html, gates_h
 from seqloom.insight.frame_strip import png_address
 from seqloom.insight.token_names import show_whitespace
 
-SHOWN_LABELS = 8
 SHOWN_CANDIDATES = 5
 MAX_CELLS = 2500  # of a table of attention
 MAX_PICTURES = 48  # frames of a video
@@ -70,14 +69,15 @@ def _parts(explanation: Explanation) -> Iterator[str]:
         words = [show_whitespace(token) for token in values.tokens]
         yield html.coloured_words(words, values.values, maximum=values.maximum) + "<br>" + html.remark(values.label)
     if explanation.label_probabilities:
-        labels = list(explanation.label_probabilities.items())[:SHOWN_LABELS]
         yield html.table(
             ("label", "probability"),
             [
                 (html.escape(label), html.bar(probability, format_percent(probability, 1)))
-                for label, probability in labels
+                for label, probability in explanation.shown_labels.items()
             ],
         )
+        if explanation.other_labels:
+            yield html.remark(explanation.other_labels)
     if explanation.label_choices:
         yield html.table(
             ("word", "label", "probability", "alternative", ""),

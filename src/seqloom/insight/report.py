@@ -33,7 +33,7 @@ from seqloom.insight.word_contexts import draw_contexts, print_contexts
 
 WIDTH = 100  # characters of a line if standard output is not a terminal
 HEADS_PER_ROW = 8
-MAX_LABELS = 8  # in the table of a classifier
+PAGE = "explanation.html"
 
 
 def report(
@@ -47,6 +47,7 @@ def report(
     """Print an explanation and write its plots into a folder."""
     if not as_json:
         print_explanation(explanation)
+    existed = (folder / PAGE).exists()
     plots = draw_explanation(explanation, folder, network=network, suffix=suffix)
     page = _write_page(explanation, folder) if explanation.attribution is not None else ""
     if as_json:
@@ -54,7 +55,8 @@ def report(
         written |= {"network": network.to_dict()} if network is not None else {}
         terminal.print_lines(terminal.json_line({**explanation.to_dict(), **written}))
         return
-    lines = [f"Plots: {', '.join(map(str, plots))}"] * bool(plots) + [f"Page: {page}"] * bool(page)
+    replaced = " (replaces the page of the last explanation; --output chooses another folder)" if existed else ""
+    lines = [f"Plots: {', '.join(map(str, plots))}"] * bool(plots) + [f"Page: {page}{replaced}"] * bool(page)
     terminal.print_lines(*(["", *lines] if lines else []))
 
 
@@ -77,11 +79,11 @@ def print_explanation(explanation: Explanation) -> None:
         ]
         terminal.table(("word", "label", "probability", "alternative", "probability"), choices)
     if explanation.label_probabilities:
-        labels = list(explanation.label_probabilities.items())[:MAX_LABELS]
         terminal.table(
             ("label", "probability"),
-            [(label, format_percent(probability, 2)) for label, probability in labels],
+            [(label, format_percent(probability, 2)) for label, probability in explanation.shown_labels.items()],
         )
+        terminal.print_lines(*filter(None, [explanation.other_labels]))
     if explanation.nbest_tokens:
         terminal.print_lines("", "N-best list, with the log-probability of each token:")
         pairs = zip(explanation.prediction.nbest, explanation.nbest_tokens, strict=True)
@@ -190,10 +192,10 @@ def _cannot_write(folder: Path, error: OSError) -> ValueError:
 
 def _write_page(explanation: Explanation, folder: Path) -> str:
     try:
-        files.write(folder / "explanation.html", explanation.to_html())
+        files.write(folder / PAGE, explanation.to_html())
     except OSError as error:
         raise _cannot_write(folder, error) from None
-    return str(folder / "explanation.html")
+    return str(folder / PAGE)
 
 
 def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:

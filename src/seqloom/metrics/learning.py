@@ -1,7 +1,9 @@
 """Signs that a model does not learn: the same answer to every input, or a loss that does not fall."""
 
 import re
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epoch|update|token|minute)s? ")
@@ -31,9 +33,27 @@ def flat_loss(losses: Sequence[float]) -> tuple[float, float] | None:
     return (first, last) if last >= first - FLAT * abs(first) else None
 
 
-def with_limit(remedy: str, limit: str) -> str:
-    """A remedy with the limit that ends the training, such as ``minutes``, in place of the epochs."""
-    return remedy.replace("train.epochs", f"train.{limit}") if limit else remedy
+@dataclass(frozen=True)
+class Remedies:
+    """What to change about a training, in words and commands that can be pasted."""
+
+    config: str  # the file with its configuration
+    limit: str = "epochs"  # the key of [train] that ends it
+
+    @classmethod
+    def of(cls, run: object, finished: str) -> "Remedies":
+        """Those of a run that has ended in this way."""
+        return cls(f"{run}/config.toml", ending_limit(finished) or "epochs")
+
+    @property
+    def train_longer(self) -> str:
+        """The key that lets the training go on."""
+        return f"train.{self.limit}"
+
+    @property
+    def find_learning_rate(self) -> str:
+        """The command that suggests a learning rate."""
+        return f"seqloom check {shlex.quote(self.config)} --learning-rate"
 
 
 def ending_limit(finished: str) -> str:
@@ -42,9 +62,9 @@ def ending_limit(finished: str) -> str:
     return f"{limit['name']}s" if limit else ""
 
 
-def describe_flat_loss(first: float, last: float) -> str:
+def describe_flat_loss(first: float, last: float, remedies: Remedies) -> str:
     """What a loss that has not fallen means, and what to try."""
     return (
-        f"The training loss does not fall: {first:.4g} at first, {last:.4g} now. Raise train.learning_rate; seqloom "
-        "check RUN/config.toml --learning-rate suggests a value."
+        f"The training loss does not fall: {first:.4g} at first, {last:.4g} now. Raise train.learning_rate; "
+        f"{remedies.find_learning_rate} suggests a value."
     )

@@ -36,6 +36,7 @@ from seqloom.decoding.tokens.search import Search
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
+from seqloom.metrics.learning import Remedies
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory, layer_name
 from seqloom.models.stored_weights import build_with_weights
@@ -389,11 +390,12 @@ class Task(Capabilities, ABC):
         """Scores that take too long for an evaluation in training; ``seqloom evaluate`` adds them to the others."""
         return {}
 
-    degenerate_remedy: ClassVar[str] = (
-        "try another train.learning_rate (seqloom check RUN/config.toml --learning-rate suggests one) or more "
-        "train.epochs"
-    )
-    """What to try if predictions stay degenerate."""
+    def degenerate_remedy(self, remedies: Remedies) -> str:
+        """What to try if predictions stay degenerate."""
+        return (
+            f"try another train.learning_rate ({remedies.find_learning_rate} suggests one) or more "
+            f"{remedies.train_longer}"
+        )
 
     def degenerate_predictions(self, predictions: Sequence[Any], examples: Sequence[Any]) -> str:  # noqa: ARG002
         """How the predictions show that a model has learned nothing, such as one label for all; empty if not."""

@@ -44,6 +44,8 @@ LATER: Rows = [(text, label, line + 1) for text, label, line in TEXTS]  # below 
         ("x.txt", ["pos good film", "neg bad , bad"], {}, TEXTS),
         ("x.txt", ["__label__pos good film", "__label__neg bad , bad"], {}, TEXTS),
         ("x.train", ["pos:very good film", "neg:little bad , bad"], {"label_separator": ":"}, TEXTS),
+        ("x.tsv", ["Pos\tgood film", "NEG\tbad , bad"], {"lowercase_labels": True}, TEXTS),
+        ("x.tsv", ["Very  Good\tgood film"], {"lowercase_labels": True}, [("good film", "very good", 1)]),
         ("x.tsv", ["pos\tgood film", "neg\tbad , bad"], {}, TEXTS),
         ("x.tsv", ["good film\t7\tpos", "bad , bad\t8\tneg"], {"label_column": -1, "text_column": 0}, TEXTS),
         ("x.tsv", ["t\ty", "good film\tpos", "bad , bad\tneg"], {"label_column": "y", "text_column": "t"}, LATER),

@@ -85,6 +85,14 @@ def test_columns_without_header_are_numbered() -> None:
     assert series.at(1) == Location("input", 3)
 
 
+def test_encodings_and_utf_16(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes("Tag;Größe\n1.1.2024;1,5\n2.1.2024;2,5\n".encode("latin-1"))
+    assert table(path, encoding="latin-1").values.tolist() == [[1.5], [2.5]]
+    path.write_text("Tag\tGröße\n1.1.2024\t1,5\n2.1.2024\t2,5\n", encoding="utf-16")
+    assert table(path).names == ("Größe",)
+
+
 def test_numeric_date_column() -> None:
     lines = ["YEAR,SUNACTIVITY", "1700,5", "1701,11"]
     assert table(lines).names == ("SUNACTIVITY",)

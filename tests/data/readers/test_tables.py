@@ -93,6 +93,18 @@ def test_json_lines_and_arrays(tmp_path: Path, name: str, text: str) -> None:
     assert len({location for location, _ in read_table(path).records}) == 2
 
 
+def test_nested_keys_are_joined_by_points(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    rows = [{"id": 1, "body": {"text": "a", "by": {"name": "X"}}}, {"id": 2, "body": {"text": "b"}, "tags": [{"t": 1}]}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    table = read_table(path)
+    assert table.names == ("id", "body.text", "body.by.name", "tags")
+    assert [fields for _, fields in table.records] == [[1, "a", "X", None], [2, "b", None, [{"t": 1}]]]
+    path.write_text('{"a": ' * 200 + "1" + "}" * 200)
+    (deep,) = read_table(path).names
+    assert deep == "a.a.a.a.a.a.a.a"
+
+
 def test_json_object_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"text": ["a", "b"], "label": [0, 1]}, indent=1))
@@ -293,6 +305,12 @@ LABELLED = [["pos", "a good film"], ["neg", "a bad film"]] * 6
         ([["t", "u"], ["1", "2"]], True),
         ([["remark", "mood"], *((text, label) for label, text in LABELLED)], True),
         ([["0x", "1x"], *((text, label) for label, text in LABELLED)], True),
+        ([["remark", "liked?", "day"], ["a good film", "yes", "03/28/2024"]], True),
+        ([["Text", "Größe (m)"], ["klein", "0,95"]], True),
+        ([["film", "box office ($)"], ["a good film", "$1,200.50"]], True),
+        ([["remark", "age"], ["good", "18-25"], ["bad", "26-40"]], True),
+        ([["1.4.2024", "rain"], ["2.4.2024", "sun"]], False),
+        ([["What is it ?", "THING"], ["Who is he ?", "PERSON"], *[["Where is it ?", "PLACE"]] * 10], False),
         ([["remark", "mood"], ["a good film", "pos"]], False),  # two rows show nothing
         ([["pos", "good film"], ["neg", "bad"]], False),
         ([["", "no label"], ["pos", "good"]], False),

@@ -1,3 +1,4 @@
+import codecs
 import copy
 import csv
 import gzip
@@ -115,7 +116,10 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes
     [
         (b"good\n\xc3\xa4\xff\n", ":2: expected UTF-8, found byte 0xff at byte 3 of the line"),
         (b"good\ngood\nba\0d", ":3: expected text, found a NUL byte at byte 3 of the line"),
-        ("text".encode("utf-16"), ":1: expected UTF-8, found UTF-16"),
+        (
+            "a\nb".encode("utf-16")[:-1],
+            ": the byte order mark is that of UTF-16, but the text is not valid",
+        ),
         (pack(b"a\nb\n")[:-9], ":3: the compressed data are damaged or truncated here"),
         (pack(b"a\nb\n")[:12], ":1: the compressed data are damaged or truncated here"),
         (pack(b"a\nb\n") + b"rest", ":3: the compressed data are damaged or truncated here"),
@@ -140,6 +144,18 @@ def test_encodings(tmp_path: Path, encoding: str, packed: Callable[[bytes], byte
     ]
 
 
+@pytest.mark.parametrize("packed", [bytes, pack])
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_utf_16_is_known_by_its_mark(
+    tmp_path: Path, mark: bytes, encoding: str, packed: Callable[[bytes], bytes]
+) -> None:
+    texts = ["Ąć\u0a0d 𝄞", "", "ÿ" * 9000, "a\x85b\u2028c"]
+    order = "utf-16-le" if mark == codecs.BOM_UTF16_LE else "utf-16-be"
+    path = write_bytes(tmp_path, packed(mark + "\r\n".join(texts).encode(order)))
+    assert [text for _, text in lines(path, encoding=encoding)] == texts
+
+
 def test_every_format_supports_encodings(tmp_path: Path) -> None:
     assert [text for _, text in lines(["é"], encoding="latin-1")] == ["é"]
     latin: Any = {"encoding": "latin-1"}
@@ -160,7 +176,6 @@ def test_every_format_supports_encodings(tmp_path: Path) -> None:
     ("encoding", "data", "message"),
     [
         ("cp1252", b"a\n\x81", ":2: expected CP1252, found byte 0x81 at byte 1 of the line"),
-        ("latin-1", b"\xff\xfea\0\n\0", ":1: expected LATIN-1, found UTF-16"),
         ("utf-7", b"+2AA-", ":1: found an unpaired surrogate at character 1"),
         ("idna", b"xn--\xff", ":1: expected IDNA, found byte "),
     ],
@@ -178,7 +193,8 @@ def test_undecodable_bytes_are_errors(tmp_path: Path, encoding: str, data: bytes
         ("", "unknown text encoding"),
         ("rot13", "unknown text encoding"),
         ("zlib", "unknown text encoding"),
-        ("utf-16", "encoding 'utf-16': unsupported, since a line feed is not a single byte; convert the files"),
+        ("utf-16", "encoding 'utf-16': unsupported; leave it out: UTF-16 is known by its byte order mark"),
+        ("utf-32", "encoding 'utf-32': unsupported, since a line feed is not a single byte; convert the files"),
         ("cp037", "a line feed is not a single byte"),
         ("undefined", "a line feed is not a single byte"),
     ],

@@ -42,6 +42,8 @@ def test_encodings_gzip_and_folders(tmp_path: Path) -> None:
     assert actual == ["été\r\n", "là\n"]
     (tmp_path / "mark").write_bytes(b"\xef\xbb\xbfone two")
     assert [each.data for each in passages(tmp_path / "mark")] == [b"one two"]
+    (tmp_path / "mark").write_text("one été", encoding="utf-16")
+    assert [each.data.decode() for each in passages(tmp_path / "mark", encoding="latin-1")] == ["one été"]
     assert next(iter(passages(["Ab\ncd"], lowercase=True))).data == b"ab\ncd"
 
 
@@ -50,7 +52,7 @@ def test_encodings_gzip_and_folders(tmp_path: Path) -> None:
     [
         (b"ok\n" * 9000 + b"bad \xff byte\n", r"text:9001: expected UTF-8, found byte 0xff at byte 5 of the line"),
         (b"ok\nnul\0\n", r"text:2: expected text, found a NUL byte"),
-        (b"\xff\xfeo\0k\0", "UTF-16"),
+        (b"\xff\xfeo\0k", "text: the byte order mark is that of UTF-16, but the text is not valid: truncated data"),
         (b"x" * (LONGEST + SIZE + 1), "without whitespace"),
         (gzip.compress(b"word " * 99999)[:-9], "damaged or truncated"),
     ],

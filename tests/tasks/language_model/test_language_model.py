@@ -305,3 +305,31 @@ def test_linear_attention_needs_no_window() -> None:
     options = {"heads": 2, "attention": "linear"}
     fitted = task(decoder={"cell": "transformer", "hidden_size": 8, "options": options})
     assert random_model(fitted).path == "layers: LinearAttention is not compiled, only softmax attention"
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "expected"),
+    [
+        (["the cat sat"], {}, "words (task.text.unit)"),
+        (
+            ["the cat sat"],
+            {"text": {"unit": "characters"}},
+            "characters, the default for texts below 2 million characters; task.text.unit=words changes that",
+        ),
+        (["cat", "dog"], {"text": {"unit": "characters"}}, "characters, the default for lines of a single word"),
+        (["the cat sat"], {"model": "ngram"}, "words, the default for such a model; task.text.unit=characters"),
+        (["a b " * 9000] * 60, {}, "words, the default for texts of 2 million characters and more"),
+    ],
+)
+def test_training_says_what_the_tokens_are(lines: list[str], settings: Any, expected: str) -> None:
+    task = LanguageModel.model_validate({"train": "x", "text": {"unit": "words"}, **settings})
+    (note,) = task.resolve(lines)[1]
+    assert note.startswith(f"the tokens are {expected}")
+
+
+def test_a_folder_is_read_in_the_order_of_its_files(tmp_path: Path) -> None:
+    for name, text in (("b.txt", "three"), ("a.txt", "one\ntwo"), (".hidden", "x")):
+        (tmp_path / name).write_text(text)
+    task = LanguageModel(train=str(tmp_path))
+    assert [line.text for line in task.read(tmp_path)] == ["one", "two", "three"]
+    assert task.resolve(tmp_path)[1][0] == "the text of 2 files, in the order of their names"

@@ -7,6 +7,8 @@ from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
+from seqloom.data.readers.date_formats import parse_dates
+from seqloom.data.readers.decimal_marks import writes_number
 from seqloom.data.readers.table_values import LONGEST_LABEL, as_number, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import DataError, Location, no_such_column
@@ -182,6 +184,8 @@ def unclear(table: Table, roles: Sequence[Role], missing: Sequence[Role], candid
     listed = "; ".join(_describe_column(table, index) for index in shown[:12])
     keys = " and ".join(f"task.{role.key}" for role in roles if not role.optional)
     likely = max(shown, key=lambda index: _text_length(table, index)) if missing[0].holds == "text" else shown[0]
+    if missing[0].holds == "label":
+        likely = min(shown, key=lambda index: _distinct_fraction(table, index))
     example = repr(table.names[likely]) if table.names else likely
     how = f"for example task.{missing[0].key}={example}" + ("" if table.names else "; the first column is 0")
     return DataError(
@@ -193,6 +197,13 @@ def _text_length(table: Table, index: int) -> float:
     """The mean length of the values of a column, as texts."""
     values = [str(value) for value in table.column(index)]
     return sum(map(len, values)) / max(len(values), 1)
+
+
+def _distinct_fraction(table: Table, index: int) -> float:
+    """The fraction of the values of a column that differ; 1 if there is only one value, which tells nothing apart."""
+    values = [str(value) for value in table.column(index)]
+    distinct = len(set(values))
+    return distinct / len(values) if distinct > 1 else 1.0
 
 
 def _describe_column(table: Table, index: int) -> str:
@@ -223,11 +234,16 @@ def _chosen(table: Table, role: Role, column: LabelColumn | None) -> int | None:
         return table.names.index(column)
     if role.optional or (table.width == 1 and not table.names):
         return None
+    raise no_named_column(table, column, key=role.key)
+
+
+def no_named_column(table: Table, column: str, *, key: str) -> DataError:
+    """The error for the name of a column that a table does not have."""
     if not table.names:
-        raise DataError(table.location, f"no column {column!r}: the first row is not a header (task.{role.key})")
+        return DataError(table.location, f"no column {column!r}: the first row is not a header (task.{key})")
     similar = "".join(f"; did you mean {name!r}?" for name in get_close_matches(column, table.names, n=1))
     header = ", ".join(table.names)[:200]
-    raise DataError(table.location, f"no column {column!r} (task.{role.key}); the header has {header}{similar}")
+    return DataError(table.location, f"no column {column!r} (task.{key}); the header has {header}{similar}")
 
 
 def _check_distinct(table: Table, indices: Mapping[str, int]) -> None:
@@ -372,7 +388,8 @@ class _Content:
         texts = [value for value in values if isinstance(value, str)]
         self.count = len(values)
         self.distinct = len({str(value) for value in values})
-        self.numeric = bool(values) and all(as_number(value) is not None for value in values)
+        self.numeric = bool(values) and all(as_number(value) is not None or writes_number(value) for value in values)
+        self.dates = bool(parse_dates(values))
         numbers = [as_number(value) for value in values] if self.numeric else []
         self.counts_up = len(numbers) > 2 and all(
             one is not None and other is not None and one.is_integer() and one < other
@@ -398,7 +415,8 @@ class _Content:
         if role.holds == "label":
             few = self.distinct <= 2 or 2 * self.distinct <= self.count
             fractions = self.numeric and self.distinct > 10
-            return self.plain and few and self.words <= 3 and self.longest <= LONGEST_LABEL and not fractions
+            short = self.words <= 3 and self.longest <= LONGEST_LABEL
+            return self.plain and few and short and not fractions and not self.dates
         return True
 
     def may_be(self, role: Role) -> bool:

@@ -82,6 +82,7 @@ class LabelledReader:
     group_column: int | str = ""
     time_column: int | str = ""
     label_separator: str = ""
+    lowercase_labels: bool = False
     target_type: TargetType = "auto"
     channels: int = 1
     missing: Missing = "error"
@@ -499,7 +500,8 @@ class LabelledReader:
         return vectors.filled_sequence(location, array, self.missing)
 
     def _first_label(self, label: str) -> str:
-        return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
+        first = label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
+        return " ".join(first.lower().split()) if self.lowercase_labels else first
 
 
 def _is_header_line(label: str, text: str) -> bool:

@@ -202,6 +202,7 @@ def table(
     source: Any,  # a file, lines of text, or a table in memory
     *,
     separator: str = "",  # of a text file; empty: as its first lines show
+    encoding: str = "utf-8",
     columns: Sequence[str] = (),  # names, or numbers from 1 without a header; empty: all but the time axis
     target: Sequence[str] = (),  # columns that are forecast, so that they are not the time axis
     future_covariates: Sequence[str] = (),  # columns that may have more rows than the others
@@ -219,11 +220,11 @@ def table(
     index = index_name(path)
     index, date = (index, (index,)) if index and date in (None, (index,)) else ("", date)
     opened = with_index(path, index) if index else path
-    names, records, separator = open_table(opened, range_.text, separator)
+    names, records, separator = open_table(opened, range_.text, separator, encoding=encoding)
     if len(columns) == 1 and names[int(bool(index)) :] == ["1"]:  # a series without a name
         names[-1] = columns[0]
     once = isinstance(opened, Path) and opened == text_files.STANDARD_INPUT
-    reopen = None if once else lambda: open_table(opened, range_.text, separator)[1]
+    reopen = None if once else lambda: open_table(opened, range_.text, separator, encoding=encoding)[1]
     first_records, records, marks = _with_points(names, records, reopen, range_.text, decimal, separator)
     location = first_records[0][0]
     _check_columns(location, names, (*columns, *target, *future_covariates, *static_covariates, *(date or ())))
@@ -411,12 +412,14 @@ def _with_points(
     return changed, decimal_marks.with_points(records, marks.marks, names), marks
 
 
-def open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record], str]:
+def open_table(
+    source: Any, file: str, separator: str, *, encoding: str = "utf-8"
+) -> tuple[list[str], Iterator[Record], str]:
     """The names of the columns (numbers from 1 without a header), the records, and what separates the columns."""
     if isinstance(source, TableGroup):
         return list(source.names), iter(source.records), source.separator
     if isinstance(source, Path) or tables.is_table(source):
-        opened = tables.read_table(source, separator=separator, header=False)
+        opened = tables.read_table(source, separator=separator, encoding=encoding, header=False)
         names, records, separator = list(opened.names), opened.records, opened.separator
     else:
         lines = list(text_files.lines(source))

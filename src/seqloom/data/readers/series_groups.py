@@ -16,10 +16,11 @@ def table_groups(
     column: str,  # that names the series of each row
     *,
     separator: str = "",  # of a text file; empty: as its first lines show
+    encoding: str = "utf-8",
 ) -> Iterator[TableGroup]:
     """The series of a table, in the order of their first rows; a range selects rows of each of them."""
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
-    names, records, separator = open_table(path, range_.text, separator)
+    names, records, separator = open_table(path, range_.text, separator, encoding=encoding)
     if column not in names:
         raise DataError(
             Location(range_.text, 1), f"no column {column!r} (task.group_column); the file has {', '.join(names)}"

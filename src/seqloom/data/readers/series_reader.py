@@ -44,6 +44,7 @@ class SeriesReader:
     date_order: DateOrder  # empty: as the dates show
     decimal: DecimalMark  # empty: as the numbers show
     separator: str
+    encoding: str
     fill_missing: bool
     history: int  # rows before a forecast
     horizon: int
@@ -67,7 +68,7 @@ class SeriesReader:
         """The series of a table in long form."""
         first: Series | None = None
         gaps: list[MissingValueError] = []  # of all series, so that one error names all of them
-        for group in table_groups(source, self.group_column, separator=self.separator):
+        for group in table_groups(source, self.group_column, separator=self.separator, encoding=self.encoding):
             try:
                 series = self._table(group)
             except MissingValueError as error:
@@ -198,6 +199,7 @@ class SeriesReader:
             static_covariates=self.static_covariates,
             date=self.date,
             separator=self.separator,
+            encoding=self.encoding,
             fill=self.fill_missing,
             date_order=self.date_order,
             decimal=self.decimal,

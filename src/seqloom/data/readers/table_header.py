@@ -7,8 +7,10 @@ from typing import Any
 from seqloom.data.readers import column_names
 from seqloom.data.readers.table_values import as_number, is_missing, is_numeric, is_prose, recurs
 
-NAME = re.compile(r"\w[\w .#/()-]{0,39}")
-"""What the name of a column may look like."""
+NAME = re.compile(r"\w[\w .#/()&:%$€\[\]-]{0,39}|\w+(?: \w+)?\s?\?")
+"""What the name of a column may look like; a longer question is a text."""
+FIGURES = re.compile(r"[-+$€£]?\d[\d.,:/ -]*[%€]?")
+"""A number, an amount, a date or a time, as people write them."""
 
 
 def has_header(rows: Sequence[Sequence[Any]]) -> bool:
@@ -29,7 +31,7 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
         others = [row for row in others if not repeats(row, first)]
     columns = [_column(others, index) for index in range(len(first))]
     pairs = [(name, column) for name, column in zip(first, columns, strict=True) if name]
-    if any(is_numeric(column) for _, column in pairs):
+    if any(is_numeric(column) or _are_figures(column) for name, column in pairs if not FIGURES.fullmatch(name)):
         return True
     recurring = any(name in column for name, column in pairs)
     short = all(len(name.split()) == 1 or _is_usual(name) for name in names)
@@ -56,6 +58,10 @@ def _is_usual(name: str) -> bool:
 def _column(rows: Iterable[Sequence[Any]], index: int) -> list[str]:
     values = (row[index] for row in rows if index < len(row))
     return [str(value).strip() for value in values if not is_missing(value)]
+
+
+def _are_figures(column: Sequence[str]) -> bool:
+    return bool(column) and all(map(FIGURES.fullmatch, column))
 
 
 def _is_words(column: Sequence[str]) -> bool:

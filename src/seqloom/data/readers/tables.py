@@ -25,6 +25,7 @@ SNIFFED_LINES = 30  # lines that show the separator
 SEPARATORS = (",", ";", "\t", "|")
 DECIMAL_COMMAS = re.compile(r"(?:[^,;]|(?<=\d),(?=\d))*;(?:[^,]|(?<=\d),(?=\d))*")
 """A line with semicolons, in which commas stand only between digits."""
+MAX_LEVELS = 8  # of mappings inside of each other whose values are columns
 JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 SUFFIXES = (".csv", ".tsv", ".tab", *JSON_SUFFIXES, ".parquet", ".pq", *excel.SUFFIXES)
 """Suffixes of files that are tables."""
@@ -258,24 +259,26 @@ def _json_document(file: str, lines: Iterator[Line]) -> Table:
 
 
 def _objects_table(file: str, objects: Iterable[tuple[Location, Any]]) -> Table:
-    """The table of mappings; its columns are the keys of the first ones."""
-    iterator = iter(objects)
-    head = list(islice(iterator, HEAD))
-    for location, value in head:
-        _check_object(location, value)
-    names = list(dict.fromkeys(str(name) for _, value in head for name in value))
-
-    def records() -> Iterator[Record]:
-        for location, value in chain(head, iterator):
-            _check_object(location, value)
-            yield location, [value.get(name) for name in names]
-
-    return _build(file, records(), names=names)
+    """The table of mappings; its columns are the keys of the first ones, those of inner mappings as ``outer.inner``."""
+    rows = ((location, _flat_object(location, value)) for location, value in objects)
+    head = list(islice(rows, HEAD))
+    names = list(dict.fromkeys(name for _, row in head for name in row))
+    records = ((location, [row.get(name) for name in names]) for location, row in chain(head, rows))
+    return _build(file, records, names=names)
 
 
-def _check_object(location: Location, value: object) -> None:
+def _flat_object(location: Location, value: object, *, levels: int = MAX_LEVELS) -> dict[str, Any]:
+    """The values of a mapping, and of the mappings inside of it, by their names."""
     if not isinstance(value, Mapping):
         raise DataError(location, f"expected an object with named values, found {type(value).__name__}")
+    flat: dict[str, Any] = {}
+    for name, part in value.items():
+        if isinstance(part, Mapping) and levels > 1:
+            inner = _flat_object(location, part, levels=levels - 1)
+            flat |= {f"{name}.{key}": each for key, each in inner.items()}
+        else:
+            flat[str(name)] = part
+    return flat
 
 
 # Parquet and Excel.

@@ -26,6 +26,7 @@ from seqloom.config.hints import nearest_file
 from seqloom.config.template import PLACEHOLDER
 from seqloom.data.readers.binary_formats import binary_format
 from seqloom.data.readers.expansion import CountingReader, ExpansionError, limit_expansion
+from seqloom.data.readers.utf16 import recode
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
 SHOWN_NAME = 80  # characters of a file name in a message
@@ -207,6 +208,14 @@ def open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def open_text(path: Path, name: str, *, encoding: str) -> Iterator[tuple[BinaryIO, str]]:
+    """A file opened for reading lines of bytes, and their encoding: UTF-16 becomes UTF-8, whatever is configured."""
+    with open_binary(path, name) as stream:
+        recoded = recode(stream)
+        yield (stream, encoding) if recoded is None else (recoded, "utf-8")
+
+
+@contextmanager
 def _open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
     if name == "standard input":
         yield decompress(sys.stdin.buffer)
@@ -304,6 +313,8 @@ def encoding_problem(name: str) -> str:
         pass
     except (LookupError, ValueError):
         return "unknown text encoding; use utf-8, latin-1, cp1252, gb18030 or another encoding of Python"
+    if name.lower().replace("_", "-").startswith("utf-16"):
+        return "unsupported; leave it out: UTF-16 is known by its byte order mark, and without one convert the files"
     return "unsupported, since a line feed is not a single byte; convert the files to UTF-8"
 
 
@@ -320,13 +331,15 @@ def check_text(location: Location, text: str) -> None:
 def _file_lines(path: Path, *, encoding: str) -> Iterator[tuple[Location, str]]:
     name = "standard input" if path == STANDARD_INPUT else str(path)
     number = 0
-    with open_binary(path, name) as stream:
+    with open_text(path, name, encoding=encoding) as (stream, encoding):
         while True:
             location = Location(name, number + 1)
             try:
                 raw = stream.readline(LONGEST_LINE)
             except ExpansionError:
                 raise
+            except UnicodeDecodeError as error:
+                raise not_utf16(name, error) from None
             except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile) as error:
                 raise DataError(location, f"the compressed data are damaged or truncated here ({error})") from None
             except OSError as error:
@@ -339,12 +352,15 @@ def _file_lines(path: Path, *, encoding: str) -> Iterator[tuple[Location, str]]:
             yield location, decode_line(location, raw, encoding=encoding)
 
 
+def not_utf16(name: str, error: UnicodeDecodeError) -> DataError:
+    """The error for a file that starts like UTF-16; its line is not known, as many bytes are decoded at once."""
+    return DataError(name, f"the byte order mark is that of UTF-16, but the text is not valid: {error.reason}")
+
+
 def decode_line(location: Location, raw: bytes, *, encoding: str) -> str:
     if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
         raise DataError(location, f"the line is longer than {LONGEST_LINE} bytes")
     if location.line == 1:
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise DataError(location, f"expected {encoding.upper()}, found UTF-16; convert the file to UTF-8")
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in raw:
         raise DataError(location, f"expected text, found a NUL byte at byte {raw.index(0) + 1} of the line")

@@ -8,7 +8,7 @@ from seqloom.data.readers import column_names, tables
 from seqloom.data.readers.columns import Columns, Role, find_columns
 from seqloom.data.readers.table_values import as_text
 from seqloom.data.readers.tables import Table
-from seqloom.data.readers.text_files import DataError, Location, Source, lines
+from seqloom.data.readers.text_files import DataError, Location, Source, lines, pluralize
 
 KEY = "text_column"
 
@@ -20,8 +20,20 @@ def is_text_table(source: Source) -> bool:
     return tables.suffix(source) in tables.SUFFIXES and not source.is_dir()
 
 
+def text_files_of(folder: Path) -> list[Path]:
+    """The files of a folder, in the order of their names; hidden ones are skipped."""
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    if not files:
+        raise DataError(str(folder), "there are no files in this folder")
+    return files
+
+
 def texts(source: Source, *, column: int | str = "", encoding: str = "utf-8") -> Iterator[tuple[Location, str]]:
-    """The lines of a text, or the texts in a column of a table, with their locations."""
+    """The lines of a text or of all texts in a folder, or the texts in a column of a table, with their locations."""
+    if isinstance(source, Path) and source.is_dir():
+        for file in text_files_of(source):
+            yield from lines(file, encoding=encoding)
+        return
     if not is_text_table(source):
         yield from lines(source, encoding=encoding)
         return
@@ -35,6 +47,8 @@ def detect_column(
     source: Source, *, column: int | str = "", encoding: str = "utf-8"
 ) -> tuple[dict[str, int | str], tuple[str, ...]]:
     """The setting that names the column with the texts, and a note about it; nothing if the source is no table."""
+    if isinstance(source, Path) and source.is_dir():
+        return {}, (f"the text of {pluralize(len(text_files_of(source)), 'file')}, in the order of their names",)
     if not is_text_table(source):
         return {}, ()
     table, columns = _find(source, column, encoding)

@@ -17,7 +17,8 @@ from seqloom.data.readers.text_files import (
     check_text,
     decode_line,
     encoding_problem,
-    open_binary,
+    not_utf16,
+    open_text,
 )
 
 SIZE = 1 << 17  # approximate bytes of a passage: long enough to train on, short enough to stay in the cache
@@ -50,12 +51,12 @@ def passages(source: Source, *, encoding: str = "utf-8", lowercase: bool = False
             yield _passage(location, (text.lower() if lowercase else text).encode())
         return
     for path in sorted(file for file in source.iterdir() if file.is_file()) if source.is_dir() else [source]:
-        for location, raw in _chunks(path):
-            if encoding == "utf-8" and not lowercase:
-                _decode(location, raw, encoding)
+        for location, raw, encoded in _chunks(path, encoding):
+            if encoded == "utf-8" and not lowercase:
+                _decode(location, raw, encoded)
                 yield _passage(location, raw)
             else:
-                text = _decode(location, raw, encoding)
+                text = _decode(location, raw, encoded)
                 yield _passage(location, (text.lower() if lowercase else text).encode())
 
 
@@ -76,16 +77,14 @@ def _decode(location: Location, raw: bytes, encoding: str) -> str:
     )
 
 
-def _chunks(path: Path) -> Iterator[tuple[Location, bytes]]:
-    """The bytes of a file, cut at line ends, or else at whitespace."""
+def _chunks(path: Path, encoding: str) -> Iterator[tuple[Location, bytes, str]]:
+    """The bytes of a file, cut at line ends, or else at whitespace, and their encoding."""
     name = "standard input" if path == STANDARD_INPUT else str(path)
     line, rest = 1, b""
-    with open_binary(path, name) as stream:
+    with open_text(path, name, encoding=encoding) as (stream, encoding):
         while True:
             new = _read(stream, Location(name, line))
             first = line == 1 and not rest
-            if first and new.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(Location(name, 1), "UTF-16 is not supported; convert the file to UTF-8")
             rest += new.removeprefix(b"\xef\xbb\xbf") if first else new
             end = (rest.rfind(b"\n") if new else len(rest) - 1) + 1
             if not end and len(rest) >= SIZE:
@@ -93,7 +92,7 @@ def _chunks(path: Path) -> Iterator[tuple[Location, bytes]]:
             if not end and len(rest) > LONGEST:
                 raise DataError(Location(name, line), f"expected text, found {len(rest)} bytes without whitespace")
             if end:
-                yield Location(name, line), rest[:end]
+                yield Location(name, line), rest[:end], encoding
                 line += rest.count(b"\n", 0, end)
                 rest = rest[end:]
             if not new:
@@ -105,6 +104,8 @@ def _read(stream: BinaryIO, location: Location) -> bytes:
         return stream.read(SIZE)
     except ExpansionError:
         raise
+    except UnicodeDecodeError as error:
+        raise not_utf16(location.file, error) from None
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
         raise DataError(location, f"the compressed data are damaged or truncated here ({error})") from None
     except OSError as error:

@@ -57,6 +57,10 @@ if TYPE_CHECKING:
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
 
 
+def _is_true(label: str) -> bool:
+    return label in ("True", "true")  # the latter with lowercase_labels
+
+
 class Classify(ClassifySettings):
     """Assign one label, or numbers, to each text, sequence of vectors, sound, image or video."""
 
@@ -108,7 +112,7 @@ class Classify(ClassifySettings):
     def as_given(self, answer: Classification | Regression) -> Classification | Regression:
         if self.label_type == "text" or isinstance(answer, Regression):
             return answer
-        convert: Callable[[str], Any] = int if self.label_type == "integer" else "True".__eq__
+        convert: Callable[[str], Any] = int if self.label_type == "integer" else _is_true
         probabilities = {convert(label): value for label, value in answer.probabilities.items()}
         return replace(answer, label=convert(answer.label), probabilities=probabilities)
 
@@ -136,6 +140,7 @@ class Classify(ClassifySettings):
         return LabelledReader(
             **{name: getattr(self, name) for name in names},
             label_separator=self.label_separator,
+            lowercase_labels=self.lowercase_labels,
             target_type=self.target_type,
             channels=self.channels,
             missing=self.missing,

@@ -130,6 +130,11 @@ class ClassifySettings(Task):
         default="",
         description='Cut labels at the first occurrence of this: ":" turns DESC:manner into DESC (empty: keep all).',
     )
+    lowercase_labels: bool = Field(
+        default=False,
+        description="Lowercase labels and reduce whitespace in them to single spaces, so that Yes and yes are one "
+        "label.",
+    )
     channels: int = Field(default=1, ge=1, description="numbers format: values per time step in a row.")
     missing: Missing = Field(
         default="error", description="Missing values: error stops, hold repeats the previous value."

@@ -105,6 +105,7 @@ class Forecast(ForecastScoring):
             date_order=self.date_order,
             decimal=self.decimal,
             separator=self.separator,
+            encoding=self.encoding,
             fill_missing=self.fill_missing,
             history=self.history,
             horizon=self.horizon,

@@ -14,7 +14,7 @@ from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 from seqloom.models.exponential_smoothing import Smoothing
 from seqloom.models.linear_forecast import LinearForecast
-from seqloom.tasks.task import Task
+from seqloom.tasks.task import Task, TextEncoding
 
 DistributionName = Literal["none", "quantiles", "gaussian", "student_t", "gaussian_mixture", "negative_binomial"]
 
@@ -44,6 +44,7 @@ class ForecastSettings(Task):
 
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True
+    option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
     example_files: ClassVar[tuple[str, str]] = ("series.csv[0:0.8]", "series.csv[0.8:1]")
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
         "task.history": "an eighth of the shortest series, at least 8 and at most 64"
@@ -103,6 +104,7 @@ class ForecastSettings(Task):
         max_length=1,
         description="Column separator of a text file (empty: comma, semicolon, tab or |, as the first lines show).",
     )
+    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     fill_missing: bool = Field(
         default=False, description="Replace missing values by the previous value; false: missing values are errors."
     )

@@ -34,7 +34,7 @@ from seqloom.models.text_scores import TextScore, perplexity
 from seqloom.tasks.language_model.causal import Bidirectional, Causal
 from seqloom.tasks.language_model.masked import Masked
 from seqloom.tasks.language_model.objective import Objective
-from seqloom.tasks.language_model.settings import LanguageModelSettings, Learned, TextLine
+from seqloom.tasks.language_model.settings import LanguageModelSettings, Learned, TextLine, default_unit
 from seqloom.tasks.task import Loss, Predictions, Task
 
 if TYPE_CHECKING:
@@ -71,7 +71,18 @@ class LanguageModel(LanguageModelSettings):
         if self.arpa:
             return self, ()
         settings, notes = detect_column(source, column=self.text_column, encoding=self.encoding)
-        return self.model_copy(update=settings), notes
+        task = self.model_copy(update=settings)
+        return task, (*notes, task.describe_tokens(source))
+
+    def describe_tokens(self, source: Path | Sequence[Any]) -> str:
+        """What the tokens are, and why."""
+        needs_words = self.model == "ngram" or self.direction == "both" or self.objective == "masked"
+        unit, reason = default_unit(self.preview(source), needs_words=needs_words)
+        chosen = self.text.unit
+        if chosen != unit:
+            return f"the tokens are {chosen} (task.text.unit)"
+        other = "words" if unit == "characters" else "characters"
+        return f"the tokens are {unit}, the default for {reason}; task.text.unit={other} changes that"
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[TextLine]:
         for location, text in texts(source, column=self.text_column, encoding=self.encoding):

@@ -34,6 +34,18 @@ class TextLine:
         return self.tokens
 
 
+def default_unit(data: DataPreview, *, needs_words: bool) -> tuple[Literal["characters", "words"], str]:
+    """The tokens that suit a text, and for what kind of text or model they are the default."""
+    sample = TextSample.of(line.text for line in data.head)
+    if sample.single_words:
+        return "characters", "lines of a single word"
+    if needs_words:
+        return "words", "such a model"
+    size = sample.characters * data.examples / max(len(data.head), 1)
+    limit = f"{SMALL_TEXT // 1_000_000} million characters"
+    return ("characters", f"texts below {limit}") if size < SMALL_TEXT else ("words", f"texts of {limit} and more")
+
+
 class Learned(LMVocabulary):
     """The vocabulary of the training text."""
 
@@ -127,10 +139,10 @@ class LanguageModelSettings(Task):
         values: dict[str, Any] = {}
         masked = document.get("task.objective") == "masked"
         whole_lines = masked or document.get("task.direction") == "both"
-        if unit is None and sample:
-            small = sample.characters * share < SMALL_TEXT and not whole_lines
-            small = small and document.get("task.model") != "ngram"
-            unit = values["task.text.unit"] = "characters" if sample.single_words or small else "words"
+        if unit is None and data and data.head:
+            needs_words = whole_lines or document.get("task.model") == "ngram"
+            unit, _ = default_unit(data, needs_words=needs_words)
+            values["task.text.unit"] = unit
         if unit in (None, "words"):
             values["task.text.min_count"] = 2
             if sample:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
-from seqloom.metrics.learning import constant_answer
+from seqloom.metrics.learning import Remedies, constant_answer
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble, JointTranscriberEnsemble, TranscriberEnsemble
@@ -516,9 +516,9 @@ class Transcribe(TranscribeSettings):
     def metric_sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
         return self._compare(predictions, examples).sums(self.main_metric, self.error_rates)
 
-    degenerate_remedy: ClassVar[str] = (
-        "raise train.epochs or train.learning_rate, or lower train.batch_size, which gives more updates"
-    )
+    def degenerate_remedy(self, remedies: Remedies) -> str:
+        more = f"raise {remedies.train_longer} or train.learning_rate"
+        return f"{more}, or lower train.batch_size, which gives more updates"
 
     def degenerate_predictions(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> str:
         text = constant_answer([answer.text for answer in predictions], [example.text for example in examples])
