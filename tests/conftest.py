@@ -15,6 +15,7 @@ import torch
 from seqloom import run_plots
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # also in the processes that tests start
+torch.set_num_threads(1)  # modules build layers when they are imported
 os.environ.setdefault("SEQLOOM_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "seqloom"))
 
 # A shell starts background jobs with SIGINT ignored, and every process inherits that.
