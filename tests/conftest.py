@@ -1,5 +1,6 @@
 """Settings for all tests: one thread, reproducible examples, kernels cached inside the checkout, quick runs."""
 
+import gc
 import os
 import signal
 import zlib
@@ -58,6 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         out = {item for item in items if left_out(item, cases[item.nodeid.partition("[")[0]])}
         config.hook.pytest_deselected(items=list(out))
         items[:] = [item for item in items if item not in out]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from modules and tests, and call it less often: it took 7 % of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def left_out(item: pytest.Item, cases: int) -> bool:
