@@ -47,6 +47,7 @@ def untrained_model(case: Case, folder: Path) -> Model:
     return Model(Config(task, config.train), module, task=task.for_prediction())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_explaining_changes_nothing(name: str, tmp_path: Path) -> None:
     case = CASES[name]

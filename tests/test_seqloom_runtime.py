@@ -143,6 +143,7 @@ def without_references(model: "Exported", answer: dict[str, Any]) -> dict[str, A
     return {key: value for key, value in answer.items() if key not in unknown}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*(name for name in EXPORTED if name != "translate, beam"), *OTHERS])
 def test_answers_of_every_task(name: str, tmp_path: Path) -> None:
     model = Exported(name, tmp_path)

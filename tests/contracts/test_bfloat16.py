@@ -37,7 +37,7 @@ from seqloom.testing.layers import (
 )
 
 pytestmark = [
-    pytest.mark.sampled(16),
+    pytest.mark.sampled(24),
     pytest.mark.skipif(unsupported() is not None, reason="no bfloat16 instructions"),
 ]
 

@@ -13,7 +13,7 @@ from seqloom.cells.cell import Cell
 from seqloom.testing.cells import CellCase, direct_path, equations_hold, laws_for
 from seqloom.testing.laws import Law, check_law
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(10)
 
 WITHOUT_RECURRENT_PRODUCT = (public.IndRNN, public.MinGRU, public.MinLSTM, public.SRU)
 EVERY_CELL = pytest.mark.parametrize("name", cells())

@@ -26,7 +26,7 @@ from seqloom.onnx.graph import Graph
 from seqloom.onnx.modules import Rows, emit_layer
 from seqloom.onnx.states import flatten
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SHAPES = [(batch, time) for batch in (1, 3, 8) for time in (1, 7, 50, 300)]
 

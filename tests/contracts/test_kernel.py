@@ -21,7 +21,7 @@ from seqloom.testing import check_cell
 from seqloom.testing.cells import CellCase, compare_kernel_with_loop, kernel_equals_the_loop, plain, random_state
 from seqloom.testing.laws import check_law
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(12)
 
 EVERY_CELL = pytest.mark.parametrize("name", cells())
 EVERY_TYPE = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])

@@ -26,7 +26,7 @@ from seqloom.standalone.exported import choose_target
 from seqloom.standalone.interface import Port, StandaloneModel, assemble
 from seqloom.standalone.modules import emit_layer
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(12)
 
 EXHAUSTIVE = pytest.mark.exhaustive
 

@@ -28,7 +28,7 @@ from seqloom.testing.tasks import TaskCase, assert_same_answers, fit
 from seqloom.training.progress import Progress
 from seqloom.training.self_trained import SelfTrained
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 EVERY_LAW = [
     *laws.LAWS,
