@@ -56,6 +56,7 @@ PHRASES = {
     "what is said|what was said": "output, hypothesis, transcript",
 }
 """What to write instead, by the phrase that is retired; matched without case."""
+ANY_PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b")
 
 NAMES = (
     "hurried uncut is_taught Fluency Hearing Heard Ear Speaker Lesson Study Keeper Team BadData BadRun NotTOML "
@@ -184,8 +185,8 @@ def defined_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
 def retired(path: Path) -> set[str]:
     """The retired words in a file."""
     text = path.read_text()
-    running = re.sub(r"\s+(?:# )?", " ", text)  # a phrase may continue on the next line
-    used = {phrase for phrase in PHRASES if re.search(rf"\b(?:{phrase})\b", running, re.IGNORECASE)}
+    running = re.sub(r"\s+(?:# )?", " ", text).lower()  # a phrase may continue on the next line
+    used = {match[0] for match in ANY_PHRASE.finditer(running)}
     used |= {option for option in OPTIONS.split() if re.search(rf"(?<![\w-]){option}(?![\w-])", text)}
     if path.suffix == ".py":
         defined = set(defined_names(ast.parse(text)))
