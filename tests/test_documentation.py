@@ -220,6 +220,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build("analogies", folder / "analogies")
     (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")
+    pairs = re.findall(r"^    (\w[^\t\n]*\t.*\n)", (ROOT / "docs/translate.md").read_text(), re.MULTILINE)
+    (folder / "commands.tsv").write_text("".join(pairs))
     (folder / "mine.py").write_text(blocks(ROOT / "README.md")[2])
     with contextlib.chdir(folder):
         (folder / "tagger.toml").write_text(run_command(["init", "tag"]).replace("path/to/", ""))

@@ -23,7 +23,7 @@ from seqloom.run_config import Config
 
 NAMES = (
     *("init", "check", "train", "evaluate", "predict", "align", "explain", "doctor", "generate", "compare", "sweep"),
-    *("lab", "demo", "data", "synthesize", "info", "plot", "quantize", "export", "serve", "studio"),
+    *("lab", "demo", "data", "synthesize", "recombine", "info", "plot", "quantize", "export", "serve", "studio"),
 )
 COMMANDS = (["--help"], *([name, "--help"] for name in NAMES))
 

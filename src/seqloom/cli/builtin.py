@@ -1,4 +1,4 @@
-"""Commands that need no data of your own: demos, built-in data sets, versions and hardware."""
+"""Demos, data sets that are built in or made from yours, versions and hardware."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -76,6 +76,43 @@ def synthesize(
     with errors():
         chosen = synthetic_speech.choose_voices(voices, accents=accents, seed=seed)
         print(synthetic_speech.synthesize(synthetic_speech.read_texts(texts), folder, voices=chosen, rate=rate))
+
+
+def recombine(
+    pairs: Annotated[
+        str,
+        typer.Argument(help="File of pairs in a format of the task translate, or two files: train.{en,de}."),
+    ],
+    output: Annotated[Path, typer.Argument(help="TSV file to write: the same pairs, followed by the new ones.")],
+    *,
+    count: Annotated[int, typer.Option(min=0, help="Number of new pairs (0: as many as the file has).")] = 0,
+    max_source: Annotated[int, typer.Option(min=1, help="Most words of a phrase of the source.")] = 3,
+    max_target: Annotated[int, typer.Option(min=1, help="Most words of its translation.")] = 8,
+    any_length: Annotated[
+        bool,
+        typer.Option("--any-length", help="Also exchange phrases that have different numbers of words in the source."),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same pairs.")] = 1,
+) -> None:
+    """Make new training pairs by exchanging phrases.
+
+    Phrases that occur in the same place of two pairs are exchanged elsewhere, with their translations (Andreas 2020).
+    """
+    from seqloom.data.readers.text_files import pluralize, resolve
+    from seqloom.data.recombination import recombine_file
+
+    with errors():
+        known, new = recombine_file(
+            resolve(pairs),
+            output,
+            count=count,
+            max_source=max_source,
+            max_target=max_target,
+            same_length=not any_length,
+            seed=seed,
+        )
+        note = "" if new >= (count or known) else "; others were not found"
+        print(f"{output}: {pluralize(known, 'pair')} and {new:,} new{note}")
 
 
 def info(

@@ -75,6 +75,7 @@ app.command(cls=Command, epilog="Example: seqloom data python_tags")(builtin.dat
 app.command(cls=Command, epilog="Example: seqloom synthesize words.txt sounds/synthetic --voices 200")(
     builtin.synthesize
 )
+app.command(cls=Command, epilog="Example: seqloom recombine train.tsv more.tsv --count 5000")(builtin.recombine)
 app.command(cls=Command, epilog="Example: seqloom info runs/tag --anatomy")(builtin.info)
 app.command(cls=Command, epilog="Example: seqloom plot curves runs/lstm runs/gru --output curves.svg")(plots.plot)
 app.command(cls=Command, epilog="Example: seqloom quantize runs/tag runs/tag-int8")(inference.quantize)
