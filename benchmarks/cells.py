@@ -4,14 +4,14 @@ Beside it stands a linear layer of torch with as many multiplications, over all 
 cost, with the same reading and writing of inputs and gradients.
 """
 
-import math
+import statistics
 import time
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from benchmarks.measure import Call
+from benchmarks.measure import Call, Timing
 from seqloom import terminal
 from seqloom.cells.cell import Cell
 from seqloom.layers.build import cell_classes
@@ -61,8 +61,8 @@ class Products(torch.nn.Module):
         return (self.linear(x),)
 
 
-def measure(shape: Shape, *, repetitions: int) -> dict[str, dict[str, float]]:
-    """CPU milliseconds by cell and mode; the shortest of all repetitions, which alternate between the cells."""
+def measure(shape: Shape, *, repetitions: int) -> dict[str, dict[str, Timing]]:
+    """CPU seconds by cell and mode; the repetitions alternate between the cells."""
     sizes = shape.input_size, shape.hidden_size
     layers = {name: Recurrent(make(*sizes)) for name, make in cell_classes().items()}
     x = torch.randn(shape.batch, shape.time, shape.input_size, requires_grad=True)
@@ -71,20 +71,20 @@ def measure(shape: Shape, *, repetitions: int) -> dict[str, dict[str, float]]:
         **{(f"{name} products", mode): Products(layer.cell) for name, layer in layers.items() for mode in MODES},
     }
     calls = {(name, mode): call(module, x, training=mode == "training") for (name, mode), module in timed.items()}
-    shortest = dict.fromkeys(calls, math.inf)
+    seconds: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
     for repetition in range(repetitions + 1):
         for key, run in calls.items():
             start = time.process_time()  # of one thread: other load on the machine does not count
             run()
             if repetition:  # the first call compiles
-                shortest[key] = min(shortest[key], 1000 * (time.process_time() - start))
+                seconds[key].append(time.process_time() - start)
+    timings = {key: Timing(statistics.median(values), min(values)) for key, values in seconds.items()}
     return {
         name: {
-            "weights": weights(layer.cell),
-            **{mode: shortest[name, mode] for mode in MODES},
-            **{f"{mode}, products": shortest[f"{name} products", mode] for mode in MODES},
+            **{mode: timings[name, mode] for mode in MODES},
+            **{f"{mode}, products": timings[f"{name} products", mode] for mode in MODES},
         }
-        for name, layer in layers.items()
+        for name in layers
     }
 
 
@@ -93,17 +93,24 @@ def main(shape: Shape = Shape(), *, repetitions: int = 30) -> None:  # noqa: B00
     torch.set_num_threads(1)
     measured = measure(shape, repetitions=repetitions)
     reference = measured[REFERENCE]
+    counts = {name: weights(make(shape.input_size, shape.hidden_size)) for name, make in cell_classes().items()}
     rows = []
     for name, values in measured.items():
-        share = values["weights"] / reference["weights"]
-        speeds = [f"{share * reference[mode] / values[mode]:.2f}" for mode in MODES]
-        alone = [f"{values[mode] / values[f'{mode}, products']:.2f}" for mode in MODES]
-        rows.append((name, f"{share:.2f}", *[f"{values[mode]:.1f}" for mode in MODES], *alone, *speeds))
-    terminal.print_lines(f"{shape}, float32, 1 thread. Speed: multiplications per second relative to {REFERENCE}.")
+        share = counts[name] / counts[REFERENCE]
+        times = [f"{1000 * values[mode].minimum:.1f}" for mode in MODES]
+        alone = [f"{values[mode].minimum / values[f'{mode}, products'].minimum:.2f}" for mode in MODES]
+        speeds = [
+            f"{share * reference[mode].minimum / values[mode].minimum:.2f}"
+            f" ({share * reference[mode].median / values[mode].median:.2f})"
+            for mode in MODES
+        ]
+        rows.append((name, f"{share:.2f}", *times, *alone, *speeds))
+    terminal.print_lines(f"{shape}, float32, 1 thread. Shortest of {repetitions} calls; in brackets, the median.")
+    terminal.print_lines(f"Speed: multiplications per second relative to {REFERENCE}.")
     terminal.print_lines("/ products: time relative to that of a linear layer of torch with as many multiplications.")
-    times = [f"{mode} (ms)" for mode in MODES]
+    headers = [f"{mode} (ms)" for mode in MODES]
     ratios = [f"{mode} / products" for mode in MODES]
-    header = ("cell", "multiplications", *times, *ratios, "training speed", "inference speed")
+    header = ("cell", "multiplications", *headers, *ratios, "training speed", "inference speed")
     terminal.table(header, rows)
 
 

@@ -82,19 +82,6 @@ def untraced(method: Method) -> Method:
     return call  # type: ignore[return-value]
 
 
-def first_parameter(module: nn.Module) -> Tensor:
-    """``next(module.parameters())`` in a third of its time, for what is called at every step."""
-    modules = [module]
-    while modules:
-        fields = vars(modules.pop())
-        for parameter in fields["_parameters"].values():
-            if parameter is not None:
-                first: Tensor = parameter
-                return first
-        modules += [child for child in reversed(fields["_modules"].values()) if child is not None]
-    raise ValueError(f"{type(module).__qualname__} has no parameters")
-
-
 def check_input(
     x: Tensor,
     mask: Tensor | None,

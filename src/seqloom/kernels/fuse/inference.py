@@ -5,6 +5,7 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -43,6 +44,12 @@ class Kernel:
     positions: dict[str, int]  # of its arguments in the table
     layout: ScratchLayout
     products: list[tuple[int, Product]]  # with a matrix parameter, by their index
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """Where the strides in time and in the batch of an argument are, which follow each other in the table."""
+        ending = "_time"
+        return {name[: -len(ending)]: at for name, at in self.positions.items() if name.endswith(ending)}
 
     def chunk(self, partition: Partition) -> int:
         """The number of steps of a chunk."""

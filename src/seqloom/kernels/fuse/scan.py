@@ -93,6 +93,7 @@ class FusedScan:
         self.bfloat16 = bfloat16
         self._bfloat16_matrices: dict[tuple[str, bool], PackedCache[Bfloat16Matrix]] = {}
         self._kernels: dict[str, Kernel] = {}
+        self._packed_parameters: dict[str, dict[str, tuple[str, bool]]] = {}  # by the kind of kernel
         self._matrices: list[Matrix] = []
         self._calls: list[InferenceCall] = []  # that no thread uses
 
@@ -332,7 +333,9 @@ class FusedScan:
     def _pack_matrices(self, kernel: Kernel, weights: dict[str, Tensor], loan: Loan) -> dict[str, Tensor]:
         """The matrices, packed into panels, by the name of the argument."""
         packed: dict[str, Tensor] = {}
-        for name, (parameter, transposed) in self._matrix_parameters(kernel).items():
+        if kernel.kind not in self._packed_parameters:
+            self._packed_parameters[kernel.kind] = self._matrix_parameters(kernel)
+        for name, (parameter, transposed) in self._packed_parameters[kernel.kind].items():
             matrix = weights[parameter].t() if transposed else weights[parameter]
             if self.bfloat16:
                 cache = self._bfloat16_matrices.setdefault((parameter, transposed), PackedCache(Bfloat16Matrix))

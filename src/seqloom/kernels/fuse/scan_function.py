@@ -32,7 +32,7 @@ class ScanFunction(torch.autograd.Function):
         calls, last, kept = [], [], []
         # A mode such as Bfloat16Products costs as much as the calls it sees.
         with torch._C.DisableTorchFunction(), Loan() as loan:
-            slices = out.split(_widths(scans), dim=2)
+            slices = _split(out, scans)
             for (fused, part), (state, weights), own in zip(scans, _by_scan(scans, tensors), slices, strict=True):
                 call, final, saved = fused.training_call(part, x, state, weights, own, loan)
                 calls.append(call)
@@ -50,7 +50,7 @@ class ScanFunction(torch.autograd.Function):
         is_twice = torch.is_grad_enabled() or any(map(is_legacy_batchedtensor, gradients))  # also is_grads_batched
         calls, results, x_gradients = [], [], []
         final_gradients = iter(gradients[1:])
-        slices = zip(out.split(_widths(scans), dim=2), gradients[0].split(_widths(scans), dim=2), strict=True)
+        slices = zip(_split(out, scans), _split(gradients[0], scans), strict=True)
         with Loan() as loan:
             groups = _by_scan(scans, kept, per_field=2)
             for (fused, part), (values, weights), (own, gradient) in zip(scans, groups, slices, strict=True):
@@ -84,6 +84,11 @@ def _sum(gradients: Sequence[Tensor | None]) -> Tensor | None:
 def _widths(scans: Scans) -> list[int]:
     """The widths of the outputs."""
     return [fused.plan.traced.state_widths[0] for fused, _ in scans]
+
+
+def _split(out: Tensor, scans: Scans) -> Sequence[Tensor]:
+    """The outputs of each scan."""
+    return (out,) if len(scans) == 1 else out.split(_widths(scans), dim=2)
 
 
 def _by_scan(scans: Scans, tensors: Sequence[Tensor], per_field: int = 1) -> list[tuple[list[Tensor], list[Tensor]]]:

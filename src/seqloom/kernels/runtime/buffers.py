@@ -19,7 +19,7 @@ MAX_FREE = 16
 """Buffers that are kept for the next call."""
 
 _lock = threading.Lock()
-_free: list[Tensor] = []
+_free: list[tuple[int, Tensor]] = []  # with their sizes
 
 
 class Loan:
@@ -33,18 +33,17 @@ class Loan:
 
     def __exit__(self, *_: object) -> None:
         with _lock:
-            _free.extend(self._buffers)
+            _free.extend((buffer.numel(), buffer) for buffer in self._buffers)
             del _free[:-MAX_FREE]
 
     def borrow(self, size: int, like: Tensor) -> Tensor:
         """An uninitialised vector of at least ``size`` elements."""
+        dtype, largest, place = like.dtype, 2 * size + 4096, -1
         with _lock:
-            suitable = [
-                buffer for buffer in _free if buffer.dtype == like.dtype and size <= buffer.numel() <= 2 * size + 4096
-            ]
-            buffer = min(suitable, key=Tensor.numel) if suitable else None
-            if buffer is not None:
-                _free[:] = [other for other in _free if other is not buffer]
+            for index, (free_size, free) in enumerate(_free):
+                if size <= free_size <= largest and free.dtype is dtype:
+                    largest, place = free_size, index
+            buffer = _free.pop(place)[1] if place >= 0 else None
         if buffer is None:
             buffer = allocate(like, size)
         self._buffers.append(buffer)

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from seqloom.cells.cell import first_parameter
 from seqloom.kernels.fuse.scan_together import scan_together
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.staleness import global_forward_hooks
-from seqloom.layers.layer import Layer, check_input, first_parameter, untraced
+from seqloom.layers.layer import Layer, check_input, untraced
 from seqloom.layers.recurrent.recurrent import Recurrent
 
 

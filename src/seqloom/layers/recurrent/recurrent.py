@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from seqloom import state as states
-from seqloom.cells.cell import Cell, ProjectionWithInput
+from seqloom.cells.cell import Cell, ProjectionWithInput, first_parameter
 from seqloom.kernels.fuse.scan import FusedScan, Impure, Unfusable, fuse
 from seqloom.kernels.fuse.scan_together import ScanInputs
 from seqloom.kernels.fuse.symbols import TracedStep
@@ -27,7 +27,7 @@ from seqloom.kernels.runtime.staleness import (
 )
 from seqloom.layers.bfloat16_products import active_products, paused_products
 from seqloom.layers.int8_products import Int8Products, linear_weights
-from seqloom.layers.layer import Layer, check_input, first_parameter, untraced
+from seqloom.layers.layer import Layer, check_input, untraced
 from seqloom.layers.layer_error import LayerError, describe_error, layer_name, user_place
 from seqloom.layers.recurrent.compiled_cell import CompiledCell, Origin, Precision, is_plain
 from seqloom.layers.recurrent.prepared_call import PreparedCall, unchanged
