@@ -14,11 +14,11 @@ def test_every_cell_is_compared_with_the_lstm(capsys: pytest.CaptureFixture[str]
     threads = torch.get_num_threads()
     cells.main(Shape(2, 1, 3, 5), repetitions=1)
     torch.set_num_threads(threads)
-    _, _, header, *rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    _, _, _, header, *rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert header[:2] == ["cell", "multiplications"]
     assert [row[0] for row in rows] == list(cell_classes())
     (lstm,) = [row for row in rows if row[0] == "lstm"]
-    assert (lstm[1], *lstm[-2:]) == ("1.00", "1.00", "1.00")
+    assert (lstm[1], *lstm[-4:]) == ("1.00", "1.00", "(1.00)", "1.00", "(1.00)")
 
 
 def test_only_matrices_count() -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.contracts.registry import cells, noise
 from torch import Tensor
 
+from seqloom.cells.sru import SRU
 from seqloom.kernels.fuse.plan import Plan, plan
 from seqloom.kernels.fuse.scan import FusedScan
 from seqloom.kernels.fuse.trace import trace
@@ -22,6 +23,7 @@ def planned(name: str) -> Plan:
 # LSTM: three gates and the candidate; tanh of the memory is computed again. Coupled: no forget gate.
 # GRU after: reset, update, candidate, and U h of the candidate, which the reset gate multiplies.
 # GRU before: reset, update, candidate. Elman: its output is all that its gradient needs.
+# MinLSTM: both gates, before (where they are limited) and after their activation, and the candidate.
 @pytest.mark.parametrize(
     ("name", "saved"),
     [
@@ -32,10 +34,18 @@ def planned(name: str) -> Plan:
         ("GRU(reset=after)", 4),
         ("Elman(activation=tanh)", 0),
         ("Elman(activation=relu)", 0),
+        ("IndRNN()", 0),
+        ("MinGRU()", 2),
+        ("MinLSTM()", 5),
     ],
 )
 def test_values_saved_for_each_unit(name: str, saved: int) -> None:
     assert planned(name).saved_width == saved * H
+
+
+def test_an_input_that_the_step_reads_is_not_saved() -> None:
+    layer = Recurrent(SRU(H, H).double())  # two gates and the candidate; the memory is part of the state
+    assert cast("FusedScan", layer.kernel(noise(1, 1, H))).plan.saved_width == 3 * H
 
 
 @pytest.mark.parametrize(

@@ -274,13 +274,26 @@ def _values_read(traced: TracedStep, forward_products: set[int]) -> set[Expressi
 
 
 def _saved_nodes(traced: TracedStep, forward_products: set[int]) -> list[ExpressionNode]:
-    """The values that the gradient reads and that are saved, because they are not cheap to recompute."""
+    """The values that are saved, so that the gradient can be computed from them and from what is available anyway.
+
+    These are the values that it reads, or the results of exponential functions below them if those take less memory.
+    """
     needed = _values_read(traced, forward_products)
     given = ("constant", "position", "parameter", "input", "state")
-    available = {node for node in topological_order(needed) if node.operation in given}
+    below = topological_order(needed)
+    available = {node for node in below if node.operation in given}
     for row in traced.next_state:
         available |= {node for node, size in row if node.width == size and node.operation not in LEAVES}
+    read = sorted(needed, key=lambda node: node.number)
+    activations = [node for node in below if node.operation in ("exp", "sigmoid", "tanh")]
+    choices = _provide(read, available), _provide([*activations, *read], available)
+    return min(choices, key=lambda nodes: sum(node.width for node in nodes))
+
+
+def _provide(needed: list[ExpressionNode], given: set[ExpressionNode]) -> list[ExpressionNode]:
+    """The nodes among those needed to save, in this order, if others are recomputed from them and from those given."""
     kept: list[ExpressionNode] = []
+    available = set(given)
 
     def cheap(node: ExpressionNode) -> bool:
         if node in available:
@@ -299,7 +312,7 @@ def _saved_nodes(traced: TracedStep, forward_products: set[int]) -> list[Express
         kept.append(node)
         available.add(node)
 
-    for node in sorted(needed, key=lambda node: node.number):
+    for node in needed:
         provide(node)
     return kept
 
