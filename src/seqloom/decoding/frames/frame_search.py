@@ -104,11 +104,11 @@ def unpad_frames(log_probabilities: Tensor, lengths: Tensor, *, blank: int) -> l
     if batch and not 0 <= counts.min() <= counts.max() <= time:
         raise ValueError(f"lengths range from {counts.min()} to {counts.max()}, expected 0 to {time} (the frames)")
     check_blank(blank, vocab_size=vocab_size)
-    values = log_probabilities.detach().cpu()
-    return [
-        check_frames(row[:length], name=f"row {index}")
-        for index, (row, length) in enumerate(zip(values, counts.tolist(), strict=True))
-    ]
+    values = _as_array(log_probabilities.detach().cpu())
+    rows = [row[:length] for row, length in zip(values, counts.tolist(), strict=True)]
+    for index, row in enumerate(rows):
+        _check_values(row, name=f"row {index}")
+    return rows
 
 
 def check_blank(blank: int, *, vocab_size: int) -> None:
@@ -123,13 +123,22 @@ def check_lag(lag: float) -> None:
 
 def check_frames(frames: Tensor | npt.NDArray[np.floating], *, name: str, first: int = 0) -> Frames:
     """Frames (T, V) in single or double precision; an error names the frame with an invalid log-probability."""
-    tensor = frames.detach().cpu() if isinstance(frames, Tensor) else torch.from_numpy(np.asarray(frames))
-    dtype = torch.float32 if tensor.is_floating_point() and tensor.element_size() <= 4 else torch.float64
-    values: Frames = tensor.to(dtype).contiguous().numpy()
+    values = _as_array(frames.detach().cpu() if isinstance(frames, Tensor) else torch.from_numpy(np.asarray(frames)))
+    _check_values(values, name=name, first=first)
+    return values
+
+
+def _as_array(frames: Tensor) -> Frames:
+    """The same numbers in single or double precision, without gaps."""
+    dtype = torch.float32 if frames.is_floating_point() and frames.element_size() <= 4 else torch.float64
+    values: Frames = frames.to(dtype).contiguous().numpy()
+    return values
+
+
+def _check_values(values: Frames, *, name: str, first: int = 0) -> None:
     if not (values < np.inf).all():
         frame, token = np.argwhere(~(values < np.inf))[0].tolist()
         raise ValueError(
             f"{name}, frame {first + frame}: token {token} has log-probability {values[frame, token]}, "
             "expected a number below infinity"
         )
-    return values

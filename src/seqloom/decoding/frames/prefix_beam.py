@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -70,11 +72,16 @@ class PrefixBeam(FrameSearch):
         """At most ``nbest`` transcripts per row."""
         frames = unpad_frames(log_probabilities, lengths, blank=blank)
         open_stream = self._prepare(vocab_size=log_probabilities.shape[2], blank=blank, guide=guide)
+        # One thread at a time runs Python: two that take the GIL from each other between short compiled functions wait
+        # for it longer than for their turn. The alignment of many transcripts takes long enough to run beside others.
+        turn: AbstractContextManager[object] = Lock() if self.nbest == 1 else nullcontext()
 
         def run(row: int) -> list[Transcript]:
-            stream = open_stream()
+            with turn:
+                stream = open_stream()
             stream.feed_checked(frames[row])
-            return stream.finish()
+            with turn:
+                return stream.finish()
 
         if guide is not None and isinstance(guide.lm, NeuralLM):  # runs its own threads
             return [run(row) for row in range(len(frames))]
