@@ -6,7 +6,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import wave
+from collections.abc import Iterator
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from docs.site import gallery
+from matplotlib.figure import Figure
 from tests.examples.test_examples import FURTHER_USES
 from typer.testing import CliRunner
 
@@ -237,8 +240,25 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def rendered_once() -> Iterator[None]:
+    """Render one plot of each function that draws, in each format; the files of further ones are empty."""
+    rendered = set()
+    savefig = Figure.savefig
+
+    def save(figure: Figure, file: Any, **options: Any) -> None:
+        drawing = sys._getframe(2).f_code  # what calls seqloom.insight.plotting.save_figure
+        if (drawing, options["format"]) not in rendered:
+            rendered.add((drawing, options["format"]))
+            savefig(figure, file, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save)
+        yield
+
+
 @pytest.fixture
-def inside(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def inside(workspace: Path, rendered_once: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(workspace)
     return workspace
 
@@ -290,7 +310,7 @@ def shortened(words: list[str], folder: Path) -> list[str]:
     """The same command with a small budget."""
     name = words[0]
     if name == "compare":
-        budget = {"--minutes": "0.0001", "--tokens": "1", "--seeds": "1", "--output": str(folder)}
+        budget = {"--minutes": "0.0001", "--tokens": "1", "--seeds": "1", "--folds": "2", "--output": str(folder)}
         limited = "--minutes" in words or "--tokens" in words
         changed = [budget.get(previous, word) for previous, word in pairwise(words)]
         return [name, *changed, *([] if limited else ["--tokens", "1"]), "--output", str(folder)]

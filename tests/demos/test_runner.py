@@ -27,7 +27,7 @@ def call(*arguments: object) -> Any:
 def small_data() -> Iterator[None]:
     """A third of the generated examples."""
     with pytest.MonkeyPatch.context() as patch:
-        for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES):
+        for sizes in (datasets.DATES, datasets.IMAGES, datasets.LINES, datasets.WORDS):
             for split, size in sizes.items():
                 patch.setitem(sizes, split, size // 3)
         yield
