@@ -23,6 +23,7 @@ os.environ.setdefault("SEQLOOM_CACHE", str(Path(__file__).parent.parent / ".pyte
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("seqloom", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("sampled", parent=hypothesis.settings.get_profile("seqloom"), max_examples=30)
 hypothesis.settings.load_profile("seqloom")
 
 DRAW = run_plots.draw
@@ -47,8 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sampled",
         action="store_true",
-        help="leave out tests marked exhaustive, and most cases of tests marked sampled",
+        help="leave out tests marked exhaustive, most cases of tests marked sampled, and most random examples",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.sampled:
+        hypothesis.settings.load_profile("sampled")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

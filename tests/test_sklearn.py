@@ -46,7 +46,7 @@ REGRESSOR_FAILURES = {
     xfail_strict=False,  # the last bits may happen to be the same
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_the_checks_of_scikit_learn_for_classifiers(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 
@@ -57,7 +57,7 @@ def test_the_checks_of_scikit_learn_for_classifiers(estimator: BaseEstimator, ch
     xfail_strict=True,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 def test_the_checks_of_scikit_learn_for_regressors(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 

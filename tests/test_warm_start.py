@@ -14,7 +14,7 @@ from seqloom.run_config import Config, load_config
 from seqloom.training_data import data_readers
 from seqloom.warm_start import WarmStart
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 GRADIENT = [name for name in CASES if not any(word in name for word in ("hmm", "ngram", "embed", "arpa"))]
 

@@ -14,7 +14,7 @@ from seqloom.layers.layer import coverage
 from seqloom.testing.laws import Law, assert_close, check_law, tensors
 from seqloom.testing.layers import LayerCase, laws_for, padding_is_invisible, pieces_equal_the_whole, run
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(12)
 
 EVERY_LAYER = pytest.mark.parametrize("name", layers())
 WITH_COVERAGE = [name for name in layers() if "bahdanau" in name or "luong" in name or "stack" in name]

@@ -17,6 +17,8 @@ from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.kernels.ctc.naive import sequence_log_probs
 
+pytestmark = pytest.mark.sampled(3)
+
 V = 4
 EVERY_SEARCH: list[FrameSearch] = [
     BestPath(),

@@ -61,7 +61,7 @@ def test_the_verdict_is_computed_and_has_numbers(result: Result) -> None:
     assert result.verdict.estimates
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_same_seed_gives_the_same_rows_whatever_the_threads(result: Result) -> None:
     threads, random = torch.get_num_threads(), torch.get_rng_state()
     torch.set_num_threads(2)
@@ -92,7 +92,7 @@ def test_the_table_has_a_cell_for_each_column(result: Result) -> None:
     assert all(isinstance(cell, str) for row in rows for cell in row)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_figure_is_drawn(result: Result, tmp_path: Path) -> None:
     runner.draw(result, [tmp_path / "figure.png", tmp_path / "figure.svg"])
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

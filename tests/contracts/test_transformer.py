@@ -16,7 +16,7 @@ from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.testing.laws import Law, assert_close, check_law
 from seqloom.testing.layers import LayerCase, laws_for, padding_is_invisible, pieces_equal_the_whole
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(12)
 
 MEMORY = 6
 

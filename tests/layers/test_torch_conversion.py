@@ -14,7 +14,7 @@ from seqloom.cells import GRU, LSTM, Coupled, Elman, Peephole, Zoneout
 from seqloom.layers import Bidirectional, Layer, Recurrent, Stack, VariationalDropout, from_torch, to_torch
 from seqloom.layers.build import recurrent
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 TorchModule = nn.LSTM | nn.GRU | nn.RNN
 KINDS = ["lstm", "gru", "tanh", "relu"]

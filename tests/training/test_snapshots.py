@@ -43,6 +43,7 @@ def equal(one: Snapshot, other: Snapshot) -> bool:
     return same(one.model, other.model) and same(one.training, other.training) and plain[0] == plain[1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_resumes_after_every_event(kind: str) -> None:
     chosen = settings(**KINDS[kind])

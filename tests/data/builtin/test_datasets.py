@@ -38,6 +38,7 @@ def content(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(path.iterdir())) if path.is_dir() else path.read_bytes()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_data_sets_are_deterministic(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)

@@ -18,7 +18,7 @@ from seqloom.layers.build import recurrent
 from seqloom.layers.compiled_step.choosing import MIN_STEPS, Choice
 from seqloom.models.decoder import Decoder, DecoderStep, step
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SUPPRESSED = torch.tensor([0, 3])
 NO_END = 0  # is suppressed

@@ -34,7 +34,7 @@ from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder, step
 from seqloom.state import Shared
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def build(layer: Layer, dtype: torch.dtype = torch.float64, *, tied: bool = False) -> Decoder:

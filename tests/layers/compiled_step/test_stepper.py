@@ -29,7 +29,7 @@ from seqloom.layers.layer import Memory
 from seqloom.layers.transformer.block import transformer
 from seqloom.models.decoder import Decoder, step
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def build(dtype: torch.dtype = torch.float64, *, size: int = WIDTH, tied: bool = False, **options: Any) -> Decoder:

@@ -152,6 +152,7 @@ def test_the_first_call_samples_the_same_noise_as_later_ones(cell: type[Zoneout 
     assert torch.equal(first, second)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", cells())
 def test_results_are_the_same_with_and_without_gradients(name: str) -> None:
     layer = Recurrent(cells()[name](INPUT, HIDDEN)).eval()
