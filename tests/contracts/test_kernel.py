@@ -127,6 +127,20 @@ def gradients_of_parameters(layer: Recurrent, x: Tensor, state: Any) -> tuple[Te
     return out, *torch.autograd.grad(out.square().sum(), list(layer.parameters()))
 
 
+@EVERY_TYPE
+@pytest.mark.parametrize("name", SOME_CELLS)
+@pytest.mark.parametrize("largest", [0, inference.PACKING_MIN_BYTES], ids=["packed", "as-it-is"])
+def test_a_matrix_that_many_steps_of_one_row_read(
+    name: str, largest: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "PACKING_MIN_BYTES", largest)
+    layer, x = make_layer(name, dtype=dtype), noise(1, inference.PACKING_MIN_STEPS + 1, INPUT, dtype=dtype)
+    with torch.no_grad():
+        actual = layer(x)
+        with plain(layer):
+            torch.testing.assert_close(actual, layer(x))
+
+
 # Both threads share one row (unless there is a reduction over it); several rows are distributed.
 @EVERY_CELL
 @pytest.mark.parametrize("lengths", [[4], [4, 6, 0]], ids=str)

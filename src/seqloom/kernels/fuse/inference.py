@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seqloom.kernels.fuse.layout import ScratchLayout
 from seqloom.kernels.fuse.symbols import Product
+from seqloom.kernels.linalg import gemm
 from seqloom.kernels.linalg.packed import PackedCache, PackedMatrix, pack, pack_transposed, packed_size
 from seqloom.kernels.linalg.quantized import QuantizedMatrix
 from seqloom.kernels.runtime import threads
@@ -27,6 +28,10 @@ PACKING_MIN = 4
 PACKING_MIN_STEPS = 48
 """The same for steps with one row, each of which reads a matrix once, packed or not: to find out whether the packed one
 is still valid takes as long as a few of them."""
+
+PACKING_MIN_BYTES = 3 * gemm.CORE_CACHE // 2
+"""Size of a matrix up to which it is not packed for such steps, however many: read forwards and backwards in turn, most
+of it is still in the cache."""
 
 CACHED_ROWS = 512
 """Rows times steps up to which packed matrices are kept for the next call: packing takes a tenth of the time."""
@@ -210,11 +215,13 @@ class InferenceCall:
                 self._set(f"parameter {name}", weight.data_ptr())
         self._cached, self._packed = [], []
         few = partition.steps * partition.max_rows < PACKING_MIN
-        one = partition.max_rows == 1 and partition.steps < PACKING_MIN_STEPS
         is_kept = partition.steps * partition.batch <= CACHED_ROWS or partition.steps == 1
         for matrix in self._matrices:
+            weight = weights[matrix.parameter]
+            is_small = weight.numel() * weight.element_size() <= PACKING_MIN_BYTES
+            one = partition.max_rows == 1 and (is_small or partition.steps < PACKING_MIN_STEPS)
             dot = matrix.transposed and not matrix.quantized and (few or (one and matrix.name != "input"))
-            self._set(f"matrix {matrix.name}", weights[matrix.parameter].data_ptr() if dot else 0)
+            self._set(f"matrix {matrix.name}", weight.data_ptr() if dot else 0)
             if not dot:
                 packed = self._cached if is_kept or matrix.quantized else self._packed
                 packed.append((matrix, positions[f"packed {matrix.name}"]))
