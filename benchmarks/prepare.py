@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.builtin import datasets
+from seqloom.data.recombination import recombine_file
 from seqloom.models.ngram.arpa import write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 
@@ -357,6 +358,19 @@ def database_questions() -> None:
         _write(f"geoquery/{split}.tsv", lines)
 
 
+def recombined_commands() -> None:
+    """SCAN: a fiftieth of the training commands as dev data, and new commands from the phrases of the others."""
+    for split in ("addprim_jump", "addprim_turn_left", "length"):
+        train = FOLDER / f"scan/{split}_train.tsv"
+        if train.exists():  # it takes half a minute
+            continue
+        with gzip.open(data_file(f"scan/tasks_train_{split}.txt.gz"), "rt", encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        _write(f"scan/{split}_dev.txt", lines[::50])
+        rest = _write(f"scan/{split}_rest.txt", [line for number, line in enumerate(lines) if number % 50])
+        recombine_file(rest, train)
+
+
 def labelled_phrases(tree: str) -> Iterator[tuple[str, int]]:
     """The phrases of a tree such as ``(3 (2 a) (4 joy))``, each with its label: 0 to 4, where 2 is neutral."""
     opened: list[tuple[int, int]] = []  # label, and number of the first word
@@ -415,6 +429,7 @@ PREPARE: dict[str, Callable[[], None]] = {
     "trec_tenth": questions,
     "sst_phrases": phrases,
     "geoquery": database_questions,
+    "scan_recombined": recombined_commands,
     "text_static": plain_text,
     "text_contextual": plain_text,
     "text_masked": plain_text,
