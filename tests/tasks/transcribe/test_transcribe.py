@@ -19,6 +19,7 @@ from seqloom.layers.layer import Memory
 from seqloom.model import load
 from seqloom.models.encoder import BidirectionalEncoder
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig
+from seqloom.models.signals.equalizer import EqualizerConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.run_config import Config
 from seqloom.tasks.transcribe import Transcribe
@@ -227,6 +228,15 @@ def test_top_db_cannot_stream() -> None:
     task = Transcribe(train="-", audio=sound, encoder=BidirectionalEncoder(bidirectional=False))
     task = task.fit(task.read([(np.ones(600), "ab")]))
     with pytest.raises(ValueError, match=r"audio\.top_db is 60"):
+        task.open_stream(task.build_model())
+
+
+def test_sound_equalised_by_speaker_cannot_stream() -> None:
+    equalizer = EqualizerConfig(speaker_pattern="(.)/")
+    audio, encoder = AudioFeatures(n_mels=5, sample_rate=1000), BidirectionalEncoder(bidirectional=False)
+    task = Transcribe(train="-", audio=audio, encoder=encoder, equalizer=equalizer)
+    task = task.fit(task.read([(np.ones(600), "ab")]))
+    with pytest.raises(ValueError, match=r"equalizer\.speaker_pattern is set: this model needs the whole recording"):
         task.open_stream(task.build_model())
 
 

@@ -65,6 +65,7 @@ class LabelledSequence:
     identity: str = ""  # name of the sequence in its table; empty: it has none
     rate: int = 0  # samples per second of sound
     missing: tuple[MissingColumn, ...] = ()  # channels with missing values, which were filled
+    equalized: float = 1.0  # share of the difference between its speaker and those of the training, if it is equalised
 
     def __len__(self) -> int:
         return self.length
@@ -466,7 +467,8 @@ class LabelledReader:
                 raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
             if isinstance(content, Path | Audio) or (isinstance(content, np.ndarray) and _is_pixels(content)):
                 signal = self._signal(location, content)
-                yield Row(location, signal.values, label, rate=signal.rate)
+                name = str(content) if isinstance(content, Path) else ""
+                yield Row(location, signal.values, label, identity=name, rate=signal.rate)
             else:
                 sequence = self._vectors(location, content)
                 yield Row(location, sequence.values, label, missing=sequence.missing)

@@ -51,6 +51,7 @@ class Recording:
     rate: int  # samples per second; 0: frames
     text: str | None  # None: unknown
     channel_names: tuple[str, ...] = ()  # of frames; empty: unknown
+    equalized: float = 1.0  # share of the difference between its speaker and those of the training, if it is equalised
 
     def __len__(self) -> int:
         return len(self.values)

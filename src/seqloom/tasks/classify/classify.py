@@ -40,6 +40,7 @@ from seqloom.models.ensemble import ClassifierEnsemble
 from seqloom.models.pooling import POOLINGS, PairPooling
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.signals.encoders import build_signal_encoder
+from seqloom.models.signals.equalizer import Equalizer, is_stream
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.inputs import SignalInputs, media_decoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector, describe
@@ -48,7 +49,7 @@ from seqloom.tasks.classify.settings import ClassifySettings, Learned
 from seqloom.tasks.classify.targets import ClassTargets, SequenceNumbers, SequenceTargets
 from seqloom.tasks.targets.classes import Classification, class_weights
 from seqloom.tasks.targets.numbers import NumberTargets, Regression
-from seqloom.tasks.task import Loss, Predictions, require_fitted
+from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
@@ -79,7 +80,13 @@ class Classify(ClassifySettings):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
         """Read a file, or Python values: texts, arrays, paths, or tuples of one of these and its label."""
-        return self.reader().read(source)
+        if not self.equalizer.spectrum:
+            return self.reader().read(source)
+        return self._equalizer.read(lambda: self.reader().read(source), is_stream=is_stream(source))
+
+    @property
+    def _equalizer(self) -> Equalizer[LabelledSequence]:
+        return Equalizer(self.equalizer, _sound, _with_sound)
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
         """As ``read``. The second of two texts in a list has to be a label: two words are not a text and its label."""
@@ -107,6 +114,9 @@ class Classify(ClassifySettings):
             task, notes = task.model_copy(update={"target_type": kind}), [*notes, note]
         audio, note = task.audio.with_rate(example.rate for example in task.read(source))
         task, notes = task.model_copy(update={"audio": audio}), [*notes, note]
+        if self.equalizer.speaker_pattern and not self.equalizer.spectrum:
+            equalizer, note = self._equalizer.fit(task.read(source))
+            task, notes = task.model_copy(update={"equalizer": equalizer}), [*notes, note]
         return task, tuple(filter(None, notes))
 
     def as_given(self, answer: Classification | Regression) -> Classification | Regression:
@@ -289,7 +299,7 @@ class Classify(ClassifySettings):
     def input_warning(self, example: LabelledSequence) -> str:
         encoding = self.fitted.text
         if encoding is None or not isinstance(example.content, str):
-            return ""
+            return self.equalizer.warning(example.equalized)
         return next(filter(None, map(encoding.describe_unknown, self._texts(example))), "")
 
     def unknown_words(self, example: LabelledSequence) -> list[str]:
@@ -358,6 +368,10 @@ class Classify(ClassifySettings):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         return Predictions(self._targets.answers(model(*batch.inputs).detach().double()))
 
+    def ensemble_conflict(self, other: Task) -> str:
+        conflict = self.equalizer.conflict(other.equalizer) if isinstance(other, Classify) else ""
+        return conflict or super().ensemble_conflict(other)
+
     def ensemble(self, models: Sequence[nn.Module]) -> ClassifierEnsemble:
         return ClassifierEnsemble(models, numbers=self.target_type == "number")
 
@@ -370,11 +384,13 @@ class Classify(ClassifySettings):
     def onnx_model(self, model: Any) -> "OnnxModel":
         from seqloom.tasks.classify.onnx_model import onnx_model
 
+        self.equalizer.check_export()
         return onnx_model(self, model)
 
     def standalone_model(self, model: Any) -> "StandaloneModel":
         from seqloom.tasks.classify.standalone_model import standalone_model
 
+        self.equalizer.check_export()
         return standalone_model(self, model)
 
     @property
@@ -579,3 +595,14 @@ class Classify(ClassifySettings):
 def _signal(example: LabelledSequence) -> LocatedSignal:
     values = np.asarray(example.content)
     return LocatedSignal(example.location, Signal(values, example.rate), example.identity, example.channel_names)
+
+
+def _sound(example: LabelledSequence) -> LocatedSignal:
+    """The signal of an example for the equaliser; DataError if it is a text."""
+    if isinstance(example.content, str):
+        raise DataError(example.location, "found a text; task.equalizer works with sound only")
+    return _signal(example)
+
+
+def _with_sound(example: LabelledSequence, samples: NDArray[np.float32], share: float) -> LabelledSequence:
+    return replace(example, content=samples, equalized=share)

@@ -25,6 +25,7 @@ from seqloom.models.classifier import HeadConfig
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, Normalization
+from seqloom.models.signals.equalizer import EqualizerConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.models.signals.inputs import DEPENDS_ON_KIND, encoder_defaults
@@ -171,6 +172,7 @@ class ClassifySettings(Task):
         description="Cut off the silence before and after sound: the blocks of 20 ms that are more than this many dB "
         "below the loudest one (0: keep it).",
     )
+    equalizer: EqualizerConfig = Field(default_factory=EqualizerConfig, description="Equalisation of sound by speaker.")
     noise: float = Field(
         default=0.0, ge=0, description="Standard deviation of Gaussian noise added to the channels in training."
     )

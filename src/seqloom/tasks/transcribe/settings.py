@@ -18,6 +18,7 @@ from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, PrenetCo
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge
 from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.signals.audio_features import AudioFeatures, AugmentConfig, Normalization
+from seqloom.models.signals.equalizer import EqualizerConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.image_encoder import ImageEncoderConfig
 from seqloom.models.signals.line_images import LineImageConfig
@@ -113,6 +114,7 @@ class TranscribeSettings(Task):
         "utterance: over the recording; level: over the recording, all features together; streaming: over the "
         "recording so far; none: no scaling.",
     )
+    equalizer: EqualizerConfig = Field(default_factory=EqualizerConfig, description="Equalisation of sound by speaker.")
     augment: AugmentConfig = Field(
         default_factory=AugmentConfig, description="Data augmentation of recordings, in training only."
     )

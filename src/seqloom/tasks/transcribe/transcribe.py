@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, pad
@@ -52,6 +53,7 @@ from seqloom.models.signals.audio_features import (
     build_feature_extractor,
 )
 from seqloom.models.signals.encoders import FrameImages
+from seqloom.models.signals.equalizer import Equalizer, is_stream
 from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.frame_encoder import build_frame_encoder
 from seqloom.models.signals.image_encoder import ImageEncoder
@@ -116,16 +118,30 @@ class Transcribe(TranscribeSettings):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Read a file, or Python values: file names, arrays (T, D) or (N,), or tuples of one of these and its text."""
-        return self._reader().read(source)
+        return self._equalized(lambda: self._reader().read(source), is_stream=False)
+
+    def _equalized(self, read: Callable[[], Iterator[Recording]], *, is_stream: bool) -> Iterator[Recording]:
+        return self._equalizer.read(read, is_stream=is_stream) if self.equalizer.spectrum else read()
+
+    @property
+    def _equalizer(self) -> Equalizer[Recording]:
+        return Equalizer(self.equalizer, _signal, _with_sound)
 
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
         settings, note = self._reader().inspect(source)
         task = self.model_copy(update=settings)
         audio, rates = task.audio.with_rate(example.rate for example in task.read(source))
-        return task.model_copy(update={"audio": audio}), tuple(filter(None, (note, rates)))
+        task, notes = task.model_copy(update={"audio": audio}), [note, rates]
+        if self.equalizer.speaker_pattern and not self.equalizer.spectrum:
+            equalizer, note = self._equalizer.fit(task.read(source))
+            task, notes = task.model_copy(update={"equalizer": equalizer}), [*notes, note]
+        return task, tuple(filter(None, notes))
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
-        return self._reader().read_inputs(source)
+        return self._equalized(lambda: self._reader().read_inputs(source), is_stream=is_stream(source))
+
+    def input_warning(self, example: Recording) -> str:
+        return self.equalizer.warning(example.equalized)
 
     def listed_files(self, source: Path) -> list[Path]:
         return self._reader().listed_files(source)
@@ -426,7 +442,7 @@ class Transcribe(TranscribeSettings):
             return "read different recordings"
         if self.frames.timing != other.frames.timing:
             return "have different frames (task.audio.window, task.audio.hop, task.time_reduction)"
-        return ""
+        return self.equalizer.conflict(other.equalizer)
 
     def ensemble(self, models: Sequence[nn.Module]) -> TranscriberEnsemble | Ensemble:
         if self.model == "attention":
@@ -459,11 +475,13 @@ class Transcribe(TranscribeSettings):
     def onnx_model(self, model: Any) -> "OnnxModel":
         from seqloom.tasks.transcribe.onnx_model import onnx_model
 
+        self.equalizer.check_export()
         return onnx_model(self, model, self._guide, None if self.model == "ctc" else self._decoder)
 
     def standalone_model(self, model: Any) -> "StandaloneModel":
         from seqloom.tasks.transcribe.standalone_model import standalone_model
 
+        self.equalizer.check_export()
         return standalone_model(self, model, self._guide)
 
     def to_json(self, prediction: Transcription) -> dict[str, Any]:
@@ -487,6 +505,7 @@ class Transcribe(TranscribeSettings):
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
             (self.normalize in ("utterance", "level"), f'normalize is "{self.normalize}"'),
             (statistics.rate and self.audio.top_db, f"audio.top_db is {self.audio.top_db}"),
+            (self.equalizer.speaker_pattern, "equalizer.speaker_pattern is set"),
             (statistics.kind == "video", "the recordings are videos"),
             (self.image_encoder.layers > 0, f"image_encoder.layers is {self.image_encoder.layers}"),
         )
@@ -606,3 +625,7 @@ class Transcribe(TranscribeSettings):
 def _signal(example: Recording) -> LocatedSignal:
     signal = Signal(example.values, example.rate)
     return LocatedSignal(example.location, signal, example.name, example.channel_names)
+
+
+def _with_sound(example: Recording, samples: NDArray[np.float32], share: float) -> Recording:
+    return replace(example, values=samples, equalized=share)
