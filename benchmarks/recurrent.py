@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -359,27 +359,16 @@ def _short_calls(shape: Shape, threads: int, repetitions: int) -> Result:
     x_by_time = x.transpose(0, 1).contiguous().numpy()
     calls = 400 // time
 
-    def ours() -> None:
-        state = None
-        with torch.no_grad():
-            for _ in range(calls):
-                _, state = layer(x, state=state)
-
-    def peer() -> None:
-        hidden = memory = zeros
-        for _ in range(calls):
-            _, hidden, memory = session.run(None, {"x": x_by_time, "hidden": hidden, "memory": memory})
-
-    timings = interleave({"ours": ours, "peer": peer}, repetitions=repetitions, rest=REST)
-    return compare_rates(
+    return _compare_with_onnxruntime(
         f"LSTM, short calls {shape}",
         threads,
-        items=calls,
+        lambda state: layer(x, state=state)[1],
+        None,
+        session,
+        {"x": x_by_time, "hidden": zeros, "memory": zeros},
+        calls=calls,
         unit="calls/s",
-        ours=timings["ours"],
-        peer=timings["peer"],
-        peer_name="onnxruntime",
-        goal=1.0,
+        repetitions=repetitions,
     )
 
 
@@ -391,27 +380,51 @@ def _decoder_steps(vocab_size: int, size: int, threads: int, repetitions: int) -
     words = "\n".join(f"w{number}" for number in range(vocab_size))
     decoder: Any = task.fit(task.read(words.splitlines())).build_model().eval()
     session = _onnx_session(_onnx_decoder(decoder.output.out_features, size), threads)
-    token, zeros, steps = torch.tensor([5]), torch.zeros(1, 1, size).numpy(), 200
-    start = decoder.start(None, 1)
+    token, zeros = torch.tensor([5]), torch.zeros(1, 1, size).numpy()
+    return _compare_with_onnxruntime(
+        f"LSTM {size} decoder, {vocab_size:,} words, one step at a time",
+        threads,
+        lambda state: decoder.step(token, state)[1],
+        decoder.start(None, 1),
+        session,
+        {"tokens": token.numpy(), "hidden": zeros, "memory": zeros},
+        calls=200,
+        unit="steps/s",
+        repetitions=repetitions,
+    )
+
+
+def _compare_with_onnxruntime(
+    name: str,
+    threads: int,
+    call: Callable[[Any], Any],  # a state → the next one
+    start: Any,  # the first state
+    session: Any,
+    inputs: dict[str, Any],  # of the first call; those of the next have the states that it returns
+    *,
+    calls: int,
+    unit: str,
+    repetitions: int,
+) -> Result:
+    """Calls in a row, each with the state that the one before has left."""
 
     def ours() -> None:
         state = start
         with torch.no_grad():
-            for _ in range(steps):
-                _, state = decoder.step(token, state)
+            for _ in range(calls):
+                state = call(state)
 
     def peer() -> None:
-        hidden = memory = zeros
-        for _ in range(steps):
-            inputs = {"tokens": token.numpy(), "hidden": hidden, "memory": memory}
-            _, hidden, memory = session.run(None, inputs)
+        following = dict(inputs)
+        for _ in range(calls):
+            _, following["hidden"], following["memory"] = session.run(None, following)
 
     timings = interleave({"ours": ours, "peer": peer}, repetitions=repetitions, rest=REST)
     return compare_rates(
-        f"LSTM {size} decoder, {vocab_size:,} words, one step at a time",
+        name,
         threads,
-        items=steps,
-        unit="steps/s",
+        items=calls,
+        unit=unit,
         ours=timings["ours"],
         peer=timings["peer"],
         peer_name="onnxruntime",

@@ -42,6 +42,7 @@ END = "</s>"  # the boundary of texts
 MASK = "[MASK]"  # stands for a hidden token in a text
 RESERVED = ("<pad>", "<s>", "</s>")  # unknown if they occur in a text
 BATCH = 32  # inputs that are computed at once
+EMPTY_INPUT = "the input is empty, so that this answer says nothing about it"
 Array = np.ndarray[Any, Any]
 
 
@@ -118,10 +119,16 @@ class Model:
         for item in inputs:
             batch.append(item)
             if len(batch) == BATCH:
-                yield from self._predict(batch)
+                yield from self._with_warnings(batch)
                 batch = []
         if batch:
-            yield from self._predict(batch)
+            yield from self._with_warnings(batch)
+
+    def _with_warnings(self, items: list[Any]) -> Iterator[dict[str, Any]]:
+        """The answers to some inputs; those to empty texts, which say nothing about them, come with a warning."""
+        for item, answer in zip(items, self._predict(items), strict=True):
+            is_empty = isinstance(item, str) and not item.strip() and self.task != "language_model"
+            yield {**answer, "warning": EMPTY_INPUT} if is_empty else answer
 
     def check(self, item: Any) -> None:
         """Raise ModelError if the model cannot read an input."""

@@ -18,6 +18,7 @@ from tests.contracts.registry import randomize
 from tests.contracts.test_export import ALL_KNOWN, EXPORTED, OTHERS, find_case, known_in_advance
 
 import seqloom_runtime
+from seqloom.answers import EMPTY_INPUT
 from seqloom.data.readers import pixels
 from seqloom.data.readers.audio_files import Audio, read_audio, resample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
@@ -418,6 +419,14 @@ def test_damaged_file_is_refused(classifier: Exported, tmp_path: Path, position:
     (tmp_path / "model.onnx").write_bytes(data)
     with pytest.raises(seqloom_runtime.ModelError, match="is damaged"):
         seqloom_runtime.load(tmp_path / "model.onnx")
+
+
+def test_answers_to_empty_texts_have_a_warning(classifier: Exported) -> None:
+    runtime = seqloom_runtime.load(classifier.file)
+    empty, blank, known = runtime.predict(["", " \t", "up"])
+    assert empty["warning"] == blank["warning"] == EMPTY_INPUT  # as Seqloom says
+    assert "warning" not in known
+    assert list(runtime.stream([""])) == [empty]
 
 
 def test_wrong_inputs_are_refused(classifier: Exported) -> None:

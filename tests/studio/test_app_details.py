@@ -149,6 +149,9 @@ def test_a_unit_is_chosen_by_its_number(page: Any) -> None:
     field.press("Enter")
     expect(page.get_by_role("heading", name="What does unit 3 do?")).to_be_visible()
     assert re.search(r"unit=[^&]*3\b", page.url)
+    expect(page.locator(".shaded-text .shaded[data-peak]")).to_have_count(1)
+    peak = page.locator(".shaded-text .shaded[data-peak]").inner_text()
+    expect(page.get_by_text(re.compile(rf"Strongest: \S+ at “{re.escape(peak)}” \(\d+\)\."))).to_be_visible()
     page.get_by_label("Layer of the states").select_option(index=1)  # the same unit of another layer
     expect(page.get_by_role("heading", name=re.compile("Unit 3 of encoder, backward"))).to_be_visible()
     field.fill("100000")
@@ -229,7 +232,7 @@ def test_two_runs_stand_in_one_order(page: Any) -> None:
 def test_what_cannot_be_measured_says_why(page: Any) -> None:
     page.goto("/inside?run=forecast&given=numbers.1_2*2_3*3_4*4_5*5_6")
     card = page.locator("section", has=page.get_by_role("heading", name="How far back does each output see?"))
-    expect(card).to_contain_text("Not shown: a model of the task forecast cannot take a prediction as the target")
+    expect(card).to_contain_text("Not shown: a model of the task forecast cannot show how far back its outputs see")
 
 
 def test_units_above_a_threshold_are_those_of_the_states(page: Any) -> None:

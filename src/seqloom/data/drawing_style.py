@@ -1,14 +1,17 @@
 """How to draw so that a drawing resembles what a model was trained on: the ground and the pen of its examples."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqloom.data.input_media import input_media, pixel_levels
 
 MEASURED = 100  # examples
 DARK = 0.5  # brightness below which a background is dark
+CLEARLY_DARK, CLEARLY_LIGHT = 0.35, 0.65  # brightness of a background that is certain
+RARE = 0.05  # share of examples with such a background, up to which it is unusual
 THINNEST, THICKEST = 0.02, 0.15  # pen of a drawing, relative to the height of an image
 
 
@@ -35,6 +38,38 @@ def pen_size(examples: Sequence[Any]) -> dict[str, float] | None:
     return {"height": height, "step": step} if height > 0 and step > 0 else None
 
 
+def _images(example: Any) -> Iterator[NDArray[Any]]:
+    """The brightness of the pixels of an input, (H, W), from 0 to 1; none if it is no image."""
+    for facts, values in input_media(example, None, None):
+        if facts["kind"] in {"line", "image"}:
+            yield pixel_levels(values).mean(axis=2) if values.ndim == 3 else pixel_levels(values).T
+
+
+def _ground(image: NDArray[Any]) -> float:
+    """The brightness of the background: the median of the border."""
+    return float(np.median(np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])))
+
+
+def polarity_warning(example: Any, examples: Sequence[Any]) -> str:
+    """What is wrong with an image whose background is light where that of the examples is dark, or the reverse.
+
+    Empty: nothing is wrong, or the examples have backgrounds of both kinds, as photos have.
+    """
+    grounds = [_ground(image) for image in _images(example)]
+    known = [_ground(image) for each in examples[:MEASURED] for image in _images(each)] if grounds else []
+    if not known or CLEARLY_DARK <= grounds[0] <= CLEARLY_LIGHT:
+        return ""
+    is_dark = grounds[0] < CLEARLY_DARK
+    same = sum((ground < DARK) == is_dark for ground in known)
+    if same > RARE * len(known):
+        return ""
+    own, usual = ("light on dark", "dark on light")[:: 1 if is_dark else -1]
+    return (
+        f"this image is {own}, and the dev data are {usual}: the model knows no such images, so that its answer may be "
+        "wrong although it is confident; invert the colours"
+    )
+
+
 def ink(examples: Sequence[Any]) -> dict[str, Any] | None:
     """Whether images are light on dark, and how thick their lines are relative to their height; None: no images.
 
@@ -42,12 +77,8 @@ def ink(examples: Sequence[Any]) -> dict[str, Any] | None:
     """
     grounds, widths = [], []
     for example in examples[:MEASURED]:
-        for facts, values in input_media(example, None, None):
-            if facts["kind"] not in {"line", "image"}:
-                continue
-            image = pixel_levels(values).mean(axis=2) if values.ndim == 3 else pixel_levels(values).T
-            border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
-            ground = float(np.median(border))
+        for image in _images(example):
+            ground = _ground(image)
             grounds.append(ground)
             # Twice the area of lines, relative to the length of their edges, which is measured along both axes.
             marks = np.abs(image - ground)

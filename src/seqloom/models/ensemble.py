@@ -43,30 +43,41 @@ def ensemble_step(steps: Sequence[Step], weights: Sequence[float] | None = None)
     return average
 
 
-def _run_steps(
-    step: Step, tokens: Tensor, state: tuple[Any, ...]
-) -> tuple[Tensor, tuple[Any, ...]]:  # (B, T) → (B, T, V), state
-    log_probs = []
-    for column in tokens.unbind(1):
-        scores, state = step(column, state)
-        log_probs.append(scores)
-    return torch.stack(log_probs, dim=1), state
+class _AveragedSteps(nn.Module):
+    """Models whose decoders are averaged at each step; the state is the tuple of their states."""
+
+    def __init__(self, models: Sequence[nn.Module], decoders: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self._step = ensemble_step([DecoderStep(decoder) for decoder in decoders])
+
+    def forward(
+        self,
+        tokens: Tensor,  # (B, T)
+        state: tuple[Any, ...],
+        *,
+        mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature; outputs at padding are not used
+    ) -> tuple[Tensor, tuple[Any, ...]]:  # log-probabilities (B, T, V), states
+        log_probs = []
+        for column in tokens.unbind(1):
+            scores, state = self._step(column, state)
+            log_probs.append(scores)
+        return torch.stack(log_probs, dim=1), state
 
 
-class Ensemble(nn.Module):
+class Ensemble(_AveragedSteps):
     """Encoder-decoders with the same vocabulary, used as one for prediction, not for training.
 
     It is its own decoder; its memory holds the memories of all models, and its state their states.
     """
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
-        super().__init__()
         for model in models:
             if not isinstance(model, EncoderDecoder):
                 raise TypeError(f"an ensemble needs encoder-decoder models, found {type(model).__name__}")
-        self.models = nn.ModuleList(models)
-        self._decoders = [cast(EncoderDecoder, model).decoder for model in models]
-        self._step = ensemble_step([DecoderStep(decoder) for decoder in self._decoders])
+        decoders = [cast(EncoderDecoder, model).decoder for model in models]
+        super().__init__(models, decoders)
+        self._decoders = decoders
 
     @property
     def decoder(self) -> Self:
@@ -85,16 +96,7 @@ class Ensemble(nn.Module):
         pairs = zip(self._decoders, memory.state, strict=True)
         return tuple(decoder.start(part, batch, coverage=coverage) for decoder, part in pairs)
 
-    def forward(
-        self,
-        tokens: Tensor,  # (B, T)
-        state: tuple[Any, ...],
-        *,
-        mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature; outputs at padding are not used
-    ) -> tuple[Tensor, tuple[Any, ...]]:  # log-probabilities (B, T, V), state
-        return _run_steps(self._step, tokens, state)
-
-    features = forward
+    features = _AveragedSteps.forward
     """The log-probabilities themselves: there is no softmax after them."""
 
     def score_tokens(
@@ -106,25 +108,14 @@ class Ensemble(nn.Module):
         return features.gather(1, target.unsqueeze(1)).squeeze(1), features.argmax(dim=1) == target
 
 
-class LanguageModelEnsemble(nn.Module):
+class LanguageModelEnsemble(_AveragedSteps):
     """Language models with the same vocabulary, neural ones or n-grams: the mean of their probabilities of a token."""
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.models = nn.ModuleList(models)
-        self._step = ensemble_step([DecoderStep(model) for model in models])
+        super().__init__(models, models)
 
     def start(self, memory: None, batch: int) -> tuple[Any, ...]:
         return tuple(cast(Decoder, model).start(memory, batch) for model in self.models)
-
-    def forward(
-        self,
-        tokens: Tensor,  # (B, T)
-        state: tuple[Any, ...],
-        *,
-        mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature; outputs at padding are not used
-    ) -> tuple[Tensor, tuple[Any, ...]]:  # log-probabilities (B, T, V), states
-        return _run_steps(self._step, tokens, state)
 
     def score_texts(self, batch: Batch) -> TokenScores:
         """The log-probabilities of the tokens of each row."""

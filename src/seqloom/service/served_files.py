@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import seqloom_runtime
-from seqloom.answers import EMPTY_INPUT, with_warning
 from seqloom.data.readers.media import MediaDecoder
 from seqloom.service.served_models import InputError, LoadedModel, ServedModel, check_search_size
 from seqloom.service.settings import ServiceSettings
@@ -40,14 +39,7 @@ class LoadedFile(LoadedModel):
         return bool(self.model.description["input"]["kind"] == "text_pair")
 
     def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
-        answers = map(self.to_json, self.model.predict(examples))
-        return [
-            with_warning(answer, EMPTY_INPUT if self._is_empty(example) else "")
-            for answer, example in zip(answers, examples, strict=True)
-        ]
-
-    def _is_empty(self, example: Any) -> bool:
-        return isinstance(example, str) and not example.strip() and self.task_name != "language_model"
+        return list(map(self.to_json, self.model.predict(examples)))
 
     def to_json(self, answer: Any) -> dict[str, Any]:
         values: dict[str, Any] = json_value(answer)

@@ -18,8 +18,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from seqloom.answers import with_warning
 from seqloom.config.errors import argument_error
-from seqloom.data.drawing_style import drawing_style
+from seqloom.data.drawing_style import drawing_style, polarity_warning
 from seqloom.data.input_media import input_kind, input_media
 from seqloom.evaluation import predict_all
 from seqloom.insight.beam_tree import KEPT, PRUNED, BeamNode
@@ -201,6 +202,9 @@ async def read_input(request: Request, kind: type[Body]) -> tuple[Body, ServedRu
 async def predict(request: Request) -> JSONResponse:
     body, model, example = await read_input(request, InputRequest)
     (prediction,) = await model.predict([example], search=body.search)
+    if is_form(request):
+        examples = (await run_in_threadpool(dev_data, request, model)).examples
+        prediction = with_warning(prediction, await run_in_threadpool(polarity_warning, example, examples))
     unknown = unknown_words(model.model.config.task, example)
     return JSONResponse({"version": model.current.version, "prediction": prediction, "unknown": unknown})
 

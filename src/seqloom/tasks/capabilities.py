@@ -216,4 +216,4 @@ class Capabilities(ConfigSection):
 
     def with_predicted_target(self, example: Any, prediction: Any) -> Any:  # noqa: ARG002
         """The example with its prediction in place of the target, so that the loss is that of the prediction."""
-        self._refuse(Capabilities.with_predicted_target, "take a prediction as the target")
+        self._refuse(Capabilities.with_predicted_target, "show how far back its outputs see")

@@ -11,6 +11,8 @@ const FORMAT = 1; // of a description; a larger one needs a newer runtime
 const PADDING = 0, UNKNOWN = 1, BLANK = 0, END = "</s>";
 const RESERVED = new Set(["<pad>", "<s>", "</s>"]); // unknown if they occur in a text
 
+const EMPTY_INPUT = "the input is empty, so that this answer says nothing about it";
+
 export class ModelError extends Error {}
 
 // Models
@@ -37,7 +39,10 @@ export class Model {
   // An answer for each input, one after the other.
   async predict(inputs) {
     const answers = [];
-    for (const item of inputs) answers.push(await this.answer(item));
+    for (const item of inputs) {
+      const answer = await this.answer(item), empty = typeof item === "string" && !item.trim() && this.task !== "language_model";
+      answers.push(empty ? { ...answer, warning: EMPTY_INPUT } : answer);
+    }
     return answers;
   }
 

@@ -49,7 +49,7 @@ export function confusionCard({ labels, pairs, chosen, choose }) {
   moveByKeys(svg, grid);
   const save = h("button", { type: "button", class: "save", "aria-label": "Save the confusion matrix as SVG", onclick: () => saveSvg(svg, "confusion matrix") }, "SVG");
   return h("section", { class: "card" }, h("div", { class: "tools" }, h("h2", {}, "Which labels are confused"), save), h("div", { class: "scrolled" }, svg),
-    h("p", { class: "small soft" }, h("span", { class: "key positive" }, "right"), h("span", { class: "key negative" }, "wrong"), "as a share of the row. Rows: labels of the data. Columns: answers. Choose a cell, a row or a column to see its examples."),
+    h("p", { class: "small soft" }, h("span", { class: "key positive" }, "right"), h("span", { class: "key negative" }, "wrong"), "as a share of the row. Rows: labels of the data. Columns: answers.", h("span", { class: "never" }, " Choose a cell, a row or a column to see its examples.")),
     shown.length < labels.length ? h("p", { class: "small soft" }, `The ${shown.length} labels with most errors, of ${labels.length}.`) : null);
 }
 

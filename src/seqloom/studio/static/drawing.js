@@ -121,7 +121,7 @@ export function drawingPad(call, { width = 480, height = 120, model = {}, wiped 
   canvas.addEventListener("pointercancel", end);
   const hint = model.pen ? "Draw between the lines: the model gets the movements of the pen, in the size and with the spacing of points of the dev data." : model.ink ? `${style.dark ? "Light on dark" : "Dark on light"}, as in the dev data.` : "";
   const wipe = () => { lines = []; draw(); };
-  const box = h("div", {}, h("h3", {}, "Draw"), canvas, hint ? h("p", { class: "small soft" }, hint) : null, h("p", {}, h("button", { type: "button", onclick: () => { wipe(); wiped(); } }, "Clear")));
+  const box = h("div", {}, h("h3", {}, "Draw"), canvas, hint ? h("p", { class: "small soft never" }, hint) : null, h("p", {}, h("button", { type: "button", onclick: () => { wipe(); wiped(); } }, "Clear")));
   return Object.assign(box, { wipe });
 }
 

@@ -35,7 +35,7 @@ export function searchMenu(searches, text, call) {
         ? h("select", { onchange: keep }, choices.map((choice) => h("option", { value: choice, selected: choice === value }, choice)))
         : h("input", { type: "number", value, step: "any", min: 0, onchange: keep });
       return h("label", { title: about }, h("span", {}, name.replaceAll("_", " ")), field);
-    })] : h("p", { class: "small soft" }, "The method with which the run was evaluated. Choose another one to change its settings."));
+    })] : h("p", { class: "small soft" }, "The method with which the run was evaluated.", h("span", { class: "never" }, " Choose another one to change its settings.")));
   }
 
   draw();

@@ -90,7 +90,7 @@ export function sliceCard({ offered, metric, by, chosen, choose, change }) {
     svg.append(h("svg:text", { x: (LEFT + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, feature.unit));
     moveByKeys(svg, [bars]);
     clear(place, svg);
-    remark.textContent = [feature.total > bins.length ? `The ${bins.length} most frequent of ${feature.total}.` : "", feature.note, "Choose a bar to see its examples."].filter(Boolean).join(" ");
+    clear(remark, [feature.total > bins.length ? `The ${bins.length} most frequent of ${feature.total}. ` : "", feature.note ? `${feature.note} ` : ""].join(""), h("span", { class: "never" }, "Choose a bar to see its examples."));
   }
   new ResizeObserver(() => {
     const width = Math.min(720, Math.round(place.clientWidth));

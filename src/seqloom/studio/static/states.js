@@ -75,7 +75,7 @@ function place(run, match, note, { scale = 0, timed = false } = {}) {
   const link = { href: address("/inside", { run, example: String(match.example), from: String(match.start), to: String(match.stop) }), title: match.place };
   const piece = (tokens, numbers) => (scale ? shaded(tokens, numbers, scale) : joined(tokens));
   const text = match.phrase.length
-    ? h("span", { class: "context" }, h("span", { class: "left" }, h("bdi", {}, match.cut ? "… " : "", piece(match.before, (match.values_before || []).slice(-match.before.length || Infinity)))), scale ? h("span", { class: "centre" }, shaded(match.phrase, [match.value], scale)) : h("mark", {}, joined(match.phrase)), h("span", {}, piece(match.after, match.values_after)))
+    ? h("span", { class: "context" }, h("span", { class: "left" }, h("bdi", {}, match.cut ? "… " : "", piece(match.before, (match.values_before || []).slice(-match.before.length || Infinity)))), scale ? h("span", { class: "centre" }, shaded(match.phrase, [match.value], scale, 0)) : h("mark", {}, joined(match.phrase)), h("span", {}, piece(match.after, match.values_after)))
     : h("span", { class: "pictured-place" }, picture(run, match, timed), h("span", {}, match.place.split(/[\\/]/).at(-1)), h("mark", {}, match.stop - match.start > 1 ? `steps ${match.start + 1}–${match.stop}` : `step ${match.start + 1}`));
   return h("tr", {}, h("td", {}, h("a", link, text)), h("td", { class: "number" }, note));
 }
@@ -86,12 +86,12 @@ function picture(run, { example, start, stop, steps }, timed) {
   return h("span", { class: "framed" }, thumbnail(run, example), timed ? h("i", { style: { left: share(start), width: share(stop - start) } }) : null);
 }
 
-// Tokens in the colours of numbers.
-function shaded(tokens, numbers, scale) {
+// Tokens in the colours of numbers; `peak`: that is framed.
+function shaded(tokens, numbers, scale, peak = -1) {
   const separator = isShort(tokens) ? "" : " ";
   return tokens.map((token, index) => {
     const strength = (numbers[index] ?? 0) / scale;
-    return [index ? separator : "", h("span", { class: Math.abs(strength) > 0.7 ? "shaded strong" : "shaded", style: { background: shadeCss(0.85 * strength) }, title: `${visible(token)}: ${number(numbers[index], 3)}` }, visible(token))];
+    return [index ? separator : "", h("span", { class: Math.abs(strength) > 0.7 ? "shaded strong" : "shaded", "data-peak": index === peak ? "" : null, style: { background: shadeCss(0.85 * strength) }, title: `${visible(token)}: ${number(numbers[index], 3)}` }, visible(token))];
   });
 }
 
@@ -134,7 +134,7 @@ export function activeUnits(numbers, units, steps, [start, stop], threshold) {
 export function statePanel({ hasStrip, timed, run, input, layers, values, nameLayer, tokens, chosen, threshold = THRESHOLD, changed }) {
   const how = hasStrip ? "drag over the tokens above, or hold Shift and press an arrow key" : "drag over steps of a hidden state below";
   const [what, act] = hasStrip ? ["this phrase", "Select a phrase"] : ["these steps", "Select some steps"];
-  const content = h("div", { "aria-live": "polite" }, h("p", {}, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", {}, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below, or type its number: its values in this input, and where in the dev data they are highest and lowest.")));
+  const content = h("div", { "aria-live": "polite" }, h("p", { class: "never" }, h("b", {}, act), h("span", { class: "soft" }, `: ${how}. The places in the dev data at which the model is in the same state appear here.`)), h("p", { class: "never" }, h("b", {}, "Click a unit"), h("span", { class: "soft" }, " of a hidden state below, or type its number: its values in this input, and where in the dev data they are highest and lowest.")));
   const select = h("select", { "aria-label": "Layer of the states", onchange: () => { limitField(); if (state.phrase) similar(...state.phrase); else chooseUnit(); } }, layers.map((layer) => h("option", { value: layer.name }, nameLayer(layer.name))));
   const state = { phrase: null };
   const unitsOf = (name) => outputOf(layers.find((layer) => layer.name === name)).units;
@@ -189,11 +189,11 @@ export function statePanel({ hasStrip, timed, run, input, layers, values, nameLa
     if (layers.some((layer) => layer.name === name)) select.value = name;
     limitField();
     field.value = String(index + 1);
-    const layer = layers.find((each) => each.name === name), own = numbersOf(layer).subarray(index * layer.steps, (index + 1) * layer.steps), scale = Math.max(...own.map(Math.abs)) || 1;
+    const layer = layers.find((each) => each.name === name), own = numbersOf(layer).subarray(index * layer.steps, (index + 1) * layer.steps), peak = own.reduce((best, value, step) => (Math.abs(value) > Math.abs(own[best]) ? step : best), 0), scale = Math.abs(own[peak]) || 1;
     const here = tokens.length === layer.steps && tokens.length <= MOST_SHADED
-      ? h("p", { class: "shaded-text", tabindex: 0 }, shaded(tokens, [...own], scale))
+      ? h("p", { class: "shaded-text", tabindex: 0 }, shaded(tokens, [...own], scale, peak))
       : heatmap({ title: "Its value at each step", values: own, rows: 1, columns: layer.steps, rowName: () => `unit ${index + 1}`, height: 24, limits: [Math.min(0, ...own), Math.max(0, ...own)] });
-    const heading = [h("div", { class: "tools" }, h("h3", {}, `Unit ${index + 1} of ${nameLayer(name)} in this input`), here.matches("p") ? saveBoxesButton(`unit ${index + 1}`, () => here) : null), here, h("p", { class: "small soft" }, h("span", { class: "key positive" }, "positive"), h("span", { class: "key negative" }, "negative"), ` Strongest: ${number(own.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0), 3)}.`)];
+    const heading = [h("div", { class: "tools" }, h("h3", {}, `Unit ${index + 1} of ${nameLayer(name)} in this input`), here.matches("p") ? saveBoxesButton(`unit ${index + 1}`, () => here) : null), here, h("p", { class: "small soft" }, h("span", { class: "key positive" }, "positive"), h("span", { class: "key negative" }, "negative"), ` Strongest: ${number(own[peak], 3)} at ${tokens.length === layer.steps ? `“${visible(tokens[peak])}” (${peak + 1})` : `step ${peak + 1}`}.`)];
     await load(heading, "/api/unit", { run, layer: name, unit: index }, (result) => {
       const extreme = Math.max(...[...result.highest, ...result.lowest].map((match) => Math.abs(match.value))) || 1, list = (matches) => matches.map((match) => place(run, match, number(match.value, 3), { scale: extreme, timed }));
       const places = h("div", { class: "halves" }, rows(["highest in the dev data", "value"], list(result.highest)), rows(["lowest in the dev data", "value"], list(result.lowest)));

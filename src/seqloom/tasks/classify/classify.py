@@ -138,7 +138,9 @@ class Classify(ClassifySettings):
 
     def with_predicted_target(self, example: LabelledSequence, prediction: Any) -> LabelledSequence:
         if not hasattr(prediction, "label"):
-            raise TypeError("a classifier of numbers cannot take a prediction as the target")
+            raise TypeError(
+                "how far back an output sees is measured by the probability of its label; this model predicts numbers"
+            )
         return replace(example, label=prediction.label)
 
     def reader(self) -> LabelledReader:

@@ -457,7 +457,9 @@ class Tag(TagSettings):
 
     def with_predicted_target(self, example: TaggedSequence, prediction: Any) -> TaggedSequence:
         if not isinstance(prediction, TagPrediction):
-            raise TypeError("a tagger of numbers cannot take a prediction as the target")
+            raise TypeError(
+                "how far back an output sees is measured by the probability of its label; this model predicts numbers"
+            )
         return replace(example, labels=tuple(prediction.labels))
 
     @property
