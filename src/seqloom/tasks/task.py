@@ -28,7 +28,9 @@ from seqloom.data.batch import Batch
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview, preview
-from seqloom.data.readers.text_files import DataError, encoding_problem, resolve
+from seqloom.data.readers.media_lists import is_media
+from seqloom.data.readers.tables import SUFFIXES, suffix
+from seqloom.data.readers.text_files import TABLE, DataError, encoding_problem, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import FrameSearch
@@ -125,6 +127,7 @@ class Task(Capabilities, ABC):
     too_long: ClassVar[tuple[TooLong, ...]] = ("skip",)
     """What can be done with training examples longer than train.max_length, the default first."""
     target_name: ClassVar[str] = "label"
+    target_place: ClassVar[str] = ""  # how the files of a folder get their targets, in the imperative
     """The word for a target in messages, such as label or caption."""
     input_name: ClassVar[str] = "example"
     """The word for what has a target, such as word or image."""
@@ -575,8 +578,14 @@ class Task(Capabilities, ABC):
         return "" if self.learned == other.learned else "have different vocabularies"
 
     def _missing_target(self, example: Any, purpose: Literal["training", "evaluation", "alignment"]) -> DataError:
-        name = self.target_name
-        return DataError(example.location, f"no {name}; {purpose} needs a {name} for each {self.input_name}")
+        name, file = self.target_name, getattr(example.location, "file", "")
+        problem = f"no {name}; {purpose} needs a {name} for each {self.input_name}"
+        if file == TABLE or suffix(Path(file)) in SUFFIXES:
+            return DataError(example.location, f"{problem}: remove the rows without one; seqloom check counts them")
+        advice = (
+            f": {self.target_place}" if purpose == "training" and self.target_place and is_media(Path(file)) else ""
+        )
+        return DataError(example.location, f"{problem}{advice}")
 
     def _no_examples(self) -> DataError:
         with suppress(DataError, OSError):

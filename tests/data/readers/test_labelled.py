@@ -1,6 +1,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,13 @@ def test_a_missing_text_is_an_empty_one_as_in_a_file(missing: Any, tmp_path: Pat
     assert str(of_frame[1].location) == "row 2 of the data (the first is 1)"
     pairs = list(zip(frame["comment"], frame["label"], strict=True))
     assert [example.content for example in LabelledReader().read(pairs)] == ["good", "", "bad"]
+
+
+def test_a_column_of_the_model_cannot_be_configured_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("Text,label\ngood film,pos\nbad film,neg\n")
+    reader = LabelledReader(text_column="review", label_column="label", known={"pos", "neg"})
+    with pytest.raises(DataError, match=r"no column 'review', which the model reads; rename one of 'Text', 'label'"):
+        list(reader.read(path))
+    with pytest.raises(DataError, match=r"no column 'review' \(task.text_column\)"):
+        list(replace(reader, known=None).read(path))

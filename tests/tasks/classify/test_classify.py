@@ -14,7 +14,7 @@ from tests.contracts.registry import randomize
 
 from seqloom.data.batch import Batch
 from seqloom.data.readers.labelled import LabelledSequence
-from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
 from seqloom.tasks.classify import Classify, Learned
@@ -418,3 +418,18 @@ def test_probabilities_are_a_compact_mapping() -> None:
     assert repr(probabilities) == "{'x': 0.25, 'y': 0.75}"
     answer = Classification("y", 0.75, probabilities)
     assert json.loads(json.dumps(dataclasses.asdict(answer)))["probabilities"] == {"x": 0.25, "y": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("file", "advice"),
+    [
+        ("x.csv", "for each example: remove the rows without one; seqloom check counts them"),
+        ("data", "for each example: remove the rows without one; seqloom check counts them"),
+        ("x.wav", "for each example: put the files of each label into a folder named after it, or list file and label"),
+        ("x.txt", "for each example"),
+    ],
+)
+def test_a_missing_label_comes_with_advice(file: str, advice: str) -> None:
+    example = LabelledSequence(Location(file, 7), "a", None, 1)
+    with pytest.raises(DataError, match=f"no label; training needs a label {advice}"):
+        Classify(train="").fit([example])

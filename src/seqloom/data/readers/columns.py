@@ -30,6 +30,7 @@ class Role:
     names: tuple[str, ...]  # usual names of such a column, the most certain ones first
     holds: Literal["text", "label", "any"] = "any"  # what the values look like
     optional: bool = False
+    trained: bool = False  # a model reads the column by its name, which cannot be configured any more
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,9 @@ def _chosen(table: Table, role: Role, column: LabelColumn | None) -> int | None:
         return table.names.index(column)
     if role.optional or (table.width == 1 and not table.names):
         return None
+    if role.trained and table.names:
+        header = ", ".join(map(repr, table.names))[:200]
+        raise DataError(table.location, f"no column {column!r}, which the model reads; rename one of {header}")
     raise no_named_column(table, column, key=role.key)
 
 

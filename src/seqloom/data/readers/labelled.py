@@ -222,6 +222,8 @@ class LabelledReader:
         if text is TEXT and (pair := self._pair_columns(source)) is not None:
             roles = (TEXT, text_pairs.SECOND_TEXT, label)
             chosen = {**chosen, TEXT.key: pair[0], text_pairs.SECOND_TEXT.key: pair[1]}
+        if self.known is not None:
+            roles = tuple(replace(role, trained=True) for role in roles)
         return find_columns(source, roles, chosen, separator=self.separator, encoding=self.encoding)
 
     def _pair_columns(self, source: Source) -> tuple[int | str, int | str] | None:

@@ -84,6 +84,9 @@ class ClassifySettings(Task):
         "task.encoder.dropout": "0.4, for numbers 0.1",
         "task.head.layers": "1 for pairs of texts, otherwise 0",
     }
+    target_place: ClassVar[str] = (
+        "put the files of each label into a folder named after it, or list file and label of each in labels.csv"
+    )
     data_files: ClassVar[Mapping[str, str]] = {"folder": "folder"}
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding", **data_files}
     too_long: ClassVar[tuple[TooLong, ...]] = ("truncate", "skip")

@@ -48,6 +48,9 @@ class TranscribeSettings(Task):
 
     uses_search: ClassVar[bool] = True
     target_name: ClassVar[str] = "text"
+    target_place: ClassVar[str] = (
+        "write it to a .txt file of the same name beside it, or list file and text of each in metadata.csv"
+    )
     input_name: ClassVar[str] = "recording"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
     depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | DEPENDS_ON_RECORDINGS
