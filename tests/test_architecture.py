@@ -220,7 +220,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "seqloom",
     },
     "studio": {
-        *("files", "checkpoint", "terminal", "insight", "run", "run_config", "run_summary", "model", "service"),
+        *(
+            "files",
+            "answers",
+            "checkpoint",
+            "terminal",
+            "insight",
+            "run",
+            "run_config",
+            "run_summary",
+            "model",
+            "service",
+        ),
         *("config", "data", "decoding", "tasks", "evaluation", "training_data", "comparison", "diagnosis", "lab"),
     },
     "cli": {

@@ -73,7 +73,7 @@ def test_standard_input_is_utf_8_by_default(models: dict[str, Path], monkeypatch
             r'task\.format: expected one of: "auto", "conll", .*; got "conl"; did you mean "conll"\?',
         ),
         ("tag", {"encoding": "latin-11"}, r'task\.encoding = "latin-11": unknown text encoding'),
-        ("forecast", {"file_format": "conll"}, r"the task forecast has no option 'format' \(available: none\)"),
+        ("forecast", {"file_format": "conll"}, r"the task forecast has no option 'format' \(available: encoding\)"),
     ],
 )
 def test_unsupported_options_are_refused(

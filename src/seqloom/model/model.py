@@ -18,7 +18,6 @@ from seqloom import html
 from seqloom.answers import INPUT_LENGTH, Answers, describe_empty
 from seqloom.data.batch import Batch, split_by_padding
 from seqloom.data.dataset_summary import Findings
-from seqloom.data.drawing_style import drawing_style
 from seqloom.data.readers import tables
 from seqloom.data.readers.memory import as_source
 from seqloom.data.readers.text_files import TABLE, DataError, resolve
@@ -36,6 +35,7 @@ from seqloom.insight.piano_roll import PianoRoll
 from seqloom.insight.plotting import named_plots
 from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.length_bins import LengthBins, quantile_bins
+from seqloom.model.exporting import ExportTarget, write_export
 from seqloom.models.baseline import Baseline
 from seqloom.models.generation import GeneratedToken
 from seqloom.models.sentence_vectors import (
@@ -49,7 +49,7 @@ from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run_config import Config
 from seqloom.tasks.task import PredictionOptions, Task
 from seqloom.training.memory import check_memory
-from seqloom.training_data import count_trained, dev_examples
+from seqloom.training_data import count_trained
 
 if TYPE_CHECKING:
     from seqloom.export_check import ExportCheck
@@ -65,8 +65,6 @@ FILE_NAME = re.compile(r"\S*[^\s.]\.[A-Za-z]\w{1,6}(\.gz)?|\S*[/\\]\S*|\$\w+\S*"
 SETTING = re.compile(r"(task|train)(\.[a-z_]+)+=.*", re.DOTALL)
 AGAIN = "a text that looks like a file name is read from standard input"
 """How such a text is given on the command line."""
-CHECKED, CHECKED_TOGETHER = 256, 16
-"""Examples on which an exported model is compared with its run, and how many in a batch."""
 SHOWN_DEPTH, SHOWN_PARTS = 2, 20  # of the parts of a model in a notebook
 
 
@@ -591,52 +589,8 @@ class Model:
         vectors .txt, .vec or .bin. A path without a suffix is a folder for a web page. ONNX files, pages and compiled
         models are written only if they give the answers of the model.
         """
-        path = Path(path)
-        if path.suffix not in (".onnx", ".o", ".wasm", ""):
-            self.task.export(self.module, path)
-            return None
-        if self.precision == "int8":
-            raise ValueError("an exported file holds a float32 model: export the run that the int8 model was made from")
-        if path.suffix in (".o", ".wasm"):
-            from seqloom.standalone import exported as standalone
-
-            title = f"A model of the task {self.task.name}: the run {self.name}, compiled by Seqloom."
-            with torch.no_grad():
-                compiled, batches = self.task.standalone_model(self.module), self._checked_batches(check)
-                return standalone.write(compiled, path, batches, target=target, title=title)
-        try:
-            from seqloom.onnx.exported import write, write_runtime
-            from seqloom.onnx.page import find_onnxruntime_web, write_page
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"the export to ONNX needs the package {error.name}: pip install 'seqloom[export]'", name=error.name
-            ) from error
-        metadata = {"task": self.task.name, "name": self.name, "config": self.config.text()}
-        with torch.no_grad():
-            exported = self.task.onnx_model(self.module)
-            checked = list(self._checked_batches(check))
-            if not path.suffix:
-                library = find_onnxruntime_web(str(onnxruntime_web))
-                style = drawing_style([example for batch in checked for example in batch])
-                return write_page(exported, path, checked, metadata=metadata, onnxruntime_web=library, drawing=style)
-            result = write(exported, path, checked, metadata=metadata, parts=runtime)
-        if runtime:
-            write_runtime(path.parent)
-        return result
-
-    def _checked_batches(self, source: Any) -> Iterator[list[Any]]:
-        """Some examples, on which an exported model is compared with this one."""
-        if source is not None:
-            examples = self.read(source)
-        else:
-            try:
-                examples = dev_examples(self.config, self.trained_on)
-            except (DataError, OSError) as error:
-                raise ValueError(
-                    f"{error}: the exported model is compared with the run on its dev data; name other inputs "
-                    "(--check FILE, in Python check=…)"
-                ) from error
-        return split_by_padding(islice(examples, CHECKED), CHECKED_TOGETHER)
+        target_file = ExportTarget(Path(path), runtime=runtime, onnxruntime_web=str(onnxruntime_web), processor=target)
+        return write_export(self, target_file, check=check)
 
 
 def _with_warnings(predictions: Iterable[Any]) -> Iterator[Any]:
