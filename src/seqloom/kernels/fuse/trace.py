@@ -7,7 +7,7 @@ symbols. An operator without a symbolic rule raises ``Unfusable`` with the reaso
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import torch
@@ -167,6 +167,9 @@ SPELLINGS = {
 """How a user writes what torch names otherwise."""
 
 
+_signature = cache(inspect.signature)
+
+
 class _Recorder(TorchDispatchMode):
     """Maps every tensor of the step to its symbol."""
 
@@ -206,7 +209,7 @@ class _Recorder(TorchDispatchMode):
         self._check_dtype(name, args, result)
         call = OperatorCall(self.traced, self.symbol, operator, result, batch=self.batch)
         try:
-            inspect.signature(rule).bind(call, *args, **(kwargs or {}))
+            _signature(rule).bind(call, *args, **(kwargs or {}))
         except TypeError:  # an overload of the operator, or a keyword, that the rule does not know
             form = f" with {', '.join(kwargs)}" if kwargs else f" of {len(args)} arguments"
             raise Unfusable(f"{self._spelling(name)}{form} is not supported in a compiled step") from None
