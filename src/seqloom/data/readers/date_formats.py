@@ -20,6 +20,7 @@ DATE_FORMATS = (
     *("%b %Y", "%b-%Y", "%B %Y", "%b-%y", "%Y %b", "%Y-%jT", "%a %b %d %Y"),
 )
 CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %H.%M.%S", " %H")
+DIGIT = re.compile(r"\d")
 QUARTER = re.compile(r"(?:(\d{4})[\s-]*[Qq]([1-4])|[Qq]([1-4])[\s/-]*(\d{4}))")
 
 
@@ -93,6 +94,8 @@ def _naive(value: Any) -> Any:
 def _fitting_formats(texts: Sequence[str]) -> Iterator[str]:
     """The formats of the first texts."""
     probe = texts[:3]
+    if not all(map(DIGIT.search, probe)):  # every format has a year
+        return
     for format_ in DATE_FORMATS:
         for clock in CLOCK_FORMATS:
             if with_format(probe, format_ + clock) is not None:
