@@ -29,8 +29,9 @@ def test_the_same_as_training_the_two_maps_of_the_paper(monkeypatch: pytest.Monk
     """Without a penalty the solution is unique in its forecasts, so that gradient descent must reach them."""
     monkeypatch.setattr(linear_forecast, "PENALTIES", (1e-9,) * 3)
     values = series()
-    fitted = fit_linear([values], 14, 3)
-    assert fitted is not None
+    fits = fit_linear([values], 14, 3)
+    assert fits is not None
+    fitted = fits.dlinear
     histories, futures = (torch.tensor(side[..., 0].copy()) for side in windows(values, 14, 3))
     padded = torch.cat([histories[:, :1].expand(-1, 12), histories, histories[:, -1:].expand(-1, 12)], dim=1)
     trend = nn.functional.avg_pool1d(padded.unsqueeze(1), 25, stride=1)[:, 0]
@@ -53,32 +54,52 @@ def test_the_same_as_training_the_two_maps_of_the_paper(monkeypatch: pytest.Monk
 
 def test_waves_are_forecast_and_a_random_walk_has_no_gain() -> None:
     wave = np.sin(np.arange(300) / 4)[:, None] * np.sqrt(2)
-    fitted = fit_linear([wave], 30, 5)
-    assert fitted is not None
+    fits = fit_linear([wave], 30, 5)
+    assert fits is not None
     histories, futures = windows(wave, 30, 5)
-    assert np.abs(fitted.forecast(histories) - futures).max() < 0.02
-    assert fitted.gain > 0.99
-    assert np.array(fitted.errors).max() < 0.02
+    for fitted in fits:
+        assert np.abs(fitted.forecast(histories) - futures).max() < 0.02
+        assert fitted.gain > 0.99
+        assert np.array(fitted.errors).max() < 0.02
     walk = np.random.default_rng(3).normal(size=(600, 2)).cumsum(axis=0)
     drunk = fit_linear([(walk - walk.mean(axis=0)) / walk.std(axis=0)], 30, 5)
     assert drunk is not None
-    assert drunk.gain < 0.02
+    assert max(fitted.gain for fitted in drunk) < 0.02
+
+
+def test_half_of_the_combined_forecast_follows_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other half is least squares on the changes from the last value, by another solver."""
+    monkeypatch.setattr(linear_forecast, "PENALTIES", (1e-9,) * 3)
+    values = series()
+    fits = fit_linear([values], 14, 3)
+    assert fits is not None
+    histories, futures = (side[..., 0] for side in windows(values, 14, 3))
+    last = histories[:, -1:]
+    features = np.concatenate([histories[:, :-1] - last, np.ones_like(last)], axis=1)
+    changes = last + features @ np.linalg.lstsq(features, futures - last, rcond=None)[0]
+    dlinear, combined = (fit.forecast(histories[..., None])[..., 0] for fit in fits)
+    np.testing.assert_allclose(combined, (dlinear + changes) / 2, atol=1e-5)  # the penalty is not quite zero
+    raised = [
+        fit.forecast(histories[..., None] + 10.0)[..., 0] - fit.forecast(histories[..., None])[..., 0] for fit in fits
+    ]
+    np.testing.assert_allclose(raised[1], (raised[0] + 10) / 2, atol=1e-4)  # numbers have 7 digits
 
 
 def test_errors_are_those_of_the_training_windows() -> None:
     values = np.concatenate([series(), series(seed=1)], axis=1)
-    fitted = fit_linear([values[:250], values[250:]], 14, 3)
-    assert fitted is not None
+    fits = fit_linear([values[:250], values[250:]], 14, 3)
+    assert fits is not None
     pairs = [windows(part, 14, 3) for part in (values[:250], values[250:])]
-    squares = np.concatenate([(fitted.forecast(past) - future) ** 2 for past, future in pairs])
-    np.testing.assert_allclose(fitted.errors, np.sqrt(squares.mean(axis=0)), rtol=1e-4)  # numbers have 7 digits
-    assert LinearForecast.model_validate_json(fitted.model_dump_json()) == fitted
+    for fitted in fits:
+        squares = np.concatenate([(fitted.forecast(past) - future) ** 2 for past, future in pairs])
+        np.testing.assert_allclose(fitted.errors, np.sqrt(squares.mean(axis=0)), rtol=1e-4)  # numbers have 7 digits
+        assert LinearForecast.model_validate_json(fitted.model_dump_json()) == fitted
 
 
 def test_limits() -> None:
     assert fit_linear([series(30)], 20, 5) is None
     long = fit_linear([series(1500)], 1000, 2)
     assert long is not None
-    assert long.length == MAX_LENGTH
+    assert long.dlinear.length == long.combined.length == MAX_LENGTH
     with pytest.raises(ConfigError, match=r"for each step of the horizon"):
         LinearForecast(weight=((1.0,),), bias=(0.0, 1.0), errors=((1.0,),), gain=0.0)

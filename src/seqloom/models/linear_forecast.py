@@ -2,10 +2,14 @@
 
 Each series is split into its moving average and the rest; both are mapped to the horizon by matrices that all columns
 share. As the average is linear, too, the two maps are stored as one.
+
+DLinear returns to the mean of the training data, which is wrong after the level of a series has changed. The same maps
+of the changes from the last value (NLinear in the same paper) follow the level wherever it goes. A network starts from
+the mean of both.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -57,12 +61,19 @@ class LinearForecast(ConfigSection):
         return forecast
 
 
+class LinearForecasts(NamedTuple):
+    """Linear forecasts from the same training data."""
+
+    dlinear: LinearForecast
+    combined: LinearForecast  # the mean of DLinear and of its maps of the changes from the last value
+
+
 def fit_linear(
     parts: Sequence[Numbers],  # each (T, targets), standardised
     length: int,  # steps of the history
     horizon: int,
-) -> LinearForecast | None:
-    """The linear forecast that fits the windows of these series best; None: there are too few."""
+) -> LinearForecasts | None:
+    """The linear forecasts that fit the windows of these series best; None: there are too few."""
     length = min(length, MAX_LENGTH)
     windows = sum(max(len(part) - length - horizon + 1, 0) * part.shape[1] for part in parts)
     if windows < MIN_WINDOWS or length < 2:
@@ -77,13 +88,39 @@ def fit_linear(
         for sums, start, end in ((fitted, 0, last), (between, last, first), (validated, first, count)):
             for histories, futures in _windows(part, length, horizon, start, end, stride):
                 sums.add(_features(histories, average), futures)
-    penalty, gain = PENALTIES[2], 0.0
+    solvers = (_Sums.solve, _Sums.solve_changes)
+    penalties, gains = [PENALTIES[2]] * len(solvers), [0.0, 0.0]
     if fitted.count and validated.count:
-        errors = {each: validated.error(fitted.solve(each)) for each in PENALTIES}
-        penalty = min(errors, key=lambda each: errors[each])
-        persistence = _persistence(parts, length, horizon, stride)
-        gain = 1 - errors[penalty] / persistence if persistence else 0.0
-    solution = (fitted + between + validated).solve(penalty)  # (2 · length + 1, horizon)
+        tried = [{penalty: solve(fitted, penalty) for penalty in PENALTIES} for solve in solvers]
+        penalties = [_best_penalty(solutions, validated) for solutions in tried]
+        dlinear, changes = (solutions[penalty] for solutions, penalty in zip(tried, penalties, strict=True))
+        if persistence := _persistence(parts, length, horizon, stride):
+            gains = [1 - validated.error(solution) / persistence for solution in (dlinear, (dlinear + changes) / 2)]
+    total = fitted + between + validated
+    dlinear, changes = (solve(total, penalty) for solve, penalty in zip(solvers, penalties, strict=True))
+    return LinearForecasts(
+        _forecast(dlinear, average, gain=gains[0], parts=parts, stride=stride),
+        _forecast((dlinear + changes) / 2, average, gain=gains[1], parts=parts, stride=stride),
+    )
+
+
+def _best_penalty(
+    solutions: dict[float, Numbers],  # by penalty
+    validated: "_Sums",
+) -> float:
+    return min(solutions, key=lambda penalty: validated.error(solutions[penalty]))
+
+
+def _forecast(
+    solution: Numbers,  # (2 · length + 1, horizon)
+    average: Numbers,  # (length, length)
+    *,
+    gain: float,
+    parts: Sequence[Numbers],
+    stride: int,
+) -> LinearForecast:
+    """The maps of trend and rest as one map of the history."""
+    length, horizon = len(average), solution.shape[1]
     trend, rest, bias = solution[:length].T, solution[length:-1].T, solution[-1]
     weight = trend @ average + rest @ (np.eye(length) - average)
     result = LinearForecast(
@@ -117,6 +154,21 @@ class _Sums:
         penalties = np.full(len(self.squares), penalty * self.count)
         penalties[-1] = 1e-9 * self.count
         return np.asarray(np.linalg.solve(self.squares + np.diag(penalties), self.products), np.float64)
+
+    def solve_changes(self, penalty: float) -> Numbers:  # (size, horizon)
+        """The same for maps of the changes from the last value, written as maps of the values."""
+        size, length = len(self.squares), (len(self.squares) - 1) // 2
+        last = np.zeros((size, 1))
+        last[[length - 1, 2 * length - 1]] = 1  # trend + rest at the last step
+        # The trend of x − last is that of x less last, and the rest is the same: new features are features @ change.
+        change = np.eye(size)
+        change[:, :length] -= last
+        relative = _Sums(length, self.products.shape[1])
+        relative.squares = change.T @ self.squares @ change
+        relative.products = change.T @ (self.products - self.squares @ last)
+        relative.count = self.count
+        solution: Numbers = change @ relative.solve(penalty) + last
+        return solution
 
     def error(self, solution: Numbers) -> float:
         """The mean squared error of a solution on these windows."""

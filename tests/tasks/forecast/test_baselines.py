@@ -1,5 +1,7 @@
 """Baselines of forecasts compared with their definitions; none sees what comes after its origin."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from seqloom.metrics.forecasts import DLINEAR, DRIFT, LAST, SEASONAL, SMOOTHING
 from seqloom.models.exponential_smoothing import Smoothing, fit_smoothing
 from seqloom.models.linear_forecast import fit_linear
 from seqloom.tasks.forecast.baselines import BaselineForecasts
+from seqloom.tasks.forecast.forecast import Forecast
 
 
 def series(length: int = 60, *, seed: int = 0) -> Series:
@@ -19,6 +22,7 @@ def series(length: int = 60, *, seed: int = 0) -> Series:
 
 def baselines(values: np.ndarray, *, every_step: bool = False) -> BaselineForecasts:
     means, deviations = values.mean(axis=0), values.std(axis=0)
+    fits = fit_linear([((values - means) / deviations)[:, [1, 0]]], 6, 3)
     return BaselineForecasts(
         targets=(1, 0),
         horizon=3,
@@ -26,7 +30,7 @@ def baselines(values: np.ndarray, *, every_step: bool = False) -> BaselineForeca
         season=4,
         means=tuple(means[[1, 0]].tolist()),
         deviations=tuple(deviations[[1, 0]].tolist()),
-        linear=fit_linear([((values - means) / deviations)[:, [1, 0]]], 6, 3),
+        linear=None if fits is None else fits.dlinear,
         smoothing=tuple(fit_smoothing([values[:, [1, 0]]], 4)),
     )
 
@@ -91,3 +95,22 @@ def test_several_series_are_told_apart() -> None:
     expected = np.array([first.values[8, 0], second.values[8, 0], first.values[9, 0]])
     for name in (LAST, SMOOTHING):  # with α = 1 the level is the last value
         np.testing.assert_allclose(chosen.forecast(name, examples)[:, 1, 0], expected)
+
+
+def test_a_network_starts_from_the_combined_forecast_or_in_older_runs_from_dlinear(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    values = series().values[:, 1]
+    path.write_text("y\n" + "\n".join(map(str, values)))
+    task = Forecast(train=str(path), history=6, horizon=3, base_forecast="linear")
+    task = task.fit(task.read(path))
+    learned = task.fitted
+    assert learned.linear is not None
+    assert learned.combined is not None
+    older = task.model_copy(update={"learned": learned.model_copy(update={"combined": None})})
+    batch = task.collate([*task.read(path)][:2])
+    scaled = ((values - learned.means[0]) / learned.deviations[0])[:7]
+    histories = np.stack([scaled[:6], scaled[1:]])[..., None]
+    for each, expected in ((task, learned.combined), (older, learned.linear)):
+        model = each.build_model().eval()  # its changes are 0 at first
+        forecast = model(batch.inputs)[0].detach().numpy()[:, 0]
+        np.testing.assert_allclose(forecast, expected.forecast(histories), atol=1e-5)  # computed in float32

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, Padded, pad
@@ -50,7 +51,7 @@ from seqloom.models.ensemble import ForecasterEnsemble
 from seqloom.models.exponential_smoothing import fit_smoothing
 from seqloom.models.forecast_distributions import ForecastDistribution, build_distribution, point_losses
 from seqloom.models.forecaster import Forecaster, ForecastInputs, LinearBase
-from seqloom.models.linear_forecast import fit_linear
+from seqloom.models.linear_forecast import LinearForecast, fit_linear
 from seqloom.tasks.forecast.origins import build_backtest, choose_origins
 from seqloom.tasks.forecast.paths import draw_forecast_paths
 from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
@@ -184,17 +185,15 @@ class Forecast(ForecastScoring):
         targets = self._targets(learned.columns)
         varying = np.isin(np.arange(len(targets)), learned.varying(targets))
         scaled = [learned.scale(part)[:, targets][:, varying] for part in parts]
-        linear = fit_linear(scaled, learned.shortest or self.history, self.horizon)
-        if linear is not None:
-            errors = np.zeros((self.horizon, len(targets)))  # of constant columns: they have no others
-            errors[:, varying] = linear.errors
-            linear = linear.model_copy(update={"errors": tuple(map(tuple, errors.tolist()))})
-        is_base = {"last_value": False, "linear": True, "auto": linear is not None and linear.gain > MIN_GAIN}
-        if linear is None and self.base_forecast == "linear":
+        fits = fit_linear(scaled, learned.shortest or self.history, self.horizon)
+        linear, combined = (_with_constant_columns(fit, varying) for fit in fits) if fits else (None, None)
+        is_base = {"last_value": False, "linear": True, "auto": combined is not None and combined.gain > MIN_GAIN}
+        if combined is None and self.base_forecast == "linear":
             raise DataError(self.train, 'too few rows for a linear forecast: set task.base_forecast to "last_value"')
         smoothing = fit_smoothing([part[:, targets] for part in parts], max(self.season, 1))
         update = {
             "linear": linear,
+            "combined": combined,
             "linear_base": is_base[self.base_forecast] and self.relative and self.output == "last",
             "smoothing": tuple(smoothing),
         }
@@ -326,7 +325,7 @@ class Forecast(ForecastScoring):
             every_step=self.output == "every_step",
             separate=self.channel_independent,
             horizon_changes=torch.tensor(learned.horizon_changes) if relative else None,
-            linear=LinearBase(*learned.linear.tensors()) if learned.linear and learned.linear_base else None,
+            linear=None if learned.base is None else LinearBase(*learned.base.tensors()),
             first=1 if self.data_type == "numbers" and self.inputs == "changes" else 0,
             covariates=covariates,
             distribution=self._distribution(),
@@ -342,7 +341,7 @@ class Forecast(ForecastScoring):
     def _distribution(self) -> ForecastDistribution:
         # In units of the base forecast's error, so that the learning rate does not depend on the data's scale.
         learned = self.fitted
-        errors = learned.linear.errors if learned.linear and learned.linear_base else learned.horizon_changes
+        errors = learned.horizon_changes if learned.base is None else learned.base.errors
         unit = math.sqrt(np.square(errors).mean()) or 1.0
         return build_distribution(
             self.distribution,
@@ -582,6 +581,13 @@ class Forecast(ForecastScoring):
         if picture is not None:
             self._draw(examples, picture, "of the backtest", predict)
         return result
+
+
+def _with_constant_columns(linear: LinearForecast, varying: NDArray[np.bool_]) -> LinearForecast:
+    """The same for all targets, of which the constant ones have no errors."""
+    errors = np.zeros((len(linear.bias), len(varying)))
+    errors[:, varying] = linear.errors
+    return linear.model_copy(update={"errors": tuple(map(tuple, errors.tolist()))})
 
 
 def _rows_text(rows: Any) -> str:  # (horizon, targets)

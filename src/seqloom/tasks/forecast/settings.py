@@ -35,8 +35,14 @@ class Learned(SeriesScales):
 
     linear: LinearForecast | None = None
     calendar: tuple[str, ...] = ()  # cycles of the calendar that the model reads
-    linear_base: bool = False  # the network forecasts the change from the linear forecast
+    combined: LinearForecast | None = None  # DLinear's mean with its maps of changes; None: of an earlier version
+    linear_base: bool = False  # the network forecasts the change from a linear forecast
     smoothing: tuple[Smoothing, ...] = ()  # of each target
+
+    @property
+    def base(self) -> LinearForecast | None:
+        """The linear forecast that the network adds its changes to; None: the last value."""
+        return (self.combined or self.linear) if self.linear_base else None
 
 
 class ForecastSettings(Task):
@@ -129,9 +135,9 @@ class ForecastSettings(Task):
     )
     base_forecast: Literal["last_value", "linear", "auto"] = Field(
         "last_value",
-        description="What the change that the model forecasts is added to (relative = true). linear: a linear forecast "
-        'from the history, fitted to the training data (output = "last"); auto: linear, if it is better than the last '
-        "value at the end of the training data.",
+        description="What the change that the model forecasts is added to (relative = true). linear: the mean of two "
+        "linear forecasts from the history, one of which follows changes of the level, fitted to the training data "
+        '(output = "last"); auto: linear, if it is better than the last value at the end of the training data.',
     )
     channel_independent: bool = Field(
         default=False, description="Forecast each column from its own past only, with one model for all columns."
