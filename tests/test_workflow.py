@@ -275,6 +275,7 @@ def test_the_command_says_how_to_resume(tmp_path: Path) -> None:
     config = prepare(tmp_path, updates=100_000)
     process = launch(command(config, tmp_path / "run"), tmp_path)
     assert process.stderr is not None
+    assert "the tokens are characters" in process.stderr.readline()
     assert "update 7 " in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     _, output = process.communicate()

@@ -82,7 +82,7 @@ def test_ctrl_c_saves_and_the_same_command_continues(config: Path, tmp_path: Pat
             if "update 3 " in line:
                 process.send_signal(signal.SIGINT)
     assert process.returncode == 130
-    assert lines[0] == f"run 1 of 2: {names[0]}, seed 1\n"
+    assert f"run 1 of 2: {names[0]}, seed 1\n" in lines
     assert lines[-1] == f"stopped and saved; continue with the same command and --output {output}\n"
     run = Run.open(next(output.glob("train.updates*/seed-1")))
     assert 3 <= run.load("last").facts["position"]["update"] < 300

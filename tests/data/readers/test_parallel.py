@@ -88,7 +88,10 @@ def test_json(tmp_path: Path) -> None:
         '{"source": "read", "target": ["R IY D", "R EH D"]}\n{"source": "a", "target": "AH"}\n{"source": "b"}\n'
     )
     assert pairs(file) == [("read", "R IY D"), ("read", "R EH D"), ("a", "AH"), ("b", None)]
-    file.write_text('{"en": "a", "de": {"b": 3}}\n')
+    file.write_text('{"en": "a", "de": {"b": "x", "c": "y"}}\n')
+    nested = "'de' is an object (task.target_column); name a value inside of it: 'de.b' or 'de.c'"
+    assert nested in error_message(file, source_column="en", target_column="de")
+    file.write_text('{"en": "a", "de": [{"b": 3}]}\n')
     assert "'de': expected a string, found dict" in error_message(file, source_column="en", target_column="de")
 
 

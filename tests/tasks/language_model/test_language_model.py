@@ -310,7 +310,6 @@ def test_linear_attention_needs_no_window() -> None:
 @pytest.mark.parametrize(
     ("lines", "settings", "expected"),
     [
-        (["the cat sat"], {}, "words (task.text.unit)"),
         (
             ["the cat sat"],
             {"text": {"unit": "characters"}},
@@ -325,6 +324,10 @@ def test_training_says_what_the_tokens_are(lines: list[str], settings: Any, expe
     task = LanguageModel.model_validate({"train": "x", "text": {"unit": "words"}, **settings})
     (note,) = task.resolve(lines)[1]
     assert note.startswith(f"the tokens are {expected}")
+
+
+def test_training_does_not_repeat_which_tokens_were_chosen() -> None:
+    assert LanguageModel.model_validate({"train": "x", "text": {"unit": "words"}}).resolve(["the cat sat"])[1] == ()
 
 
 def test_a_folder_is_read_in_the_order_of_its_files(tmp_path: Path) -> None:

@@ -233,6 +233,11 @@ def _chosen(table: Table, role: Role, column: LabelColumn | None) -> int | None:
         return column
     if column in table.names:
         return table.names.index(column)
+    if inner := [name for name in table.names if name.startswith(f"{column}.")]:
+        choice = " or ".join(map(repr, inner[:SHOWN_VALUES]))
+        raise DataError(
+            table.location, f"{column!r} is an object (task.{role.key}); name a value inside of it: {choice}"
+        )
     if role.optional or (table.width == 1 and not table.names):
         return None
     if role.trained and table.names:

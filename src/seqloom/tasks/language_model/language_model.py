@@ -72,17 +72,16 @@ class LanguageModel(LanguageModelSettings):
             return self, ()
         settings, notes = detect_column(source, column=self.text_column, encoding=self.encoding)
         task = self.model_copy(update=settings)
-        return task, (*notes, task.describe_tokens(source))
+        return task, (*notes, *task.describe_default_tokens(source))
 
-    def describe_tokens(self, source: Path | Sequence[Any]) -> str:
-        """What the tokens are, and why."""
+    def describe_default_tokens(self, source: Path | Sequence[Any]) -> list[str]:
+        """A note on what the tokens are, and why, if that is the default."""
         needs_words = self.model == "ngram" or self.direction == "both" or self.objective == "masked"
         unit, reason = default_unit(self.preview(source), needs_words=needs_words)
-        chosen = self.text.unit
-        if chosen != unit:
-            return f"the tokens are {chosen} (task.text.unit)"
+        if self.text.unit != unit:
+            return []
         other = "words" if unit == "characters" else "characters"
-        return f"the tokens are {unit}, the default for {reason}; task.text.unit={other} changes that"
+        return [f"the tokens are {unit}, the default for {reason}; task.text.unit={other} changes that"]
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[TextLine]:
         for location, text in texts(source, column=self.text_column, encoding=self.encoding):
