@@ -127,8 +127,9 @@ class Task(Capabilities, ABC):
     too_long: ClassVar[tuple[TooLong, ...]] = ("skip",)
     """What can be done with training examples longer than train.max_length, the default first."""
     target_name: ClassVar[str] = "label"
-    target_place: ClassVar[str] = ""  # how the files of a folder get their targets, in the imperative
     """The word for a target in messages, such as label or caption."""
+    target_place: ClassVar[str] = ""
+    """How the files of a folder get their targets, in the imperative."""
     input_name: ClassVar[str] = "example"
     """The word for what has a target, such as word or image."""
 

@@ -12,7 +12,7 @@ from scipy.signal import lfilter
 
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.media import Signal
-from seqloom.data.readers.text_files import DataError, Location
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.signals.equalizer import BANDS, HOP, Equalizer, EqualizerConfig, MeanSpectrum, SpectrumMeter
 from seqloom.models.signals.statistics import LocatedSignal
@@ -37,6 +37,12 @@ def located(name: str, samples: np.ndarray, rate: int = RATE) -> LocatedSignal:
     return LocatedSignal(Location("list.tsv", 1), Signal(samples, rate), name)
 
 
+def read_list(source: Path | Sequence[Any]) -> Iterator[LocatedSignal]:
+    """A reader of examples in a list."""
+    assert not isinstance(source, Path)
+    return iter(source)
+
+
 def equalizer(config: EqualizerConfig) -> Equalizer[LocatedSignal]:
     return Equalizer(
         config,
@@ -46,7 +52,7 @@ def equalizer(config: EqualizerConfig) -> Equalizer[LocatedSignal]:
 
 
 def equalized(config: EqualizerConfig, examples: Sequence[LocatedSignal]) -> list[LocatedSignal]:
-    return list(equalizer(config).read(lambda: iter(examples), is_stream=False))
+    return list(equalizer(config).read(read_list, examples))
 
 
 def total(examples: Sequence[LocatedSignal]) -> MeanSpectrum:
@@ -95,7 +101,7 @@ def test_two_microphones_become_alike() -> None:
         located(f"b/{number}.wav", lfilter([1, -0.5], [1], clip).astype(np.float32))
         for number, clip in enumerate(clips)
     ]
-    config, note = equalizer(EqualizerConfig(speaker_pattern=FOLDER, prior=0)).fit(iter([*dull, *bright]))
+    config, note = equalizer(EqualizerConfig(speaker_pattern=FOLDER, prior=0)).fit(read_list, [*dull, *bright])
     assert note == "2 speakers by task.equalizer.speaker_pattern: a, b"
     mean = (total(dull).shape + total(bright).shape) / 2
     np.testing.assert_allclose(config.spectrum, mean, atol=1e-9)
@@ -137,7 +143,7 @@ def test_without_a_speaker_and_in_a_stream_recordings_are_alone() -> None:
     config = EqualizerConfig(speaker_pattern=FOLDER, spectrum=tuple(np.linspace(1, -1, BANDS)))
     alone = [equalized(config, [example])[0] for example in named]
     streamed: Iterator[LocatedSignal] = iter(named)
-    stream = list(equalizer(config).read(lambda: streamed, is_stream=True))
+    stream = list(equalizer(config).read(lambda _: streamed, STANDARD_INPUT))
     for answers in (equalized(config, unnamed), stream):
         for answer, expected in zip(answers, alone, strict=True):
             np.testing.assert_array_equal(answer.signal.values, expected.signal.values)
@@ -167,9 +173,9 @@ def test_training_needs_speakers_and_sound() -> None:
     with pytest.raises(
         DataError, match=r"list\.tsv:1: task\.equalizer\.speaker_pattern finds no speaker in the name 'a/1\.wav'"
     ):
-        equalizer(config).fit(iter([located("a/1.wav", speech(1))]))
+        equalizer(config).fit(read_list, [located("a/1.wav", speech(1))])
     with pytest.raises(DataError, match=r"found vectors; task\.equalizer works with sound only"):
-        equalizer(config).fit(iter([located("1_a_1", np.zeros((4, 3), np.float32), rate=0)]))
+        equalizer(config).fit(read_list, [located("1_a_1", np.zeros((4, 3), np.float32), rate=0)])
 
 
 def write_list(folder: Path, *, header: str) -> Path:

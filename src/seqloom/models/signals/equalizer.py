@@ -152,9 +152,11 @@ class Equalizer(Generic[Example]):
     signal: Callable[[Example], LocatedSignal]
     with_signal: Callable[[Example, Samples, float], Example]  # with other samples, and the share that is equalised
 
-    def fit(self, examples: Iterator[Example]) -> tuple[EqualizerConfig, str]:
-        """The configuration with the mean spectrum of the training speakers, and a note about them."""
-        speakers = self._measure(examples, required=True)
+    def fit(self, read: Callable[[Source], Iterator[Example]], source: Source) -> tuple[EqualizerConfig, str]:
+        """The configuration with the mean spectrum of the training speakers, unless it has one, and a note on them."""
+        if not self.config.speaker_pattern or self.config.spectrum:
+            return self.config, ""
+        speakers = self._measure(read(source), required=True)
         if not speakers:
             return self.config, ""
         spectrum = np.mean([each.shape for each in speakers.values()], axis=0)
@@ -162,13 +164,18 @@ class Equalizer(Generic[Example]):
         note = f"{pluralize(len(speakers), 'speaker')} by task.equalizer.speaker_pattern: {names}"
         return self.config.model_copy(update={"spectrum": tuple(map(float, spectrum))}), note
 
-    def read(self, read: Callable[[], Iterator[Example]], *, is_stream: bool) -> Iterator[Example]:
+    def read(self, read: Callable[[Source], Iterator[Example]], source: Source) -> Iterator[Example]:
+        """The examples of a source, equalised once the spectrum of the training speakers is known."""
+        return self._equalized(read, source) if self.config.spectrum else read(source)
+
+    def _equalized(self, read: Callable[[Source], Iterator[Example]], source: Source) -> Iterator[Example]:
         """The equalised examples of a source, which is read twice.
 
         Recordings that name no speaker, and those of a stream, which cannot be read twice, are equalised on their own.
         """
-        speakers = {} if is_stream else self._measure(read(), required=False)
-        for example in read():
+        is_stream = isinstance(source, Path) and source == STANDARD_INPUT
+        speakers = {} if is_stream else self._measure(read(source), required=False)
+        for example in read(source):
             located = self.signal(example)
             samples, meter = located.signal.values, self._meter(located)
             mean = speakers.get(self.config.speaker(located.name)) or meter.measure(samples)
@@ -202,8 +209,3 @@ class Equalizer(Generic[Example]):
     def _meters(self) -> dict[int, SpectrumMeter]:
         """By their sampling rate."""
         return {}
-
-
-def is_stream(source: Source) -> bool:
-    """Whether a source can be read only once."""
-    return isinstance(source, Path) and source == STANDARD_INPUT

@@ -40,7 +40,7 @@ from seqloom.models.ensemble import ClassifierEnsemble
 from seqloom.models.pooling import POOLINGS, PairPooling
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.signals.encoders import build_signal_encoder
-from seqloom.models.signals.equalizer import Equalizer, is_stream
+from seqloom.models.signals.equalizer import Equalizer
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.models.signals.inputs import SignalInputs, media_decoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector, describe
@@ -80,9 +80,7 @@ class Classify(ClassifySettings):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
         """Read a file, or Python values: texts, arrays, paths, or tuples of one of these and its label."""
-        if not self.equalizer.spectrum:
-            return self.reader().read(source)
-        return self._equalizer.read(lambda: self.reader().read(source), is_stream=is_stream(source))
+        return self._equalizer.read(self.reader().read, source)
 
     @property
     def _equalizer(self) -> Equalizer[LabelledSequence]:
@@ -114,9 +112,8 @@ class Classify(ClassifySettings):
             task, notes = task.model_copy(update={"target_type": kind}), [*notes, note]
         audio, note = task.audio.with_rate(example.rate for example in task.read(source))
         task, notes = task.model_copy(update={"audio": audio}), [*notes, note]
-        if self.equalizer.speaker_pattern and not self.equalizer.spectrum:
-            equalizer, note = self._equalizer.fit(task.read(source))
-            task, notes = task.model_copy(update={"equalizer": equalizer}), [*notes, note]
+        equalizer, note = self._equalizer.fit(task.read, source)
+        task, notes = task.model_copy(update={"equalizer": equalizer}), [*notes, note]
         return task, tuple(filter(None, notes))
 
     def as_given(self, answer: Classification | Regression) -> Classification | Regression:

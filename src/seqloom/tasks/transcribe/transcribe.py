@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -53,7 +53,7 @@ from seqloom.models.signals.audio_features import (
     build_feature_extractor,
 )
 from seqloom.models.signals.encoders import FrameImages
-from seqloom.models.signals.equalizer import Equalizer, is_stream
+from seqloom.models.signals.equalizer import Equalizer
 from seqloom.models.signals.feature_extractor import FeatureExtractor
 from seqloom.models.signals.frame_encoder import build_frame_encoder
 from seqloom.models.signals.image_encoder import ImageEncoder
@@ -118,10 +118,7 @@ class Transcribe(TranscribeSettings):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Read a file, or Python values: file names, arrays (T, D) or (N,), or tuples of one of these and its text."""
-        return self._equalized(lambda: self._reader().read(source), is_stream=False)
-
-    def _equalized(self, read: Callable[[], Iterator[Recording]], *, is_stream: bool) -> Iterator[Recording]:
-        return self._equalizer.read(read, is_stream=is_stream) if self.equalizer.spectrum else read()
+        return self._equalizer.read(self._reader().read, source)
 
     @property
     def _equalizer(self) -> Equalizer[Recording]:
@@ -131,14 +128,12 @@ class Transcribe(TranscribeSettings):
         settings, note = self._reader().inspect(source)
         task = self.model_copy(update=settings)
         audio, rates = task.audio.with_rate(example.rate for example in task.read(source))
-        task, notes = task.model_copy(update={"audio": audio}), [note, rates]
-        if self.equalizer.speaker_pattern and not self.equalizer.spectrum:
-            equalizer, note = self._equalizer.fit(task.read(source))
-            task, notes = task.model_copy(update={"equalizer": equalizer}), [*notes, note]
-        return task, tuple(filter(None, notes))
+        task = task.model_copy(update={"audio": audio})
+        equalizer, speakers = self._equalizer.fit(task.read, source)
+        return task.model_copy(update={"equalizer": equalizer}), tuple(filter(None, (note, rates, speakers)))
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
-        return self._equalized(lambda: self._reader().read_inputs(source), is_stream=is_stream(source))
+        return self._equalizer.read(self._reader().read_inputs, source)
 
     def input_warning(self, example: Recording) -> str:
         return self.equalizer.warning(example.equalized)
