@@ -29,6 +29,8 @@ def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) ->
     train, dev = [[example.location.line for example in read()] for read in (result.train, result.dev)]
     assert sorted(train + dev) == list(range(1, 19))
     assert dev
+    another = shared._replace(train=shared.train.model_copy(update={"seed": 2}))
+    assert [example.location.line for example in data_readers(another).dev()] == dev  # so that scores of seeds compare
     alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.0}))
     run = workflow.train(alone, output=tmp_path / "run")
     assert not run.saved("best")

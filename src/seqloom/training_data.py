@@ -80,9 +80,7 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
         )
     if not task.dev_fraction:
         return readers(read_train, lambda: iter(()))
-    return readers(
-        *hold_out(read_train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap)
-    )
+    return readers(*hold_out(read_train, task.dev_fraction, sequential=task.sequential, gap=task.gap))
 
 
 def no_dev_examples(config: Config, trained: int, sources: Sources = FILES_ONLY) -> str:

@@ -6,12 +6,14 @@ from typing import Any
 
 Read = Callable[[], Iterator[Any]]
 
+SEED = 1
+"""Not train.seed: trainings that differ only in it share their dev examples, so that scores compare and models combine."""
+
 
 def hold_out(
     read: Read,
     fraction: float,
     *,
-    seed: int,
     sequential: bool,  # hold out the last examples instead of random ones
     gap: int = 0,  # examples before the last part that are dropped, since they overlap with it
 ) -> tuple[Read, Read]:  # train, dev
@@ -21,8 +23,8 @@ def hold_out(
         border = min(max(round(total * (1 - fraction)), 1), total - 1)
         return lambda: _between(read(), 0, border - gap), lambda: _between(read(), border, total)
     return (
-        lambda: _random_part(read(), fraction, seed, held_out=False),
-        lambda: _random_part(read(), fraction, seed, held_out=True),
+        lambda: _random_part(read(), fraction, held_out=False),
+        lambda: _random_part(read(), fraction, held_out=True),
     )
 
 
@@ -45,7 +47,7 @@ def hold_out_fold(
         return lambda: _between(read(), 0, start - gap), lambda: _between(read(), start, stop)
 
     def part(*, held_out: bool) -> Iterator[Any]:
-        random = Random(folds)  # noqa: S311  not used for security; the same for all seeds, so that these share folds
+        random = Random(folds)  # noqa: S311  not used for security
         remaining: dict[str, list[int]] = {}
         for example in read():
             numbers = remaining.setdefault(stratum(example), [])
@@ -66,8 +68,8 @@ def _between(examples: Iterator[Any], start: int, stop: int) -> Iterator[Any]:
             yield example
 
 
-def _random_part(examples: Iterator[Any], fraction: float, seed: int, *, held_out: bool) -> Iterator[Any]:
-    random = Random(seed)  # noqa: S311  not used for security
+def _random_part(examples: Iterator[Any], fraction: float, *, held_out: bool) -> Iterator[Any]:
+    random = Random(SEED)  # noqa: S311  not used for security
     for example in examples:
         if (random.random() < fraction) is held_out:
             yield example

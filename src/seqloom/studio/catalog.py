@@ -262,7 +262,7 @@ def _dev_data(settings: Mapping[str, Any], recorded: object) -> str:
     used = [prints.get(key) for key in (name, f"{name} (listed files)", f"{part} {IN_MEMORY}")]
     if not any(used):
         return ""
-    held_out = () if part == "dev" else ("task.dev_fraction", "task.dev_fold", "train.seed")
+    held_out = () if part == "dev" else ("task.dev_fraction", "task.dev_fold")
     keys = [key for key in settings if READING_KEYS.fullmatch(key)]
     if settings.get("task.name") == "language_model":
         keys.append("task.text.unit")  # a perplexity is that of a token

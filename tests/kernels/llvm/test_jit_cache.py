@@ -186,26 +186,50 @@ libc = ctypes.CDLL(None)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-RESERVED = 0x104022  # private, anonymous, without memory of its own, at this address only
+READ_AND_WRITE = 3
+RESERVED = 0x104022  # private, anonymous, without memory of its own, at this address only and only if it is free
+PAGE, MEGABYTE, FAR = 1 << 12, 1 << 20, 16 << 30
+
+
+def areas():
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    return [(*(int(end, 16) for end in line[0].split("-")), line[1], line[-1]) for line in lines]
 
 
 def reserve(start, end):
-    libc.mmap(start, end - start, 0, RESERVED, -1, 0)
+    return start == end or libc.mmap(start, end - start, 0, RESERVED, -1, 0) == start
 
 
-lines = Path("/proc/self/maps").read_text().splitlines()
-mapped = [tuple(int(end, 16) for end in line.split()[0].split("-")) for line in lines]
-libraries = [area for area in mapped if 0x7000_0000_0000 < area[0] < 0x7FFF_0000_0000]
-for (_, end), (start, _) in zip(libraries, libraries[1:]):
-    if end < start:
-        reserve(end, start)
-lowest = libraries[0][0]
-reserve(lowest - (16 << 30), lowest)
-libc.munmap(lowest - 7 * 4096, 7 * 4096)  # room for some of the sections; the next free address is 16 GB away
+# Python may map memory after the areas were listed: then they are listed again, since only what is known to be reserved
+# may be unmapped later. Addresses between the libraries and the stack remain free, because the stack grows into them.
+lists, taken = [], 0
+for _ in range(10):
+    lists.append(areas())
+    (stack,) = (start for start, _, _, name in lists[-1] if name == "[stack]")
+    libraries = [area for area in lists[-1] if 0x7000_0000_0000 < area[0] < stack]
+    lowest = libraries[0][0]
+    gaps = [(before[1], after[0]) for before, after in zip(libraries, libraries[1:])]
+    below = lowest - MEGABYTE
+    if not taken and libc.mmap(below, MEGABYTE, READ_AND_WRITE, RESERVED, -1, 0) == below:
+        taken = below  # as Python may do at this moment
+    if all([reserve(*gap) for gap in [*gaps, (lowest - FAR, lowest)]]):
+        break
+else:
+    raise SystemExit("addresses could not be reserved")
+pages = 0
 for cell in (GRU, Elman, Peephole):
     for size in (8, 16, 24):
+        pages += 1  # room for some of the sections of this kernel, or for all; the next free address is 16 GB away
+        room = lowest - MEGABYTE * pages
+        libc.munmap(room, PAGE * pages)
         assert seqloom.Recurrent(cell(4, size)).path == "fused"
         seqloom.Recurrent(cell(4, size))(x)
+        for page in range(pages):  # that are still free
+            reserve(room + PAGE * page, room + PAGE * (page + 1))
+ctypes.memset(taken, 1, MEGABYTE)  # nobody has unmapped it
+code = [start for start, _, access, _ in areas() if "x" in access and start > 0x7000_0000_0000]
+assert any(lowest - FAR < start < lowest for start in code), "no code in a room"
+assert any(start < lowest - FAR for start in code), "no code far away"
 print("linked")
 """
 
