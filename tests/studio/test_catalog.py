@@ -57,7 +57,8 @@ def test_dev_data_are_known_by_their_content_and_not_by_their_path(trained: Path
     assert same != _dev_data(settings, {"a.tsv": "3", "t.tsv": "2"})
     assert same != _dev_data(settings | {"task.label_column": "y"}, {"a.tsv": "1"})
     held_out = settings | {"task.dev": ""}
-    assert _dev_data(held_out, {"t.tsv": "2"}) != _dev_data(held_out | {"train.seed": 2}, {"t.tsv": "2"})
+    assert _dev_data(held_out, {"t.tsv": "2"}) == _dev_data(held_out | {"train.seed": 2}, {"t.tsv": "2"})
+    assert _dev_data(held_out, {"t.tsv": "2"}) != _dev_data(held_out | {"task.dev_fraction": 0.2}, {"t.tsv": "2"})
     assert _dev_data(settings, None) == ""
 
 

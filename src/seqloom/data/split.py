@@ -7,7 +7,8 @@ from typing import Any
 Read = Callable[[], Iterator[Any]]
 
 SEED = 1
-"""Not train.seed: trainings that differ only in it share their dev examples, so that scores compare and models combine."""
+"""Not train.seed: trainings that differ only in it share their dev examples, so that scores compare and models can be
+combined."""
 
 
 def hold_out(
