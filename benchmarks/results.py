@@ -78,8 +78,9 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     path = prepare_data(config)
     run_name = figure.get("run", name)  # may be the run of another figure
     runs = [
-        train_run(each, path, overrides=overrides, retrain=retrain and run_name == name, start=figure.get("from"))
+        train_run(each, path, overrides=overrides, retrain=retrain and run_name == name, start=start)
         for each, overrides in variants(run_name, figure).items()
+        for start in [start_of(each, run_name, figure)]
     ]
     if "writer" in figure:
         write_drawings(RUNS / figure["writer"], figure["texts"], Path(figure["file"]))
@@ -126,6 +127,15 @@ def variants(name: str, figure: dict[str, Any]) -> dict[str, list[str]]:
         return {f"{name}_{fold}": [each.format(fold=fold) for each in overrides] for fold in figure["folds"]}
     seeds = range(1, figure.get("seeds", 1) + 1)
     return {name_of_seed(name, seed): [*overrides, *[f"train.seed={seed}"] * (len(seeds) > 1)] for seed in seeds}
+
+
+def start_of(name: str, first: str, figure: dict[str, Any]) -> str | None:
+    """The run from whose weights a training starts, if from one: that of the same seed, where there are several."""
+    start: str | None = figure.get("from")
+    if start is None:
+        return None
+    same_seed = start + name.removeprefix(first)
+    return same_seed if (RUNS / same_seed).exists() else start
 
 
 def last_metrics(run: Run) -> dict[str, Any]:

@@ -69,6 +69,15 @@ def test_a_model_of_handwriting_writes_the_texts_of_a_file(tmp_path: Path) -> No
     assert rows[0]["strokes"] == expected.strokes.tolist()
 
 
+def test_a_training_starts_from_the_run_of_its_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(results, "RUNS", tmp_path)
+    (tmp_path / "ctc_seed2").mkdir()
+    figure = {"from": "ctc", "seeds": 3}
+    starts = [results.start_of(name, "joint", figure) for name in ("joint", "joint_seed2", "joint_seed3")]
+    assert starts == ["ctc", "ctc_seed2", "ctc"]
+    assert results.start_of("joint", "joint", {}) is None
+
+
 def test_folds_are_trained_in_turn_and_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
     trained: dict[str, list[str]] = {}
 
