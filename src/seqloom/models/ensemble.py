@@ -16,7 +16,7 @@ from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.forecaster import Forecaster, ForecastInputs, ForecastOutput
 from seqloom.models.tagger import SoftmaxOutput, Tagger
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
-from seqloom.models.transcription.transcriber import Transcriber
+from seqloom.models.transcription.transcriber import CTCModel, Transcriber
 
 
 def ensemble_step(steps: Sequence[Step], weights: Sequence[float] | None = None) -> Step:
@@ -133,15 +133,16 @@ class TranscriberEnsemble(nn.Module):
     def __init__(self, models: Sequence[Transcriber] | Sequence[JointTranscriber]) -> None:
         super().__init__()
         self.models = nn.ModuleList(models)
+        self._members: Sequence[CTCModel] = models
 
     def encoder(self, values: Tensor, mask: Tensor) -> Memory:
-        memories = tuple(cast(Transcriber, model).encoder(values, mask) for model in self.models)
+        memories = tuple(member.encoder(values, mask) for member in self._members)
         return Memory(memories[0].values, memories[0].mask, memories)
 
     def frame_logits(self, memory: Memory) -> Tensor:  # (B, T', V)
         """The log-probabilities of an encoded recording."""
-        pairs = zip(self.models, memory.state, strict=True)
-        return _mean_probability([cast(Transcriber, model).frame_logits(part) for model, part in pairs])
+        pairs = zip(self._members, memory.state, strict=True)
+        return _mean_probability([member.frame_logits(part) for member, part in pairs])
 
     def forward(
         self,

@@ -1,12 +1,24 @@
 """CTC transcriber (Graves et al. 2006): from audio, frames or image columns to token logits at each frame."""
 
 import math
+from collections.abc import Callable
+from typing import Protocol
 
 from torch import Tensor, nn
 
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.layer import Memory
 from seqloom.models.signals.frame_encoder import FrameEncoder
+
+
+class CTCModel(Protocol):
+    """A model that encodes recordings, and predicts tokens frame by frame: a transcriber, a joint one, or several."""
+
+    @property
+    def encoder(self) -> Callable[..., Memory]: ...  # values and their mask → Memory
+
+    def frame_logits(self, memory: Memory) -> Tensor:  # (B, T', V)
+        """The logits of an encoded recording."""
 
 
 def ctc_output(size: int, vocab_size: int) -> nn.Linear:
