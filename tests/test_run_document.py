@@ -13,7 +13,7 @@ from seqloom.config import ConfigError, Document, parse
 from seqloom.config.hints import SYNONYMS
 from seqloom.data.readers.text_files import DataError
 from seqloom.run_config import Config, config_template
-from seqloom.run_document import check_columns, check_files, check_tables, find_data_files, read_document
+from seqloom.run_document import COLUMNS, check_columns, check_files, check_tables, find_data_files, read_document
 from seqloom.tasks import key_table
 from seqloom.training_data import data_readers, with_detected
 
@@ -97,6 +97,19 @@ def test_columns_that_do_not_exist_are_found_before_the_data_are_read(
         return
     with pytest.raises(DataError, match=problem):
         check_columns(document)
+
+
+def test_the_name_of_an_object_is_no_column(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"en": "a", "de": {"b": "x"}}\n')
+    document = read_document("", ["task.source_column=en", "task.target_column=de"], task="translate", data=str(path))
+    with pytest.raises(DataError, match=r"'de' is an object \(task.target_column\); name a value inside of it: 'de.b'"):
+        check_columns(document)
+
+
+def test_checked_columns_are_keys_of_their_task() -> None:
+    for task, columns in COLUMNS.items():
+        assert set(columns) <= {key[1] for key in key_table.read(task) if key[1:]}
 
 
 @pytest.mark.parametrize("task", ["classify", "translate", "forecast"])

@@ -10,7 +10,7 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.schema import all_keys
 from seqloom.config.toml import one_of
-from seqloom.data.readers import audio_files, midi
+from seqloom.data.readers import audio_files, labelled_formats, midi, parallel, tagged, text_pairs, text_tables
 from seqloom.data.readers.columns import no_named_column
 from seqloom.data.readers.tables import read_table, suffix
 from seqloom.data.readers.text_files import DataError, expand, refuse_stream, resolve
@@ -69,11 +69,11 @@ def check_files(document: Document) -> None:
 
 
 COLUMNS = {
-    "classify": ("text_column", "second_text_column", "label_column"),
-    "tag": ("word_column",),
-    "translate": ("source_column", "target_column"),
-    "language_model": ("text_column",),
-    "embed": ("text_column",),
+    "classify": (labelled_formats.TEXT.key, text_pairs.SECOND_TEXT.key, labelled_formats.LABEL.key),
+    "tag": (tagged.WORD.key,),
+    "translate": (parallel.SOURCE.key, parallel.TARGET.key),
+    "language_model": (text_tables.KEY,),
+    "embed": (text_tables.KEY,),
     "forecast": ("columns", "target", "group_column", "future_covariates", "static_covariates"),
 }
 """Keys that name columns of the training file itself, and never of files that it lists."""

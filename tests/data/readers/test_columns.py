@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,3 +171,21 @@ def test_configured_names_make_the_first_row_a_header(tmp_path: Any) -> None:
     assert isinstance(columns, Columns)
     assert source.names == ("t", "y")
     assert [(location.line, fields) for location, fields in source.records] == [(2, ["good film", "pos"])]
+
+
+def test_objects_are_those_of_the_data_and_not_names_with_a_dot(tmp_path: Path) -> None:
+    """``price.usd`` in a header is a name like any other; in JSON it is the value usd of the object price."""
+    flat, nested = tmp_path / "x.csv", tmp_path / "x.jsonl"
+    flat.write_text("price.usd,text\n1,a\n")
+    nested.write_text('{"price": {"usd": 1, "old": {"usd": 2}}, "shop.name": "b", "text": "a"}\n')
+    objects = read_table(nested)
+    assert objects.names == ("price.usd", "price.old.usd", "shop.name", "text")
+    assert objects.objects == {"price", "price.old"}
+    for column, inner in (("price", "'price.usd' or 'price.old.usd'"), ("price.old", "'price.old.usd'")):
+        with pytest.raises(
+            DataError, match=rf"'{column}' is an object \(task\.label_column\); .* inside of it: {inner}"
+        ):
+            resolve(read_table(nested), label_column=column)
+    for file, column in ((flat, "price"), (nested, "shop")):
+        with pytest.raises(DataError, match=rf"no column '{column}' \(task\.label_column\); the header has price\.usd"):
+            resolve(read_table(file), label_column=column)

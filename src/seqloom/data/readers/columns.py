@@ -111,9 +111,7 @@ def join_columns(table: Table, columns: tuple[int | str, ...], *, required: bool
         elif not required:
             return table, ""
         elif isinstance(column, str):
-            raise DataError(
-                table.location, f"label_column: no column {column!r}; the header has {', '.join(table.names)[:200]}"
-            )
+            raise no_named_column(table, column, key=LABEL_COLUMN)
         else:
             raise no_such_column(table.location, column, table.width, key=LABEL_COLUMN)
     if len(set(places)) < len(places):
@@ -233,21 +231,20 @@ def _chosen(table: Table, role: Role, column: LabelColumn | None) -> int | None:
         return column
     if column in table.names:
         return table.names.index(column)
-    if inner := [name for name in table.names if name.startswith(f"{column}.")]:
-        choice = " or ".join(map(repr, inner[:SHOWN_VALUES]))
-        raise DataError(
-            table.location, f"{column!r} is an object (task.{role.key}); name a value inside of it: {choice}"
-        )
-    if role.optional or (table.width == 1 and not table.names):
-        return None
-    if role.trained and table.names:
-        header = ", ".join(map(repr, table.names))[:200]
-        raise DataError(table.location, f"no column {column!r}, which the model reads; rename one of {header}")
+    if not table.inside(column):
+        if role.optional or (table.width == 1 and not table.names):
+            return None
+        if role.trained and table.names:
+            header = ", ".join(map(repr, table.names))[:200]
+            raise DataError(table.location, f"no column {column!r}, which the model reads; rename one of {header}")
     raise no_named_column(table, column, key=role.key)
 
 
 def no_named_column(table: Table, column: str, *, key: str) -> DataError:
-    """The error for the name of a column that a table does not have."""
+    """The error for a name that no column of a table has; it may be that of an object, whose values are columns."""
+    if inner := table.inside(column):
+        choice = " or ".join(map(repr, inner[:SHOWN_VALUES]))
+        return DataError(table.location, f"{column!r} is an object (task.{key}); name a value inside of it: {choice}")
     if not table.names:
         return DataError(table.location, f"no column {column!r}: the first row is not a header (task.{key})")
     similar = "".join(f"; did you mean {name!r}?" for name in get_close_matches(column, table.names, n=1))

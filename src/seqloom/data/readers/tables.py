@@ -42,6 +42,7 @@ class Table:
     head: tuple[Record, ...]  # the first records
     records: Iterator[Record]  # all records, those of ``head`` included
     separator: str = ""  # of the columns of a text file
+    objects: frozenset[str] = frozenset()  # names of mappings in ``head``, whose values are columns: ``outer.inner``
 
     @property
     def width(self) -> int:
@@ -57,6 +58,10 @@ class Table:
         """The values of a column in ``head``, without missing ones."""
         values = (fields[index] for _, fields in self.head if index < len(fields))
         return [value for value in values if not is_missing(value)]
+
+    def inside(self, name: str) -> list[str]:
+        """The columns with the values of an object; none: the table has no object of this name."""
+        return [column for column in self.names if column.startswith(f"{name}.")] if name in self.objects else []
 
 
 def read_table(source: Any, *, separator: str = "", encoding: str = "utf-8", header: bool | None = None) -> Table:
@@ -102,6 +107,7 @@ def _build(
     names: Sequence[str] | None = None,  # None: of the first record, if that is a header
     header: bool | None = None,
     separator: str = "",
+    objects: frozenset[str] = frozenset(),
 ) -> Table:
     iterator = iter(records) if separator else _checked(records)  # lines of text are checked when they are read
     head = list(islice(iterator, HEAD + 1))
@@ -116,7 +122,7 @@ def _build(
                 rest = _without_header(chain(head, iterator), names, location)
                 head = list(islice(rest, HEAD + 1))
                 iterator = rest
-    return Table(file, tuple(names or ()), tuple(head[:HEAD]), chain(head, iterator), separator)
+    return Table(file, tuple(names or ()), tuple(head[:HEAD]), chain(head, iterator), separator, objects)
 
 
 def _without_header(records: Iterable[Record], names: Sequence[str], first: Location) -> Iterator[Record]:
@@ -260,11 +266,14 @@ def _json_document(file: str, lines: Iterator[Line]) -> Table:
 
 def _objects_table(file: str, objects: Iterable[tuple[Location, Any]]) -> Table:
     """The table of mappings; its columns are the keys of the first ones, those of inner mappings as ``outer.inner``."""
-    rows = ((location, _flat_object(location, value)) for location, value in objects)
+    iterator = iter(objects)
+    first = list(islice(iterator, HEAD))
+    rows = ((location, _flat_object(location, value)) for location, value in chain(first, iterator))
     head = list(islice(rows, HEAD))
     names = list(dict.fromkeys(name for _, row in head for name in row))
+    nested = frozenset(name for _, value in first for name in _object_names(value))
     records = ((location, [row.get(name) for name in names]) for location, row in chain(head, rows))
-    return _build(file, records, names=names)
+    return _build(file, records, names=names, objects=nested)
 
 
 def _flat_object(location: Location, value: object, *, levels: int = MAX_LEVELS) -> dict[str, Any]:
@@ -279,6 +288,14 @@ def _flat_object(location: Location, value: object, *, levels: int = MAX_LEVELS)
         else:
             flat[str(name)] = part
     return flat
+
+
+def _object_names(value: Mapping[Any, Any], *, levels: int = MAX_LEVELS) -> Iterator[str]:
+    """The names of the mappings inside of a mapping."""
+    for name, part in value.items():
+        if isinstance(part, Mapping) and levels > 1:
+            yield str(name)
+            yield from (f"{name}.{inner}" for inner in _object_names(part, levels=levels - 1))
 
 
 # Parquet and Excel.
