@@ -14,7 +14,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts import tiny
-from tests.contracts.registry import randomize
 from tests.contracts.test_export import ALL_KNOWN, EXPORTED, OTHERS, find_case, known_in_advance
 
 import seqloom_runtime
@@ -93,10 +92,8 @@ class Exported:
 
     def __init__(self, name: str, folder: Path, **options: Any) -> None:
         case = find_case(name)
-        task: Any = tiny.build(case, folder).task
-        self.task = task.fit(task.read(folder / case.file)).with_options(**options)
-        self.module = self.task.build_model().eval()
-        randomize(self.module, dtype=torch.float32)
+        task, self.module = tiny.fit_random(case, folder)
+        self.task = task.with_options(**options)
         self.questions = list(case.questions)
         self.file = folder / "model.onnx"
         with torch.no_grad():
@@ -179,10 +176,7 @@ def test_constrained_outputs(search: Any, tmp_path: Path) -> None:
 def test_forecasts_with_covariates(fields: dict[str, Any], tmp_path: Path) -> None:
     """A table with a row for each step to forecast, in which only dates and what is known in advance stand."""
     case = known_in_advance(**ALL_KNOWN, **fields)
-    task: Any = tiny.build(case, tmp_path).task
-    task = task.fit(task.read(tmp_path / case.file))
-    module = task.build_model().eval()
-    randomize(module, dtype=torch.float32)
+    task, module = tiny.fit_random(case, tmp_path)
     examples = list(task.read(tmp_path / f"dev-{case.file}"))
     (tmp_path / "ahead.csv").write_text(case.dev + "2024-03-31,1,,7\n2024-04-01,0,,7\n")
     with torch.no_grad():
@@ -209,10 +203,7 @@ def test_words_with_features(
     case = tiny.CASES["tag, crf"]
     train, dev = ("".join(_with_feature(row) for row in text.splitlines()) for text in (case.train, case.dev))
     fields = {**case.fields, "feature_columns": [1], "feature_size": 3}
-    task: Any = tiny.build(case._replace(train=train, dev=dev, fields=fields), tmp_path).task
-    task = task.fit(task.read(tmp_path / case.file))
-    module = task.build_model().eval()
-    randomize(module, dtype=torch.float32)
+    task, module = tiny.fit_random(case._replace(train=train, dev=dev, fields=fields), tmp_path)
     examples = list(task.read(tmp_path / f"dev-{case.file}"))
     with torch.no_grad():
         exported.write(task.onnx_model(module), tmp_path / "model.onnx", [examples], metadata={})

@@ -6,18 +6,20 @@ from functools import cache
 from importlib import import_module
 from itertools import product
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 import seqloom.cells
-from seqloom.cells.cell import Cell
+from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.cells.elman import ACTIVATIONS, Elman
 from seqloom.cells.gru import GRU
 from seqloom.cells.lstm import LSTM
 from seqloom.cells.peephole import Peephole
 from seqloom.cells.slstm import SLSTM
 from seqloom.cells.wrapper import RecurrentDropout, Wrapper, Zoneout
+from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.build import recurrent
 from seqloom.layers.connection import CONNECTIONS
 from seqloom.layers.convolution import Convolution
@@ -91,14 +93,54 @@ def layers() -> dict[str, MakeLayer]:
 
 
 @cache
-def convolutions() -> dict[str, Layer]:
-    """Every feed-forward layer with random weights in float64; tests share them and must not change them."""
+def convolutions(*, dtype: torch.dtype = torch.float64) -> dict[str, Layer]:
+    """Every feed-forward layer with random weights; tests share them and must not change them."""
     named: dict[str, Layer] = {}
     for window, causal in product((1, 2, 5), (True, False)):
-        layer = Convolution(INPUT, HIDDEN, window=window, activation="tanh", causal=causal)
-        randomize(layer)
+        layer = Convolution(INPUT, HIDDEN, window=window, activation="tanh", causal=causal).eval()
+        randomize(layer, dtype=dtype)
         named[f"{'causal' if causal else 'centred'}-{window}"] = layer
     return named
+
+
+def spectral_convolution(bands: int, *, causal: bool, normalize: bool) -> Layer:
+    """Convolutions over the bands of a spectrum, with random weights in float32."""
+    layer = SpectralConvolution(bands, input_channels=2, channels=8, causal=causal, normalize=normalize).eval()
+    randomize(layer, dtype=torch.float32)
+    return layer
+
+
+class Leaky(Cell):
+    """A user's cell: nothing of it is known to the exports, also not its projection."""
+
+    class State(NamedTuple):
+        hidden: Tensor
+        trace: Tensor
+
+    gates: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = projection(input_size, hidden_size, blocks=2)
+        self.recurrent = recurrence(hidden_size)
+        self.rate = nn.Parameter(torch.zeros(hidden_size))
+
+    def project(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.input(x))
+
+    def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        first, second = projected.chunk(2, dim=-1)
+        rate = torch.sigmoid(self.rate)
+        hidden = rate * state.hidden + (1 - rate) * torch.relu(first + self.recurrent(state.trace))
+        trace = torch.where(second > 0, hidden.softmax(dim=-1), state.trace)
+        return self.State(hidden / (1 + hidden.abs().amax(dim=-1, keepdim=True)), trace), ()
+
+
+def user_layer() -> Layer:
+    """Layers of a user's cell in both directions, with random weights in float32."""
+    layer = recurrent(Leaky, INPUT, HIDDEN, layers=2, bidirectional=True).eval()
+    randomize(layer, dtype=torch.float32)
+    return layer
 
 
 def label(value: type[Cell], options: dict[str, Any]) -> str:

@@ -3,19 +3,16 @@
 import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.contracts import registry, tiny
-from torch import Tensor, nn
+from torch import Tensor
 
-from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.cells.sru import SRU
 from seqloom.export_check import TOLERANCE, relative_difference
-from seqloom.layers.audio.spectral_convolution import SpectralConvolution
-from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.transformer.block import transformer
@@ -101,18 +98,13 @@ def test_every_arrangement(cell: str, arrangement: str) -> None:
 
 @pytest.mark.parametrize("name", registry.convolutions())
 def test_convolutions(name: str) -> None:
-    layer = registry.convolutions()[name]
-    single = type(layer)(registry.INPUT, registry.HIDDEN, window=layer.window, activation="tanh", causal=layer.causal)  # type: ignore[call-arg]
-    registry.randomize(single, dtype=torch.float32)
-    assert_equal(single.eval(), states=False)
+    assert_equal(registry.convolutions(dtype=torch.float32)[name], states=False)
 
 
 @pytest.mark.parametrize("bands", [4, 5])
 @pytest.mark.parametrize(("causal", "normalize"), [(True, False), (False, False), (False, True)])
 def test_spectral_convolutions(causal: bool, normalize: bool, bands: int) -> None:
-    layer = SpectralConvolution(bands, input_channels=2, channels=8, causal=causal, normalize=normalize)
-    registry.randomize(layer, dtype=torch.float32)
-    assert_equal(layer.eval(), states=False)
+    assert_equal(registry.spectral_convolution(bands, causal=causal, normalize=normalize), states=False)
 
 
 @pytest.mark.parametrize(("height", "layers"), [(4, 2), (3, 1)])
@@ -145,36 +137,8 @@ def test_linear_attention(positions: str, causal: bool) -> None:
     assert_equal(layer, states=False)
 
 
-class Leaky(Cell):
-    """A user's cell: nothing of it is known to the export, also not its projection."""
-
-    class State(NamedTuple):
-        hidden: Tensor
-        trace: Tensor
-
-    gates: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, hidden_size)
-        self.input = projection(input_size, hidden_size, blocks=2)
-        self.recurrent = recurrence(hidden_size)
-        self.rate = nn.Parameter(torch.zeros(hidden_size))
-
-    def project(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.input(x))
-
-    def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
-        first, second = projected.chunk(2, dim=-1)
-        rate = torch.sigmoid(self.rate)
-        hidden = rate * state.hidden + (1 - rate) * torch.relu(first + self.recurrent(state.trace))
-        trace = torch.where(second > 0, hidden.softmax(dim=-1), state.trace)
-        return self.State(hidden / (1 + hidden.abs().amax(dim=-1, keepdim=True)), trace), ()
-
-
 def test_cell_of_a_user() -> None:
-    layer = recurrent(Leaky, 3, 5, layers=2, bidirectional=True).eval()
-    registry.randomize(layer, dtype=torch.float32)
-    assert_equal(layer)
+    assert_equal(registry.user_layer())
 
 
 EXPORTED = [
@@ -204,10 +168,7 @@ def find_case(name: str) -> tiny.Case:
 @pytest.mark.parametrize("name", [*EXPORTED, *OTHERS])
 def test_every_task(name: str, tmp_path: Path) -> None:
     case = find_case(name)
-    task: Any = tiny.build(case, tmp_path).task
-    task = task.fit(task.read(tmp_path / case.file))
-    model = task.build_model().eval()
-    registry.randomize(model, dtype=torch.float32)
+    task, model = tiny.fit_random(case, tmp_path)
     with torch.no_grad():
         exported_model = task.onnx_model(model)
         data = exported_model.to_bytes("model", {})
@@ -281,10 +242,7 @@ def test_forecasts_with_covariates(fields: dict[str, Any], tmp_path: Path) -> No
 
 
 def assert_forecasts_equal(case: tiny.Case, folder: Path, *, quantiles: bool) -> None:
-    task: Any = tiny.build(case, folder).task
-    task = task.fit(task.read(folder / case.file))
-    model = task.build_model().eval()
-    registry.randomize(model, dtype=torch.float32)
+    task, model = tiny.fit_random(case, folder)
     model.calibrate(0.7, [0.1 * index - 0.2 for index in range(len(model.levels))])
     examples = list(task.read(folder / f"dev-{case.file}"))
     with torch.no_grad():
@@ -300,10 +258,7 @@ def assert_forecasts_equal(case: tiny.Case, folder: Path, *, quantiles: bool) ->
 def test_language_model_continues_from_its_state(name: str, tmp_path: Path) -> None:
     """Segments, ragged ones too, with the state passed on, equal the whole: law 1 holds in the file."""
     case = tiny.CASES[name]
-    task: Any = tiny.build(case, tmp_path).task
-    task = task.fit(task.read(tmp_path / case.file))
-    model = task.build_model().eval()
-    registry.randomize(model, dtype=torch.float32)
+    task, model = tiny.fit_random(case, tmp_path)
     exported_model = task.onnx_model(model)
     states = exported_model.description["output"]["states"]
     session = exported.open_session(exported_model.to_bytes("model", {}))

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import torch
 from tests.contracts import registry, tiny
-from tests.contracts.test_export import Leaky
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.cells.sru import SRU
 from seqloom.export_check import TOLERANCE, ExportError, relative_difference
 from seqloom.kernels.llvm.target import PORTABLE, Target, native
-from seqloom.layers.audio.spectral_convolution import SpectralConvolution
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer
 from seqloom.layers.recurrent.recurrent import Recurrent
@@ -99,10 +97,7 @@ def test_every_target(target: str) -> None:
 
 @pytest.mark.parametrize("name", few(registry.convolutions(), "causal-2", "centred-5"))
 def test_convolutions(name: str) -> None:
-    layer = registry.convolutions()[name]
-    single = type(layer)(registry.INPUT, registry.HIDDEN, window=layer.window, activation="tanh", causal=layer.causal)  # type: ignore[call-arg]
-    registry.randomize(single, dtype=torch.float32)
-    assert_equal(single.eval(), DEFAULT)
+    assert_equal(registry.convolutions(dtype=torch.float32)[name], DEFAULT)
 
 
 @pytest.mark.parametrize("bands", [5, pytest.param(4, marks=EXHAUSTIVE)])
@@ -110,16 +105,11 @@ def test_convolutions(name: str) -> None:
     ("causal", "normalize"), [(True, False), (False, True), pytest.param(False, False, marks=EXHAUSTIVE)]
 )
 def test_spectral_convolutions(causal: bool, normalize: bool, bands: int) -> None:
-    layer = SpectralConvolution(bands, input_channels=2, channels=8, causal=causal, normalize=normalize)
-    registry.randomize(layer, dtype=torch.float32)
-    assert_equal(layer.eval(), DEFAULT)
+    assert_equal(registry.spectral_convolution(bands, causal=causal, normalize=normalize), DEFAULT)
 
 
 def test_cell_of_a_user() -> None:
-    """Nothing of it is known to the export, also not its projection."""
-    layer = recurrent(Leaky, 3, 5, layers=2, bidirectional=True).eval()
-    registry.randomize(layer, dtype=torch.float32)
-    assert_equal(layer, DEFAULT)
+    assert_equal(registry.user_layer(), DEFAULT)
 
 
 class Gained(Cell):
@@ -187,10 +177,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task(name: str, tmp_path: Path) -> None:
     case = tiny.CASES[name]
-    task: Any = tiny.build(case, tmp_path).task
-    task = task.fit(task.read(tmp_path / case.file))
-    model = task.build_model().eval()
-    registry.randomize(model, dtype=torch.float32)
+    task, model = tiny.fit_random(case, tmp_path)
     with torch.no_grad():
         if name in REFUSED:
             with pytest.raises((ExportError, TypeError), match=REFUSED[name]) as refusal:
@@ -208,10 +195,7 @@ def test_every_task(name: str, tmp_path: Path) -> None:
 def test_language_model_continues_from_its_state(name: str, tmp_path: Path) -> None:
     """Segments, also an empty one, with the state passed on, equal the whole: law 1 holds in the file."""
     case = tiny.CASES[name]
-    task: Any = tiny.build(case, tmp_path).task
-    task = task.fit(task.read(tmp_path / case.file))
-    model = task.build_model().eval()
-    registry.randomize(model, dtype=torch.float32)
+    task, model = tiny.fit_random(case, tmp_path)
     function = compiled(task.standalone_model(model), DEFAULT)
     tokens = np.random.default_rng(7).integers(1, len(task.tokenizer.vocabulary), 9)
     with torch.no_grad():
@@ -227,10 +211,7 @@ def check_task(name: str, fields: dict[str, Any], folder: Path, *, calibrate: bo
     """The largest difference of a compiled model of a case with other fields."""
     case = tiny.CASES[name]
     case = case._replace(fields={**case.fields, **fields})
-    task: Any = tiny.build(case, folder).task
-    task = task.fit(task.read(folder / case.file))
-    model = task.build_model().eval()
-    registry.randomize(model, dtype=torch.float32)
+    task, model = tiny.fit_random(case, folder)
     if calibrate:
         model.calibrate(0.7, [0.1 * index - 0.2 for index in range(len(model.levels))])
     with torch.no_grad():

@@ -19,6 +19,7 @@ from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.recordings import write_npz
 from seqloom.run import Run
 from seqloom.run_config import Config
+from seqloom.testing.laws import randomize
 
 RECURRENCE = {"cell": "gru", "hidden_size": 6, "dropout": 0.3}
 
@@ -620,6 +621,15 @@ def literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def fit_random(case: Case, folder: Path) -> tuple[Any, Any]:
+    """A task that is fitted to the data of a case, and its model with random weights, in float32."""
+    task: Any = build(case, folder).task
+    task = task.fit(task.read(folder / case.file))
+    module = task.build_model().eval()
+    randomize(module, dtype=torch.float32)
+    return task, module
 
 
 def save_random(case: Case, folder: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from tests.contracts import registry, tiny
+from tests.contracts import tiny
 
 from seqloom.export_check import ExportError
 from seqloom.kernels.llvm.target import PORTABLE, native, this_architecture
@@ -33,10 +33,7 @@ class Trained(NamedTuple):
 def build(name: str, folder: Path, **fields: Any) -> Trained:
     case = tiny.CASES[name]
     case = case._replace(fields={**case.fields, **fields})
-    task: Any = tiny.build(case, folder).task
-    task = task.fit(task.read(folder / case.file))
-    module = task.build_model().eval()
-    registry.randomize(module, dtype=torch.float32)
+    task, module = tiny.fit_random(case, folder)
     return Trained(task, task.standalone_model(module), list(task.read(folder / f"dev-{case.file}")))
 
 
