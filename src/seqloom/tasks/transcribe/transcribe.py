@@ -1,7 +1,6 @@
 """Transcription: speech, handwriting or pen strokes to text, without a given alignment (CTC)."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -43,10 +42,6 @@ from seqloom.layers.ctc import CTCLosses, align, ctc_loss
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
-from seqloom.metrics import transcripts as metrics
-from seqloom.metrics.confidence import MetricSums
-from seqloom.metrics.learning import Remedies, constant_answer
-from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble, JointTranscriberEnsemble, TranscriberEnsemble
 from seqloom.models.signals.audio_features import (
@@ -61,7 +56,6 @@ from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
 from seqloom.models.transcription.frame_count import FrameCount
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.models.transcription.search_guide import build_guide
-from seqloom.models.transcription.spelling import Spelling
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
 from seqloom.models.transcription.transcriber import Transcriber
 from seqloom.models.transcription.transcripts import (
@@ -77,11 +71,11 @@ from seqloom.tasks.task import (
     PredictionOptions,
     Predictions,
     Task,
-    require_fitted,
     with_readable_tokens,
 )
 from seqloom.tasks.transcribe.decoding import TranscriptDecoder, to_transcripts
-from seqloom.tasks.transcribe.settings import Learned, TranscribeSettings
+from seqloom.tasks.transcribe.scoring import TranscribeScoring
+from seqloom.tasks.transcribe.settings import Learned
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
@@ -90,7 +84,7 @@ if TYPE_CHECKING:
 PREVIEWED = 100  # recordings that are read to choose defaults
 
 
-class Transcribe(TranscribeSettings):
+class Transcribe(TranscribeScoring):
     """Transcribe speech, handwriting or pen strokes to text (CTC, attention, or both)."""
 
     def preview(self, source: Path | Sequence[Any]) -> DataPreview:
@@ -206,14 +200,6 @@ class Transcribe(TranscribeSettings):
 
     def with_predicted_target(self, example: Recording, prediction: Transcription) -> Recording:
         return replace(example, text=prediction.text)
-
-    @property
-    def fitted(self) -> Learned:
-        return require_fitted(self.learned)
-
-    @cached_property
-    def _spelling(self) -> Spelling:
-        return Spelling(self.lexicon if self.spelling == "lexicon" else "", self.encoding)
 
     def steps(self, example: Recording) -> int:
         return self.frames.of(len(example))
@@ -522,58 +508,6 @@ class Transcribe(TranscribeSettings):
         if {"lexicon", "lm"} & options.keys() and isinstance(self.search, BestPath):
             options.setdefault("search", PrefixBeam())  # the only search with a lexicon and a language model
         return super().with_options(**options)
-
-    def score(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> dict[str, Any]:
-        """Error rates over all examples; the loss over the feasible ones."""
-        return self._compare(predictions, examples).score(self.error_rates)
-
-    def metric_sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
-        return self._compare(predictions, examples).sums(self.main_metric, self.error_rates)
-
-    def degenerate_remedy(self, remedies: Remedies) -> str:
-        more = f"raise {remedies.train_longer} or train.learning_rate"
-        return f"{more}, or lower train.batch_size, which gives more updates"
-
-    def degenerate_predictions(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> str:
-        text = constant_answer([answer.text for answer in predictions], [example.text for example in examples])
-        if text == "":
-            reason = ", because CTC predicts only the blank" if self.model == "ctc" else ""
-            return f"Every transcript is empty{reason}"
-        return "" if text is None else f"Every transcript is {quote(text)}"
-
-    def baseline_targets(self, example: Recording) -> Iterable[str]:
-        return () if example.text is None else (example.text,)
-
-    def fit_baseline(self, counts: Counter[str], examples: Sequence[Recording]) -> Baseline | None:
-        if not counts or self.main_metric == "loss":
-            return None
-        answer = most_frequent(counts)
-        empty = Baseline(name="empty transcript")
-        if not examples:
-            return empty
-        constant = Baseline(name=f"most frequent transcript, {quote(answer)}", answer=answer)
-        sign = 1 if self.higher_is_better else -1
-        return max(empty, constant, key=lambda each: sign * self.score_baseline(each, examples)[self.main_metric])
-
-    def score_baseline(self, baseline: Baseline, examples: Sequence[Recording]) -> dict[str, float]:
-        text = baseline.answer.lower() if self.text.lowercase else baseline.answer
-        tokens = self.fitted.text.tokens(self._spelling.spell(text))
-        answer = Transcription(text, 0.0, 0.0, 0.0, tokens, [], [], [], [], "", None)
-        return {self.main_metric: self.metric_sums([answer] * len(examples), examples).whole}
-
-    def _compare(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
-        for example in examples:
-            if example.text is None:
-                raise self._missing_target(example, "evaluation")
-        texts = [example.text or "" for example in examples]
-        return metrics.Transcripts(
-            names=[example.name or str(example.location) for example in examples],
-            hypotheses=[answer.text for answer in predictions],
-            references=[text.lower() if self.text.lowercase else text for text in texts],
-            hypothesis_tokens=[answer.tokens for answer in predictions],
-            reference_tokens=[self.fitted.text.tokens(self._spelling.spell(text)) for text in texts],
-            losses=[answer.loss for answer in predictions],
-        )
 
     @property
     def inputs_are_files(self) -> bool:
