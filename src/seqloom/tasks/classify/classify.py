@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -16,11 +15,11 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers.labelled import LabelledReader, LabelledSequence
-from seqloom.data.readers.media import Signal, kind_of
+from seqloom.data.readers.media import kind_of
 from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.numeric_targets import ANY_NUMBER, detect
 from seqloom.data.readers.text_files import DataError
-from seqloom.data.readers.text_pairs import SEPARATOR, TYPED_SEPARATOR, split_pair
+from seqloom.data.readers.text_pairs import SEPARATOR
 from seqloom.data.target_scale import TargetStatistics
 from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.formats import format_percent
@@ -28,7 +27,6 @@ from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attent
 from seqloom.insight.attribution import Attribution, attribute
 from seqloom.insight.explanation import Explanation, TokenValues
 from seqloom.insight.gates import LabelledTrace
-from seqloom.insight.token_names import text_tokens
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
@@ -41,11 +39,11 @@ from seqloom.models.pooling import POOLINGS, PairPooling
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.signals.encoders import build_signal_encoder
 from seqloom.models.signals.equalizer import Equalizer
-from seqloom.models.signals.frame_encoder import TimeReductionConfig
-from seqloom.models.signals.inputs import SignalInputs, media_decoder
+from seqloom.models.signals.inputs import media_decoder
 from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector, describe
-from seqloom.tasks.classify.pairs import BETWEEN, joined_rows, joined_words, separated_rows, trace_texts
-from seqloom.tasks.classify.settings import ClassifySettings, Learned
+from seqloom.tasks.classify.inputs import ClassifyInputs, located_signal
+from seqloom.tasks.classify.pairs import joined_rows, joined_words, separated_rows, trace_texts
+from seqloom.tasks.classify.settings import Learned
 from seqloom.tasks.classify.targets import ClassTargets, SequenceNumbers, SequenceTargets
 from seqloom.tasks.targets.classes import Classification, class_weights
 from seqloom.tasks.targets.numbers import NumberTargets, Regression
@@ -62,7 +60,7 @@ def _is_true(label: str) -> bool:
     return label in ("True", "true")  # the latter with lowercase_labels
 
 
-class Classify(ClassifySettings):
+class Classify(ClassifyInputs):
     """Assign one label, or numbers, to each text, sequence of vectors, sound, image or video."""
 
     @property
@@ -122,12 +120,6 @@ class Classify(ClassifySettings):
         convert: Callable[[str], Any] = int if self.label_type == "integer" else _is_true
         probabilities = {convert(label): value for label, value in answer.probabilities.items()}
         return replace(answer, label=convert(answer.label), probabilities=probabilities)
-
-    def input_text(self, example: LabelledSequence) -> str:
-        content = example.content
-        if not isinstance(content, str):
-            return example.identity
-        return content.replace(SEPARATOR, f" {TYPED_SEPARATOR} ") if self.reads_pairs else content
 
     @property
     def no_bptt_reason(self) -> str:
@@ -189,7 +181,7 @@ class Classify(ClassifySettings):
                 raise DataError(first.location, f"found {kind}; {for_sound[0]} works with sound only")
             collector = StatisticsCollector(self.audio.spectrum, needs_moments=bool(self.normalize) and not sound)
             for example in rest:
-                collector.add(_signal(example))
+                collector.add(located_signal(example))
             parts = {"signal": collector.finish()}
         if statistics.moments.count:
             scale = statistics.checked_scale(self.label_column, file=self.train, check=self.check_labels)
@@ -233,16 +225,6 @@ class Classify(ClassifySettings):
             start = content[:length]
         yield replace(example, content=start, length=length)
 
-    def input_length(self, example: LabelledSequence) -> float:
-        return len(example) / example.rate if example.rate else len(example)
-
-    @property
-    def length_unit(self) -> str:
-        learned = self.fitted
-        if learned.signal is None:
-            return self.text.measured_unit
-        return "seconds" if learned.signal.rate else "steps"
-
     def summarize_example(self, example: LabelledSequence) -> ExampleSummary:
         content, label, target = example.content, example.label, example.target
         values = None if isinstance(content, str) else content
@@ -256,10 +238,6 @@ class Classify(ClassifySettings):
             missing=example.missing,
         )
 
-    @property
-    def fitted(self) -> Learned:
-        return require_fitted(self.learned)
-
     def collate(self, examples: Sequence[LabelledSequence]) -> Batch:
         """A row for each example; of pairs two, one for each text."""
         learned = self.fitted
@@ -271,58 +249,8 @@ class Classify(ClassifySettings):
         target, items = self._targets.collate(examples)
         return Batch(inputs, target, items)
 
-    def _texts(self, example: LabelledSequence) -> tuple[str, ...]:
-        """The text of an example, or both texts of a pair."""
-        content = str(example.content)
-        return split_pair(example.location, content) if self.reads_pairs else (content,)
-
-    def _elements(self, example: LabelledSequence, learned: Learned) -> list[NDArray[Any]]:
-        content = example.content
-        if isinstance(content, str):
-            if learned.text is None:
-                trained = require_fitted(learned.signal)
-                raise DataError(
-                    example.location, f"found a text; the model was trained on {describe(trained.kind, trained.size)}"
-                )
-            return [np.array(learned.text.encode(text), dtype=np.int64) for text in self._texts(example)]
-        if learned.text is not None:
-            kind = describe(kind_of(content, example.rate), content.shape[-1])
-            raise DataError(example.location, f"found {kind}; the model was trained on texts")
-        return [self._inputs.scaled(_signal(example))]
-
-    @property
-    def _inputs(self) -> SignalInputs:
-        """What is done with signals."""
-        return SignalInputs(require_fitted(self.fitted.signal), self.audio)
-
-    def input_warning(self, example: LabelledSequence) -> str:
-        encoding = self.fitted.text
-        if encoding is None or not isinstance(example.content, str):
-            return self.equalizer.warning(example.equalized)
-        return next(filter(None, map(encoding.describe_unknown, self._texts(example))), "")
-
-    def unknown_words(self, example: LabelledSequence) -> list[str]:
-        encoding = self.fitted.text
-        if encoding is None or not isinstance(example.content, str):
-            return []
-        return list(dict.fromkeys(token for text in self._texts(example) for token in encoding.unknown_tokens(text)))
-
-    @property
-    def reads_unknown_by(self) -> str:
-        return "pretrained vectors" if self.fitted.vectors is not None else ""
-
     def describe_unseen(self, metrics: Mapping[str, Any]) -> str:
         return self.fitted.labels.describe_unseen(metrics.get("not_in_train") or metrics.get("per_label", {}))
-
-    def signal_values(self, example: LabelledSequence) -> NDArray[Any]:
-        """The values of a signal that is no text, with their channels in the order of the training data, unscaled."""
-        return self._inputs.values(_signal(example))
-
-    def check_inputs(self, examples: Sequence[LabelledSequence]) -> None:
-        if self.fitted.text is None:
-            for example in examples:
-                if not isinstance(example.content, str):
-                    self._inputs.values(_signal(example))
 
     def build_model(self) -> Classifier:
         learned = self.fitted
@@ -444,41 +372,6 @@ class Classify(ClassifySettings):
             return ()
         return [(str(example.label), prediction.label)]
 
-    @property
-    def inputs_are_files(self) -> bool:
-        return self.fitted.text is None
-
-    def steps(self, example: LabelledSequence) -> int:
-        if isinstance(example.content, str) or self.fitted.signal is None:
-            return len(example)
-        start, stop = self._read_part(example)
-        return self._inputs.steps(example.content[start:stop], self.image_encoder, self.image_size)
-
-    def _read_part(self, example: LabelledSequence) -> tuple[int, int]:
-        """The elements that the encoder reads: of sound, from the first sample after the silence to the last one."""
-        values = np.asarray(example.content)
-        trim = self.audio.trim(example.rate, self.trim_db)
-        if trim is None:
-            return 0, len(values)
-        samples = torch.from_numpy(values.astype(np.float32)).unsqueeze(0)
-        start, stop = trim.bounds(samples, torch.tensor([len(values)]))
-        return int(start), int(stop)
-
-    def input_tokens(self, example: LabelledSequence) -> list[str]:
-        return [] if self.inputs_are_files or self.reads_pairs else self._element_names(example, [])
-
-    def _element_names(
-        self, example: LabelledSequence, notes: list[str], reduction: TimeReductionConfig | None = None
-    ) -> list[str]:
-        """The tokens of a text or a pair, or the numbers of the time steps from 1; ``reduction``: of the output."""
-        encoding = self.fitted.text
-        if encoding is not None and isinstance(example.content, str):
-            parts = [text_tokens(encoding, text, notes) for text in self._texts(example)]
-            return [token for index, part in enumerate(parts) for token in [BETWEEN] * (index > 0) + part]
-        steps = self.steps(example)
-        steps = reduction.frames(steps) if reduction is not None and example.rate else steps
-        return [str(number) for number in range(1, steps + 1)]
-
     def explain(
         self,
         model: nn.Module,
@@ -552,7 +445,7 @@ class Classify(ClassifySettings):
         tokens = self._element_names(example, [])
         signal: NDArray[Any] | None = None
         if statistics is not None and statistics.kind == "vectors":
-            signal = self._inputs.values(_signal(example))
+            signal = self._inputs.values(located_signal(example))
         elif statistics is not None and statistics.kind == "sound":
             signal = vectors.detach().double().cpu().numpy()
         attribution = attribute(
@@ -576,9 +469,6 @@ class Classify(ClassifySettings):
         inputs = [single.collate([part]).inputs for part in parts]
         return trace_texts(model, inputs, [single.input_tokens(part) for part in parts])
 
-    def single_texts(self) -> Self:
-        return self.model_copy(update={"second_text_column": ""})
-
     def _shown_with(self, example: LabelledSequence) -> dict[str, Any]:
         """What the attribution of an image, a video or sound is drawn on."""
         statistics = self.fitted.signal
@@ -591,16 +481,11 @@ class Classify(ClassifySettings):
         return {"pictures": example.content, "grid": (side, side) if statistics.kind == "image" else None}
 
 
-def _signal(example: LabelledSequence) -> LocatedSignal:
-    values = np.asarray(example.content)
-    return LocatedSignal(example.location, Signal(values, example.rate), example.identity, example.channel_names)
-
-
 def _sound(example: LabelledSequence) -> LocatedSignal:
     """The signal of an example for the equaliser; DataError if it is a text."""
     if isinstance(example.content, str):
         raise DataError(example.location, "found a text; task.equalizer works with sound only")
-    return _signal(example)
+    return located_signal(example)
 
 
 def _with_sound(example: LabelledSequence, samples: NDArray[np.float32], share: float) -> LabelledSequence:
