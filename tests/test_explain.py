@@ -545,7 +545,7 @@ def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     explain_all(model, ["king"], tmp_path / "new", as_json=True)
     words = json.loads(capsys.readouterr().out)["embedding_map"]
     assert words["centre"] == words["words"][0] == "king"
-    neighbours = next(model.predict_batches(model.read(model.source("king"))))[0].words
+    neighbours = next(model.predict_batches(model.read(model.inputs.source("king"))))[0].words
     assert words["words"][1:] == neighbours
 
 
@@ -560,7 +560,7 @@ def test_an_analogy_is_drawn_with_its_answer(tmp_path: Path, capsys: pytest.Capt
     words = json.loads(capsys.readouterr().out)["embedding_map"]
     (analogy,) = words["analogies"]
     places = dict(zip(words["words"], words["coordinates"], strict=True))
-    answer = next(model.predict_batches(model.read(model.source("king - man + hat"))))[0].words[0]
+    answer = next(model.predict_batches(model.read(model.inputs.source("king - man + hat"))))[0].words[0]
     assert words["words"] == ["king", "man", "hat", answer]
     assert [analogy[name] for name in ("positive", "negative", "base", "answer")] == ["king", "man", "hat", answer]
     for axis in (0, 1):

@@ -119,11 +119,11 @@ def read_inputs(
             yield from model.read("-")
         else:
             check_not_empty(text_or_file)
-            source = model.source(text_or_file, again=AGAIN)
+            source = model.inputs.source(text_or_file, again=AGAIN)
             if isinstance(source, list):
                 yield from model.task.read_inputs(source)
                 continue
-            example, notes = model.first_example(source)
+            example, notes = model.inputs.first(source)
             for note in notes:
                 terminal.print_note(note)
             yield example
@@ -132,11 +132,11 @@ def read_inputs(
 def _numbered(model: Model, file: str, numbers: Sequence[int]) -> Iterator[Any]:
     """The examples of a file with these numbers, in the order of the numbers."""
     check_not_empty(file)
-    source = file if file == "-" else model.source(file, again=AGAIN)
+    source = file if file == "-" else model.inputs.source(file, again=AGAIN)
     is_text = isinstance(source, list)
     if is_text:
         raise ValueError(f"--example chooses from a file or from standard input, but {shorten(file, 60)!r} is a text")
-    if file != "-" and (note := model.input_note(source)):
+    if file != "-" and (note := model.inputs.note(source)):
         terminal.print_note(f"{file}: {note}")
     chosen, count = {}, 0
     for count, example in enumerate(islice(model.read(source), max(numbers)), start=1):
@@ -167,7 +167,7 @@ def unrolled(
     _check_model(model)
     if model.task.reads_pairs:
         raise ValueError("a pair of texts is read as two sequences: there is no single one to unroll")
-    example = model.example(source)
+    example = model.inputs.example(source)
     known = explanation or model.explain(example, method="none")
     module, task = model.module, model.task
     labelled: list[LabelledTrace] = []
@@ -207,7 +207,7 @@ def traces(model: Model, source: Any) -> list[LabelledTrace]:
     """Gates and states of each recurrent layer while an input is predicted, with the names of the time steps."""
     _check_model(model)
     with torch.no_grad():
-        return model.task.trace_gates(model.module, model.example(source))
+        return model.task.trace_gates(model.module, model.inputs.example(source))
 
 
 def _check_model(model: object) -> None:

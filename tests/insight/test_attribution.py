@@ -131,7 +131,7 @@ def test_occlusion_is_what_brute_force_finds(tmp_path: Path) -> None:
     model = untrained(_classify(), tmp_path)
     result = model.explain(TEXT, method="occlusion", target="up").attribution
     assert result is not None
-    values, mask = model.task.collate([model.example(TEXT)]).inputs
+    values, mask = model.task.collate([model.inputs.example(TEXT)]).inputs
     index = model.task.learned.labels.ids["up"]  # type: ignore[union-attr]
 
     def score(tokens: Tensor) -> float:
@@ -152,7 +152,7 @@ def test_occlusion_is_what_brute_force_finds(tmp_path: Path) -> None:
 def test_padding_and_batch_mates_change_no_value(name: str, tmp_path: Path) -> None:
     model = untrained(MODELS[name][0], tmp_path)
     module: Any = model.module
-    short = model.task.collate([model.example(source(model, name))]).inputs
+    short = model.task.collate([model.inputs.example(source(model, name))]).inputs
     vectors = module.encoder.embed(short if name == "crf" else short.values).detach()[0]
     length = len(vectors)
 
@@ -188,7 +188,7 @@ def test_the_same_as_captum(tmp_path: Path) -> None:
         captum = pytest.importorskip("captum.attr")
     model = untrained(_classify(), tmp_path)
     module: Any = model.module
-    values, mask = model.task.collate([model.example(TEXT)]).inputs
+    values, mask = model.task.collate([model.inputs.example(TEXT)]).inputs
     vectors = module.encoder.embed(values).detach()
 
     def score(points: Tensor) -> Tensor:

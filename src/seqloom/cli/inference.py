@@ -257,8 +257,8 @@ def predict(
         answer = partial(model.embed_batches, pooling=pooling) if vectors else model.predict_batches
 
         def read_source(name: str) -> Iterator[Any]:
-            source = model.source(name, again=AGAIN)
-            if note := model.input_note(source, file_format=file_format, encoding=encoding):
+            source = model.inputs.source(name, again=AGAIN)
+            if note := model.inputs.note(source, file_format=file_format, encoding=encoding):
                 terminal.print_note(f"{name}: {note}")
             return model.read(source, file_format=file_format, encoding=encoding)
 

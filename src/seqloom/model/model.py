@@ -1,13 +1,12 @@
 """A trained model that is loaded from a run: predict, explain, evaluate, generate, embed, stream, export."""
 
-import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -18,15 +17,14 @@ from seqloom import html
 from seqloom.answers import INPUT_LENGTH, Answers, describe_empty
 from seqloom.data.batch import Batch, split_by_padding
 from seqloom.data.dataset_summary import Findings
-from seqloom.data.readers import tables
 from seqloom.data.readers.memory import as_source
-from seqloom.data.readers.text_files import TABLE, DataError, resolve
+from seqloom.data.readers.text_files import resolve
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import LengthScore, evaluate, predict_all, score_by_length
-from seqloom.formats import describe_type, shorten
+from seqloom.formats import shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.drawing import Drawing
 from seqloom.insight.explanation import Explanation, layer_weights
@@ -36,6 +34,7 @@ from seqloom.insight.plotting import named_plots
 from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.length_bins import LengthBins, quantile_bins
 from seqloom.model.exporting import ExportTarget, write_export
+from seqloom.model.inputs import InputReader, origin
 from seqloom.models.baseline import Baseline
 from seqloom.models.generation import GeneratedToken
 from seqloom.models.sentence_vectors import (
@@ -47,7 +46,7 @@ from seqloom.models.sentence_vectors import (
 )
 from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run_config import Config
-from seqloom.tasks.task import PredictionOptions, Task
+from seqloom.tasks.task import Task
 from seqloom.training.memory import check_memory
 from seqloom.training_data import count_trained
 
@@ -56,15 +55,6 @@ if TYPE_CHECKING:
 
 Precision = Literal["float32", "int8"]
 
-STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
-"""How standard input is read unless options say otherwise."""
-
-
-FILE_NAME = re.compile(r"\S*[^\s.]\.[A-Za-z]\w{1,6}(\.gz)?|\S*[/\\]\S*|\$\w+\S*")
-"""Strings that are taken for the names of files: one word with a suffix or a slash."""
-SETTING = re.compile(r"(task|train)(\.[a-z_]+)+=.*", re.DOTALL)
-AGAIN = "a text that looks like a file name is read from standard input"
-"""How such a text is given on the command line."""
 SHOWN_DEPTH, SHOWN_PARTS = 2, 20  # of the parts of a model in a notebook
 
 
@@ -129,6 +119,11 @@ class Model:
             precision=self.precision,
         )
 
+    @property
+    def inputs(self) -> InputReader:
+        """What reads the inputs of the model."""
+        return InputReader(self.task)
+
     def read(
         self,
         source: Any,  # the path of a file, or texts, arrays or a table
@@ -137,26 +132,14 @@ class Model:
         encoding: str = "",
     ) -> Iterator[Any]:
         """The examples to predict; standard input, ``-``, has one on each line, in UTF-8, unless options are given."""
-        source = resolve(source) if isinstance(source, str) else as_source(source)
-        return self._input_task(source, file_format, encoding).read_inputs(source)
-
-    def input_note(self, source: Any, *, file_format: str = "", encoding: str = "") -> str:
-        """What ``read`` takes a file for, where that is not evident; empty: nothing to say."""
-        source = resolve(source) if isinstance(source, str) else as_source(source)
-        return self._input_task(source, file_format, encoding).input_note(source)
-
-    def _input_task(self, source: Any, file_format: str, encoding: str) -> Task:
-        defaults = STANDARD_INPUT if isinstance(source, Path) and source == Path("-") else {}
-        options = {name: value for name, value in defaults.items() if name in self.task.option_fields}
-        options |= _non_empty(format=file_format, encoding=encoding)
-        return self.task.with_options(**cast(PredictionOptions, options))
+        return self.inputs.read(source, file_format=file_format, encoding=encoding)
 
     def predict(self, source: Any, *, batch_size: int = 64) -> Answers:
         """The predictions in order for texts, arrays or a table, for one text, or for a file by its path."""
         inputs: list[str] = []
         counts: Counter[str] = Counter()
         empty = Findings()
-        examples = self._noting_inputs(self.read(self.source(source)), inputs, counts, empty)
+        examples = self._noting_inputs(self.read(self.inputs.source(source)), inputs, counts, empty)
         answers = chain.from_iterable(self.predict_batches(examples, batch_size=batch_size))
         given = list(map(self.task.as_given, _with_warnings(answers)))
         notes = [f"{count:,} of {len(given):,}: {warning}" for warning, count in counts.items()]
@@ -164,25 +147,6 @@ class Model:
             notes = [describe_empty(empty.total, len(given), first=str(empty)), *notes]
             warnings.warn(notes[0], stacklevel=2)
         return Answers(given, inputs, notes)
-
-    def source(self, source: Any, *, again: str = "") -> Any:
-        """A string that names no file, and looks neither like one nor like a setting, as the only text of a list.
-
-        ``again`` says how a text that looks like a file name is given.
-        """
-        if not isinstance(source, str) or self.task.inputs_are_files:
-            return source
-        try:
-            return resolve(source)
-        except DataError as error:
-            again = again or f"a text is given in a list: predict([{shorten(source, 60)!r}])"
-            if SETTING.fullmatch(source):
-                raise DataError(
-                    source, f"settings are those of the training and cannot be changed any more; {again}"
-                ) from None
-            if not FILE_NAME.fullmatch(source):
-                return [source]
-            raise DataError(error.location, f"{error.message}; {again}") from None
 
     def _noting_inputs(
         self, examples: Iterable[Any], inputs: list[str], counts: Counter[str], empty: Findings
@@ -256,7 +220,7 @@ class Model:
     ) -> NDArray[np.float32]:
         """A vector for each text, in order, (N, D): the outputs of the encoder, pooled over the text."""
         model = self.for_single_texts()
-        return model.embed_examples(list(model.read(model.source(source))), pooling, batch_size)
+        return model.embed_examples(list(model.read(model.inputs.source(source))), pooling, batch_size)
 
     def embed_words(
         self,
@@ -265,7 +229,8 @@ class Model:
         batch_size: int = 64,
     ) -> list[Any]:
         """The contextual vectors of the words of each text; for bidirectional and masked language models."""
-        return list(chain.from_iterable(self.embed_batches(self.read(self.source(source)), batch_size=batch_size)))
+        examples = self.read(self.inputs.source(source))
+        return list(chain.from_iterable(self.embed_batches(examples, batch_size=batch_size)))
 
     def embed_batches(
         self,
@@ -303,7 +268,7 @@ class Model:
     ) -> SentenceIndex:
         """Sentences with their vectors, among which ``nearest`` searches."""
         model = self.for_single_texts()
-        examples = list(model.read(model.source(source)))
+        examples = list(model.read(model.inputs.source(source)))
         texts = [self.task.input_text(example) or str(example.location) for example in examples]
         return SentenceIndex(texts, model.embed_examples(examples, pooling, batch_size), pooling)
 
@@ -316,7 +281,7 @@ class Model:
     ) -> list[NearSentence]:
         """The sentences that are most similar to a text by the cosine of their vectors, the nearest first."""
         model = self.for_single_texts()
-        (vector,) = model.embed_examples([model.example(source)], sentences.pooling, 1)
+        (vector,) = model.embed_examples([model.inputs.example(source)], sentences.pooling, 1)
         return sentences.nearest(vector, count=count)
 
     def _batches(self, examples: Iterable[Any], batch_size: int) -> Iterator[Batch]:
@@ -341,7 +306,7 @@ class Model:
         """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
         if beam and not self.task.uses_search:
             raise ValueError(f"the task {self.task.name} does not use a search: there is no beam to show")
-        example, remarks = self.first_example(source) if self._has_examples(source) else (self.example(source), [])
+        example, remarks = self.inputs.example_and_notes(source)
         with torch.no_grad():
             explanation = self.task.explain(self.module, example, beam=beam, heads=heads)
             attribution, notes = None, list[str]()
@@ -366,43 +331,13 @@ class Model:
             return replace(
                 explanation,
                 run=self.name,
-                origin=_origin(example),
+                origin=origin(example),
                 attribution=attribution,
                 paths=listed,
                 layer_weights=layer_weights(self.module),
                 gates=self.task.trace_gates(self.module, example) if gates else [],
                 notes=[*explanation.notes, *notes, *remarks],
             )
-
-    def example(self, source: Any) -> Any:
-        """One input as an example of the task; of a file, its first one."""
-        if hasattr(source, "location"):  # already an example
-            return source
-        if self._has_examples(source):
-            return self.first_example(source)[0]
-        check_not_empty(source)
-        return next(iter(self.task.read_inputs([source])))
-
-    def _has_examples(self, source: Any) -> bool:
-        """Whether a source is a file or a table, not one input."""
-        named = isinstance(source, Path) or (isinstance(source, str) and self.task.inputs_are_files)
-        return named or tables.is_table(source)
-
-    def first_example(self, source: Any) -> tuple[Any, list[str]]:
-        """The first example of a file or a table, and a note if there are more."""
-        examples = iter(self.read(source))
-        first = next(examples, None)
-        place = source if isinstance(source, str | Path) else "data"
-        if first is None:
-            raise ValueError(f"{place}: there are no examples")
-        try:
-            is_only = next(examples, None) is None
-        except DataError:  # there are more, which are not explained
-            is_only = False
-        identity = getattr(first, "identity", "")
-        which = f"the first of several examples is explained{f' (id {identity})' if identity else ''}"
-        notes = [f"{place}: {note}"] if (note := self.input_note(source)) else []
-        return first, notes if is_only else [*notes, f"{place}: only {which}"]
 
     def evaluate(
         self,
@@ -417,7 +352,7 @@ class Model:
         config = self.config
         if top_words:
             config = config._replace(task=self.task.with_top_words(top_words))
-        data, examples = self._labelled(source)
+        data, examples = self.inputs.labelled(source)
         scores = evaluate(config, self.module, examples)
         scores |= self.task.thorough_scores(examples, predict=self._predict_examples)
         if self.baseline is not None:
@@ -438,7 +373,7 @@ class Model:
 
         The model is not trained again at each origin. For forecasters.
         """
-        _, examples = self._labelled(source)
+        _, examples = self.inputs.labelled(source)
         path = None if picture is None else Path(picture)
         with named_plots(self.name):
             return self.task.backtest(
@@ -457,7 +392,7 @@ class Model:
         lengths: Sequence[float] = (),  # of the inputs; empty: as the task measures them, in ``task.length_unit``
     ) -> list[LengthScore]:
         """The scores on labelled data in bins of the length of their input."""
-        _, examples = self._labelled(source)
+        _, examples = self.inputs.labelled(source)
         lengths = lengths or [self.task.input_length(example) for example in examples]
         if len(lengths) != len(examples):
             raise ValueError(f"expected the lengths of {len(examples):,} examples, got {len(lengths):,}")
@@ -467,16 +402,7 @@ class Model:
 
     def input_lengths(self, source: Any) -> list[float]:
         """The length of each input of labelled data, in ``task.length_unit``."""
-        return [self.task.input_length(example) for example in self._labelled(source)[1]]
-
-    def _labelled(self, source: Any) -> tuple[Any, list[Any]]:
-        """Labelled data as they are read, and their examples."""
-        data = resolve(source) if isinstance(source, str) else as_source(source)
-        examples = list(self.task.read(data))
-        if not examples:
-            raise ValueError(f"{source if isinstance(source, str | Path) else 'data'}: there are no examples")
-        self.task.check_targets(examples)
-        return data, examples
+        return [self.task.input_length(example) for example in self.inputs.labelled(source)[1]]
 
     def generate(
         self,
@@ -518,7 +444,7 @@ class Model:
         if count < 1 or length < 0 or not 0 <= bias < float("inf"):
             raise ValueError(f"expected count ≥ 1, length ≥ 0 and bias ≥ 0, found {count}, {length} and {bias}")
         strokes = self.task.generate_strokes(
-            self.module, text, count=count, bias=bias, length=length, seed=seed, prime=self._prime(prime)
+            self.module, text, count=count, bias=bias, length=length, seed=seed, prime=self.inputs.continued(prime)
         )
         return [Drawing(each, text) for each in strokes]
 
@@ -536,7 +462,7 @@ class Model:
             raise ValueError(
                 f"expected count ≥ 1, length ≥ 0 and temperature ≥ 0, found {count}, {length} and {temperature}"
             )
-        example = self._prime(prime)
+        example = self.inputs.continued(prime)
         task: Any = self.task
         pieces = self.task.compose(
             self.module, count=count, length=length, temperature=temperature, seed=seed, prime=example
@@ -556,16 +482,6 @@ class Model:
             raise ValueError(f"expected count ≥ 1, found {count}")
         data = resolve(source) if isinstance(source, str) else as_source(source)
         return self.task.sample_paths(data, count=count, seed=seed, predict=self._predict_examples)
-
-    def _prime(self, prime: Any) -> Any:
-        """The first example of what is to be continued; None: nothing is."""
-        if prime is None or hasattr(prime, "location"):
-            return prime
-        source = resolve(prime) if isinstance(prime, str) else as_source(prime)
-        example = next(iter(self.task.read(source)), None)
-        if example is None:
-            raise ValueError(f"{prime}: there are no examples")
-        return example
 
     def open_stream(self, *, lag: float = 0.0) -> StreamingSession[Any]:
         """Transcribe a recording while it is made: ``feed`` returns the final text so far, ``finish`` the prediction.
@@ -613,27 +529,5 @@ def _first_lines(tokens: Iterable[GeneratedToken], lines: int) -> Iterator[Gener
             return
 
 
-def check_not_empty(source: Any) -> None:
-    """Raise if there is nothing to explain."""
-    if not hasattr(source, "__len__"):
-        raise TypeError(f"expected a text or an array to explain, found {describe_type(source)}")
-    if not len(source.strip() if isinstance(source, str) else source):
-        raise ValueError("the input is empty: there is nothing to explain")
-
-
-def _origin(example: Any) -> str:
-    """The file of an example, and its id or line there; empty: it was not read from a file."""
-    file, line = example.location
-    identity = getattr(example, "identity", "")
-    if file in ("input", "standard input", TABLE):
-        return ""
-    return f"{file}, id {identity}" if identity else f"{file}, line {line}"
-
-
 def _parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _non_empty(**options: Any) -> dict[str, Any]:
-    """The options that are not empty."""
-    return {name: value for name, value in options.items() if value}
