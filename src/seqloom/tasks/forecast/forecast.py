@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.calendar_features import calendar_features, calendar_names
+from seqloom.data.batch import Batch
+from seqloom.data.calendar_features import calendar_names
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import SINGLE_DIGITS
 from seqloom.data.preview import DataPreview
@@ -54,7 +54,7 @@ from seqloom.models.forecaster import Forecaster, ForecastInputs, LinearBase
 from seqloom.models.linear_forecast import LinearForecast, fit_linear
 from seqloom.tasks.forecast.origins import build_backtest, choose_origins
 from seqloom.tasks.forecast.paths import draw_forecast_paths
-from seqloom.tasks.forecast.prediction import ForecastPrediction, ForecastTarget
+from seqloom.tasks.forecast.prediction import ForecastPrediction
 from seqloom.tasks.forecast.scoring import ForecastScoring
 from seqloom.tasks.forecast.settings import MIN_GAIN, Learned
 from seqloom.tasks.task import Loss, Predictions
@@ -216,75 +216,6 @@ class Forecast(ForecastScoring):
 
     def answer_text(self, prediction: ForecastPrediction) -> str:
         return _rows_text(prediction.values)
-
-    def collate(self, examples: Sequence[Window]) -> Batch:
-        learned = self.fitted
-        every_step = self.output == "every_step"
-        inputs = self._inputs(examples)
-        mask = inputs.mask if every_step else torch.ones(len(examples), 1, dtype=torch.bool)
-        target = None
-        if all(window.known for window in examples):
-            targets = self._targets(learned.columns)
-            observed = (window.future(self.horizon, every_step=every_step) for window in examples)
-            future = [self._scale(values)[..., targets] for values in observed]
-            target = ForecastTarget(pad(future, dtype=np.float32).values, mask)
-        future_unknown = not any(window.known for window in examples)
-        return Batch(inputs, target, int(mask.sum()), examples=tuple(examples) if future_unknown else ())
-
-    def _inputs(self, examples: Sequence[Window]) -> Padded | ForecastInputs:
-        history = pad([self._features(window) for window in examples], dtype=np.float32)
-        if not self.fitted.calendar and not self.known_columns:
-            return history
-        known, future = [], []
-        for window in examples:
-            features = self.covariates(window)  # of the rows from the start of the history to the end of the horizon
-            length = len(window)
-            # The encoder reads covariates with all columns, unless it reads each column for itself.
-            read = features.shape[1] if self.channel_independent else 2 * len(self.fitted.calendar)
-            known.append(features[:length, :read])
-            first = 1 if self.output == "every_step" else length
-            after = np.lib.stride_tricks.sliding_window_view(features[first:], self.horizon, 0)
-            future.append(after.swapaxes(1, 2))
-        both = (pad(part, dtype=np.float32).values for part in (known, future))
-        return ForecastInputs(*history, *both)
-
-    def covariates(self, window: Window) -> Numbers:  # (length + horizon, covariates)
-        """What is known of the history and of the steps to forecast: the calendar, then columns."""
-        rows = slice(window.start, window.stop + self.horizon)
-        features = calendar_features(window.series, self.fitted.calendar, self.horizon)[rows]
-        if not self.known_columns:
-            return features
-        names, values = self.future_covariates, window.series.values[rows]
-        if names and len(values) < len(window) + self.horizon:
-            raise DataError(
-                window.location,
-                f"expected the values of {', '.join(names)} at the {pluralize(self.horizon, 'step')} to forecast "
-                f"(task.future_covariates), found {len(values) - len(window)}: append rows in which the other columns "
-                "are empty",
-            )
-        positions = column_positions(self.fitted.columns)
-        scaled = self.fitted.scale(values)
-        ahead = scaled[:, [positions[name] for name in names]]
-        static = scaled[len(window) - 1, [positions[name] for name in self.static_covariates]]
-        length = len(window) + self.horizon
-        known = np.concatenate([ahead if names else np.zeros((length, 0)), np.tile(static, (length, 1))], axis=1)
-        return np.concatenate([features, known], axis=1)
-
-    def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
-        return values if self.data_type == "binary" else self.fitted.scale(values)
-
-    def _restore(self, scaled: Tensor) -> Numbers:  # (..., targets), in the units of the data
-        values: Numbers = scaled.double().cpu().numpy()
-        return values if self.data_type == "binary" else self.fitted.restore(values, self._targets(self.fitted.columns))
-
-    def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
-        """The scaled values and their changes from row to row."""
-        if self.data_type == "binary" or self.inputs == "values":
-            return self._scale(window.history)[:, None]
-        before = max(window.start - 1, 0)
-        values = self._scale(window.series.values[before : window.stop])
-        changes = np.diff(values, axis=0, prepend=values[:1]) / np.array(self.fitted.rms_changes)
-        return np.stack([values, changes], axis=1)[window.start - before :]
 
     def share_learned(self, other: Self) -> Self:
         mine, others = (task.target or task.fitted.columns for task in (self, other))

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from torch import nn
 
-from seqloom.data.readers.series import Numbers, Window, column_positions
+from seqloom.data.readers.series import Numbers, Window
 from seqloom.data.readers.text_files import DataError
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
@@ -17,27 +17,12 @@ from seqloom.models.baseline import Baseline
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.forecast.baselines import BaselineForecasts
 from seqloom.tasks.forecast.calibration import describe_shrinkage, estimate_shifts, estimate_shrinkage
+from seqloom.tasks.forecast.features import ForecastFeatures
 from seqloom.tasks.forecast.prediction import ForecastPrediction, Quantiles
-from seqloom.tasks.forecast.settings import ForecastSettings, Learned
-from seqloom.tasks.task import require_fitted
 
 
-class ForecastScoring(ForecastSettings):
+class ForecastScoring(ForecastFeatures):
     """The part of the task forecast that compares forecasts with what was observed."""
-
-    def _targets(self, columns: Sequence[str]) -> list[int]:
-        positions = column_positions(columns)
-        for field in ("target", "future_covariates", "static_covariates"):
-            if missing := [name for name in getattr(self, field) if name not in positions]:
-                raise DataError(self.train, f"no column {missing[0]!r} (task.{field}); found {', '.join(columns)}")
-        unknown = [name for name in columns if name not in self.known_columns]
-        if not unknown:
-            raise DataError(self.train, "all columns are covariates, so that nothing is left to forecast")
-        return [positions[name] for name in self.target or unknown]
-
-    @property
-    def fitted(self) -> Learned:
-        return require_fitted(self.learned)
 
     @property
     def main_metric(self) -> str:
