@@ -45,6 +45,22 @@ def test_an_experiment_prints_a_verdict_and_writes_its_files(tmp_path: Path) -> 
     assert (tmp_path / "new" / "figure.svg").is_file()
 
 
+def test_the_verdict_of_quick_mode_says_that_it_decides_nothing(tmp_path: Path) -> None:
+    """It looks like any other verdict, after a second of measurement."""
+    caution = (
+        "Quick mode measures too little to decide anything, whatever the verdict says: run "
+        "seqloom lab vanishing without --quick."
+    )
+    printed = " ".join(call(*QUICK, "--output", tmp_path / "quick").stdout.split())
+    assert f"{caution} Rule: " in printed
+    stored = json.loads((tmp_path / "quick" / "results.json").read_text())
+    assert stored["verdict"]["caution"] == caution
+    assert runner.Result.from_json(stored).caution == caution
+    whole = runner.Result.from_json(stored | {"preset": "default"})
+    assert not whole.caution
+    assert "caution" not in whole.to_json()["verdict"]
+
+
 def test_json_is_what_is_stored(tmp_path: Path) -> None:
     result = call(*QUICK, "seeds=1", "--json", "--output", tmp_path)
     assert result.exit_code == 0

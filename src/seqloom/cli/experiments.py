@@ -163,7 +163,7 @@ def lab(
     ] = None,
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Measure for a second or two only; the verdict means little.")
+        bool, typer.Option("--quick", help="Measure for a few seconds only, too little to decide anything.")
     ] = False,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="More seeds, sizes and updates; takes up to ten minutes.")

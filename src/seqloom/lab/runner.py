@@ -39,6 +39,16 @@ class Result:
     minutes: float  # of wall-clock time
     cpu_minutes: float
 
+    @property
+    def caution(self) -> str:
+        """Why the verdict must not be relied on; empty: it may be."""
+        if self.preset != "quick":
+            return ""
+        return (
+            "Quick mode measures too little to decide anything, whatever the verdict says: run "
+            f"seqloom lab {self.name} without --quick."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Everything as values that JSON can represent; an infinite interval is null."""
         experiment = self.experiment
@@ -46,7 +56,7 @@ class Result:
             **describe(self.name),
             "preset": self.preset,
             "options": experiment.model_dump(mode="json"),
-            "verdict": asdict(self.verdict),
+            "verdict": asdict(self.verdict) | ({"caution": self.caution} if self.caution else {}),
             "rows": [asdict(row) for row in self.rows],
             "minutes": round(self.minutes, 2),
             "cpu_minutes": round(self.cpu_minutes, 2),
@@ -206,6 +216,6 @@ def print_result(result: Result, paths: Sequence[Path]) -> None:
     """Print measurements, verdict and files."""
     terminal.table(*result.experiment.table(result.rows))
     terminal.print_lines("")
-    terminal.print_wrapped(f"Verdict: {result.verdict.status}. {result.verdict.sentence}")
+    terminal.print_wrapped(f"Verdict: {result.verdict.status}. {result.verdict.sentence} {result.caution}".rstrip())
     terminal.print_wrapped(f"Rule: {result.experiment.rule}")
     terminal.print_lines("", f"{format_duration(60 * result.minutes)}. Written: {', '.join(map(str, paths))}")
