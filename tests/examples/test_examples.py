@@ -1,5 +1,6 @@
 """The packaged examples: complete, usable, and part of the wheel."""
 
+import re
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -28,7 +29,7 @@ def test_an_example_is_a_configuration_for_built_in_data(name: str) -> None:
 
 FURTHER_USES = (
     *("agreement", "dialogues", "match_reports", "misspellings", "names"),
-    *("opinions", "phrase_trees", "pronouns", "similarity", "turtle_programs"),
+    *("opinions", "parentheses", "phrase_trees", "pronouns", "similarity", "turtle_programs"),
 )
 """The examples of docs/uses.md that the documentation does not train."""
 
@@ -41,6 +42,15 @@ def test_an_example_of_a_further_use_trains(name: str, tmp_path: Path, monkeypat
     config = Config.build(parse(examples.text(name), f"{name}.toml", overrides=["train.updates=1"]))
     run = workflow.train(config, output=tmp_path / "run", plots=False)
     assert load_config(run).task.main_metric in run.best_metrics()
+
+
+def test_each_data_set_of_the_page_on_further_uses_has_an_example_and_a_row() -> None:
+    """The page says that all of them are trained in the same way."""
+    page = (ROOT / "docs" / "uses.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`seqloom\s+data\s+(\w+)`", page))
+    rows = set(re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE))
+    assert rows == {*FURTHER_USES, "stories", "entailment"}
+    assert named <= rows <= set(examples.names())
 
 
 def test_the_listing_has_a_line_for_each_example() -> None:
