@@ -27,6 +27,7 @@ from seqloom.run_summary import (
     load_baseline,
     model_card,
     print_summary,
+    remedies,
     summarize,
     verdict,
 )
@@ -163,6 +164,44 @@ def test_the_verdict_on_a_model_that_has_learned_nothing_says_what_to_try(summar
     assert verdict(better) == "Better than the baseline (b): 0.9 against 0.5."
     assert verdict(replace(better, metrics={})).startswith("The training loss does not fall")
     assert verdict(replace(better, metrics={}, flat_loss=None)) == ""
+
+
+def test_the_verdict_does_not_advise_longer_training_where_it_made_the_model_worse(
+    run: Run, summary: RunSummary, tmp_path: Path
+) -> None:
+    base = replace(summary, degenerate="", flat_loss=None, baseline="b", metrics={"accuracy": 0.5})
+    base = replace(base, baseline_scores={"accuracy": 0.5})
+    assert "a larger train.epochs" in verdict(base)
+    assert "continue" in commands(base)
+    overfitted = replace(base, overfit_since=1.0)
+    assert "The dev error has risen since epoch 1, while the training loss fell" in verdict(overfitted)
+    assert "train.epochs" not in verdict(overfitted)
+    assert "continue" not in commands(overfitted)
+    better = replace(overfitted, metrics={"accuracy": 0.9})  # accuracy may rise where the loss does, too
+    assert "continue" in commands(better)
+    copied = Run.open(shutil.copytree(run.path, tmp_path / "run"))
+    curve = [(1, 0.9, 0.5), (2, 0.8, 0.6), (3, 0.7, 0.7)]
+    rows = [[{"epoch": epoch, "loss": loss}, {"epoch": epoch, "dev": {"loss": dev}}] for epoch, loss, dev in curve]
+    (copied.path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for pair in rows for row in pair))
+    config = load_config(copied)
+    assert summarize(copied, config).overfit_since == remedies(copied, config).overfit_since == 1
+    remedy = config.task.degenerate_remedy(remedies(copied, config))
+    assert "train.learning_rate" in remedy
+    assert "train.epochs" not in remedy
+
+
+def test_a_perfect_baseline_is_not_answered_with_advice_to_tune(summary: RunSummary) -> None:
+    base = replace(summary, degenerate="", flat_loss=None, baseline="b", metrics={"accuracy": 1.0})
+    base = replace(base, baseline_scores={"accuracy": 1.0})
+    assert verdict(base) == (
+        "As good as the baseline (b): 1 against 1. The baseline is perfect: these data need no model, or are too easy "
+        "to tell two apart."
+    )
+    assert "doctor" not in commands(base)
+    worse = verdict(replace(base, metrics={"accuracy": 0.9}))
+    assert worse.startswith("No better than the baseline (b): 0.9 against 1. The baseline is perfect")
+    errors = replace(base, metric="cer", higher_is_better=False, baseline_scores={"cer": 0.0}, metrics={"cer": 0.0})
+    assert verdict(errors).startswith("As good as")
 
 
 def test_the_end_of_training_fits_80_columns(run: Run, summary: RunSummary, capsys: pytest.CaptureFixture[str]) -> None:

@@ -290,6 +290,9 @@ def test_baselines_of_a_forecast(capsys: pytest.CaptureFixture[str]) -> None:
     assert sentence.startswith(
         "The model is worse than DLinear (mse_scaled 0.8 against 0.6), and also worse than drift:"
     )
+    assert sentence.endswith(": use DLinear, or train longer.")
+    overfitted = terminal.compare_with_baselines(errors(0.8), better["baselines"], overfitting="The dev error rises.")
+    assert overfitted.endswith(": use drift. The dev error rises.")
     close = errors(0.65) | {"mse_scaled_interval": [0.6, 0.72]}
     assert terminal.compare_with_baselines(close, better["baselines"]).startswith(
         "The model is not clearly better than"

@@ -18,8 +18,8 @@ from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_duration, format_number
 from seqloom.metrics.confidence import wilson_interval
-from seqloom.metrics.learning import LIMIT, Remedies, describe_flat_loss, flat_loss
-from seqloom.metrics.meaning import meaning
+from seqloom.metrics.learning import LIMIT, Remedies, describe_flat_loss, flat_loss, overfit_since
+from seqloom.metrics.meaning import is_perfect, meaning
 from seqloom.models.baseline import Baseline
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.run import SUMMARY, Run, RunError
@@ -60,6 +60,7 @@ class RunSummary:
     remedy: str  # what to try then
     calibration: str  # how the best model was adjusted to the development data after training; empty: it was not
     flat_loss: tuple[float, float] | None  # at first and at the end, if it has not fallen
+    overfit_since: float | None  # epoch from which on the dev error rose while the training loss fell; None: none
     baseline: str  # name; empty: there is none
     baseline_scores: dict[str, float]
     settings: dict[str, Any]  # that differ from their defaults
@@ -77,6 +78,11 @@ class RunSummary:
     def value(self) -> float:
         """The main metric; NaN if there was no evaluation."""
         return float(self.metrics.get(self.metric, math.nan))
+
+    @property
+    def remedies(self) -> Remedies:
+        """What to change about the training."""
+        return Remedies.of(self.path, self.finished, self.overfit_since)
 
 
 def load_baseline(run: Run) -> Baseline | None:
@@ -138,6 +144,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
     baseline = load_baseline(run)
     finished = str(last.position.get("finished", facts.finished))
     rows = _readable_rows(run)
+    overfit = _overfit_since(rows, config)
     return RunSummary(
         path=str(run.path),
         task=config.name,
@@ -159,9 +166,10 @@ def summarize(run: Run, config: Config) -> RunSummary:
         higher_is_better=task.higher_is_better,
         metrics=best.metrics,
         degenerate=best.degenerate,
-        remedy=task.degenerate_remedy(Remedies.of(run.path, finished)),
+        remedy=task.degenerate_remedy(Remedies.of(run.path, finished, overfit)),
         calibration=best.calibration,
-        flat_loss=flat_loss([row["loss"] for row in rows if isinstance(row.get("loss"), float | int)]),
+        flat_loss=flat_loss([loss for _, loss in _curve(rows, "loss")]),
+        overfit_since=overfit,
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.baseline_scores,
         settings=facts.settings,
@@ -187,6 +195,28 @@ def _readable_rows(run: Run) -> list[dict[str, Any]]:
         return run.rows()
     except RunError:  # its plots, which are not drawn, name it in the log
         return []
+
+
+def _overfit_since(rows: Sequence[Mapping[str, Any]], config: Config) -> float | None:
+    """The epoch from which on the dev error has risen while the training loss fell; None: it has not."""
+    task = config.task
+    dev = [{"epoch": row.get("epoch"), **row["dev"]} for row in rows if isinstance(row.get("dev"), dict)]
+    return overfit_since(_curve(dev, "loss" if task.higher_is_better else task.main_metric), _curve(rows, "loss"))
+
+
+def _curve(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
+    """The values of a number by epoch."""
+    return [(row["epoch"], row[name]) for row in rows if _is_number(row.get("epoch")) and _is_number(row.get(name))]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def remedies(run: Run, config: Config) -> Remedies:
+    """What to change about the training of a run, as its record shows."""
+    finished = _validated(_Facts, run.summary(), run.path / SUMMARY).finished
+    return Remedies.of(run.path, finished, _overfit_since(_readable_rows(run), config))
 
 
 def _updates(rows: Sequence[Mapping[str, Any]]) -> int:
@@ -254,7 +284,7 @@ def verdict(summary: RunSummary) -> str:
 def _comparison(summary: RunSummary) -> str:
     """Whether the model has learned something, is better than the baseline, and what to try; empty: nothing to say."""
     value, usual = summary.value, summary.baseline_scores.get(summary.metric)
-    remedies = Remedies.of(summary.path, summary.finished)
+    remedies = summary.remedies
     flat = describe_flat_loss(*summary.flat_loss, remedies) if summary.flat_loss else ""
     if not summary.metrics:
         return flat
@@ -265,6 +295,9 @@ def _comparison(summary: RunSummary) -> str:
     low, high = summary.metrics.get(f"{summary.metric}_interval", (value, value))
     nearest = low if summary.higher_is_better else high
     comparison = f"the baseline ({summary.baseline}): {_number(value)} against {_number(usual)}"
+    if is_perfect(summary.metric, usual, higher_is_better=summary.higher_is_better):
+        remedy = problem or "The baseline is perfect: these data need no model, or are too easy to tell two apart."
+        return f"{'As good as' if value == usual else 'No better than'} {comparison}. {remedy}"
     if sign * value <= sign * usual or _number(value) == _number(usual):
         return f"No better than {comparison}. {problem or flat or _no_better(remedies)}"
     if sign * nearest <= sign * usual:
@@ -278,9 +311,12 @@ def _comparison(summary: RunSummary) -> str:
 
 def _no_better(remedies: Remedies) -> str:
     """What to try with a model that is no better than the baseline."""
+    check = f"seqloom check {shlex.quote(remedies.config)}"
+    if remedies.overfitting:
+        return f"{remedies.overfitting} {check} looks for problems in the data."
     return (
         f"Try another learning rate ({remedies.find_learning_rate}) or a larger {remedies.train_longer}, and look for "
-        f"problems in the data with seqloom check {shlex.quote(remedies.config)}."
+        f"problems in the data with {check}."
     )
 
 
@@ -324,11 +360,12 @@ def commands(summary: RunSummary) -> dict[str, str]:
     }
     if summary.prompt is not None:
         result = {"generate": f"seqloom generate {run} {summary.prompt}".rstrip(), **result}
-    if summary.degenerate or summary.flat_loss or "No better than" in _comparison(summary):
+    is_no_better = "No better than" in _comparison(summary)
+    if summary.degenerate or summary.flat_loss or is_no_better:
         result = {"doctor": f"seqloom doctor {run} {file}{_again(summary, *NOT_FOR_LOSS)}", **result}
     if summary.layer:
         result = {name: f"{command} --layer {shlex.quote(summary.layer)}" for name, command in result.items()}
-    if not summary.resumable:
+    if not summary.resumable or (summary.finished and is_no_better and summary.remedies.overfitting):
         return result
     more = ""
     if limit := LIMIT.match(summary.finished):

@@ -215,7 +215,12 @@ def _print_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping
     table(("forecast", *columns), rows)
 
 
-def compare_with_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> str:
+def compare_with_baselines(
+    metrics: Mapping[str, Any],
+    baselines: Mapping[str, Mapping[str, float]],
+    *,
+    overfitting: str = "",  # why longer training does not help; empty: it may
+) -> str:
     """Which baselines have a smaller squared error than the model."""
     own = metrics["mse_scaled"]
     errors = {name: row["mse_scaled"] for name, row in baselines.items()}
@@ -226,7 +231,8 @@ def compare_with_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, M
         return f"The model is as good as the best baseline, {best}."
     if better:
         others = f", and also worse than {' and '.join(better[1:])}" if len(better) > 1 else ""
-        return f"The model is worse than {best} (mse_scaled {figures}){others}: use {best}, or train longer."
+        remedy = f". {overfitting}" if overfitting else ", or train longer."
+        return f"The model is worse than {best} (mse_scaled {figures}){others}: use {best}{remedy}"
     low, high = metrics.get("mse_scaled_interval", (math.nan, math.nan))
     if low <= errors[best] <= high:
         return (

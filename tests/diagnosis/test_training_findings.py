@@ -220,6 +220,14 @@ def test_overfitting() -> None:
     assert "gap to the dev data widens" in verdict(widening, "generalization")
 
 
+def test_longer_training_is_not_advised_where_the_dev_error_rises() -> None:
+    steep = [1.0 - 0.04 * number for number in range(20)]
+    assert "raise train.epochs" in verdict(build(rows(steep, DEV)), "learning rate")
+    found = verdict(build(rows(steep, [0.5, 0.6, 0.7, 0.8, 0.9])), "learning rate")
+    assert "the dev error has risen since update" in found
+    assert found.endswith("longer training does not help.")
+
+
 def test_rows_without_a_loss_have_no_record() -> None:
     assert training_record([], metric="loss", higher_is_better=False, clip_norm=0, learning_rate=1) is None
     record = build([{"update": 1, "loss": math.nan}, {"update": 2, "loss": 1.0}, {"update": 3, "doctor": {}}])

@@ -1,6 +1,6 @@
 """Signs that a model does not learn."""
 
-from seqloom.metrics.learning import Remedies, constant_answer, flat_loss
+from seqloom.metrics.learning import Remedies, constant_answer, flat_loss, overfit_since
 
 
 def test_a_constant_answer_is_a_sign_only_if_several_inputs_need_another_one() -> None:
@@ -21,8 +21,35 @@ def test_a_loss_is_flat_if_its_last_quarter_is_no_lower_than_the_first() -> None
 
 
 def test_the_remedy_names_the_limit_that_ended_the_training() -> None:
-    for finished, key in (("2.5 minutes elapsed", "minutes"), ("20 epochs done", "epochs"), ("", "epochs")):
+    endings = {
+        "2.5 minutes elapsed": "minutes",
+        "20 epochs done": "epochs",
+        "": "epochs",
+        "no improvement in 3 evaluations": "patience",
+    }
+    for finished, key in endings.items():
         assert Remedies.of("runs/tag", finished).train_longer == f"train.{key}"
+
+
+def test_a_model_overfits_if_the_dev_error_rises_while_the_training_loss_falls() -> None:
+    falling = [(0.5, 1.0), (1.0, 0.9), (2.0, 0.8), (3.0, 0.7)]
+    assert overfit_since([(1, 0.5), (2, 0.6)], falling) == 1
+    assert overfit_since([(1, 0.6), (2, 0.5), (3, 0.5), (4, 0.7)], falling) == 2
+    assert overfit_since([(1, -0.6), (2, -0.5)], falling) == 1  # a density can exceed 1
+    assert overfit_since([(1, 0.5), (2, 0.501)], falling) is None  # noise
+    assert overfit_since([(1, 0.7), (2, 0.6), (3, 0.5), (4, 0.55)], falling) is None  # its best is late
+    assert overfit_since([(1, 0.5), (2, 0.6)], [(1.0, 0.9), (2.0, 0.9)]) is None  # nothing is learned at all
+    assert overfit_since([(1, 0.5)], falling) is None
+    assert overfit_since([(1, 0.5), (2, 0.6)], []) is None
+
+
+def test_longer_training_is_no_remedy_for_a_model_that_overfits() -> None:
+    remedies = Remedies.of("runs/tag", "20 epochs done", 1.0)
+    assert remedies.overfitting == (
+        "The dev error has risen since epoch 1, while the training loss fell: longer training does not help; more "
+        "data, a smaller model or more dropout may."
+    )
+    assert Remedies.of("runs/tag", "20 epochs done").overfitting == ""
 
 
 def test_the_command_of_a_remedy_can_be_pasted() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seqloom.metrics.meaning import meaning, percent
+from seqloom.metrics.meaning import is_perfect, meaning, percent
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,20 @@ def test_scores_have_a_sentence() -> None:
     assert meaning("wer", 0.0512) == "5.12 errors per 100 words"
     assert meaning("unheard_of", 1.0) == ""
     assert meaning("perplexity", math.inf) == "not a finite number"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "higher", "perfect"),
+    [
+        ("accuracy", 1.0, True, True),
+        ("accuracy", 0.999, True, False),
+        ("bleu", 1.0, True, False),
+        ("bleu_lower", 100.0, True, True),
+        ("cer", 0.0, False, True),
+        ("mse_scaled", 0.1, False, False),
+        ("perplexity", 1.0, False, True),
+        ("nll", -5.0, False, False),
+    ],
+)
+def test_a_perfect_score_depends_on_the_metric(name: str, value: float, *, higher: bool, perfect: bool) -> None:
+    assert is_perfect(name, value, higher_is_better=higher) is perfect

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 MAX_ROWS = 12  # of a table
 
 
-def print_backtest(model: "Model", file: str, *, step: int, origins: int, picture: Path, as_json: bool) -> None:
+def print_backtest(
+    model: "Model",
+    file: str,
+    *,
+    step: int,
+    origins: int,
+    picture: Path,
+    overfitting: str = "",  # why longer training does not help; empty: it may
+    as_json: bool = False,
+) -> None:
     """Backtest a forecaster, and print its scores by horizon and origin; the forecasts are drawn."""
     drawn: Path | None = picture
     try:
@@ -36,7 +45,7 @@ def print_backtest(model: "Model", file: str, *, step: int, origins: int, pictur
     _print_table("By origin", "first step", [_renamed(row) for row in result.origins], latest)
     terminal.print_lines("")
     scores = {name: value for name, value in result.scores.items() if name != "per_target"}
-    verdict = terminal.compare_with_baselines(scores, scores["baselines"])
+    verdict = terminal.compare_with_baselines(scores, scores["baselines"], overfitting=overfitting)
     terminal.print_results(scores, {}, source="value", sentences=[verdict])
     if drawn is not None:
         terminal.print_lines("", f"picture  {drawn}")

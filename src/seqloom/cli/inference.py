@@ -34,6 +34,7 @@ from seqloom.cli.options import (
 from seqloom.formats import visible
 
 if TYPE_CHECKING:
+    from seqloom.metrics.learning import Remedies
     from seqloom.model import Model
 
 
@@ -106,7 +107,10 @@ def evaluate(
             return
         (model,) = models
         if backtest:
-            _report_backtest(model, file, step, origins, output or run[0], theme=theme, as_json=as_json)
+            remedies = _remedies(run[0], model)
+            _report_backtest(
+                model, file, step, origins, output or run[0], remedies=remedies, theme=theme, as_json=as_json
+            )
             return
         metrics = model.evaluate(file, top_words=top_words)
         if trained := metrics.get("in_train"):
@@ -122,12 +126,30 @@ def evaluate(
             baseline = metrics.get("baseline", {})
             sentences = [f"Baseline: {baseline['name']}."] if baseline else []
             if baselines := metrics.get("baselines"):
-                sentences = [terminal.compare_with_baselines(metrics, baselines), *sentences]
+                overfitting = _remedies(run[0], model).overfitting
+                verdict = terminal.compare_with_baselines(metrics, baselines, overfitting=overfitting)
+                sentences = [verdict, *sentences]
             terminal.print_results(metrics, baseline, source="value", sentences=sentences)
 
 
+def _remedies(run: Path, model: "Model") -> "Remedies":
+    """What to change about the training of a run."""
+    from seqloom.run import Run
+    from seqloom.run_summary import remedies
+
+    return remedies(Run.open(run), model.config)
+
+
 def _report_backtest(
-    model: "Model", file: str, step: int, origins: int, output: Path, *, theme: str, as_json: bool
+    model: "Model",
+    file: str,
+    step: int,
+    origins: int,
+    output: Path,
+    *,
+    remedies: "Remedies",
+    theme: str,
+    as_json: bool,
 ) -> None:
     from seqloom.cli.backtests import print_backtest
     from seqloom.insight.plotting import check_theme, plot_theme
@@ -135,7 +157,9 @@ def _report_backtest(
     settings = model.config.train
     picture = output / f"backtest.{settings.plot_format}" if output.is_dir() else output
     with plot_theme(check_theme(theme or settings.plot_theme)):
-        print_backtest(model, file, step=step, origins=origins, picture=picture, as_json=as_json)
+        print_backtest(
+            model, file, step=step, origins=origins, picture=picture, overfitting=remedies.overfitting, as_json=as_json
+        )
 
 
 def _check_grouping(runs: Sequence[Path], *, by: str, bins: str, top_words: int, backtest: bool) -> None:

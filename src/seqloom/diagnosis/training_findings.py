@@ -10,7 +10,7 @@ from seqloom.diagnosis.diagnosis import Finding
 from seqloom.diagnosis.findings import by_severity
 from seqloom.diagnosis.training_record import SKIPPED_IN_A_ROW, TrainingRecord, recent
 from seqloom.formats import format_number, percent_in_text
-from seqloom.metrics.learning import flat_loss
+from seqloom.metrics.learning import flat_loss, overfit_since
 
 RATE, CLIP = "train.learning_rate", "train.clip_norm"
 OF_GRADIENTS = ("memory", "stability")
@@ -164,6 +164,13 @@ def learning_rate(record: TrainingRecord, failed: str = "", lower: Sequence[str]
     evidence["late_fall"] = fall
     rates = [rate for _, rate in record.learning_rate]
     decayed = bool(rates) and rates[-1] < 0.2 * max(rates)
+    dev = record.dev_loss if record.higher_is_better else record.score
+    if fall > limit.STILL_FALLING and (since := overfit_since(dev, record.loss)) is not None:
+        verdict = (
+            f"The training loss was still falling when the training ended, but the dev error has risen since update "
+            f"{since:,.0f}: longer training does not help."
+        )
+        return finding("healthy", verdict)
     if fall > limit.STILL_FALLING:
         faster = decayed and not lower
         more = f"{record.limit}, or {RATE}" if faster else record.limit

@@ -1,4 +1,4 @@
-"""Signs that a model does not learn: the same answer to every input, or a loss that does not fall."""
+"""Signs that a model does not learn: one answer to every input, a loss that does not fall, a dev error that rises."""
 
 import re
 import shlex
@@ -13,7 +13,9 @@ MIN_OTHERS = 3
 MIN_ENTRIES = 8
 """Log entries from which on a loss can be called flat."""
 FLAT = 0.01
-"""A loss that has fallen by less than this share is flat."""
+"""A loss that has changed by less than this share is flat."""
+EARLY_STOPPING = "no improvement in "
+"""How the sentence about the end of a training begins if train.patience has ended it."""
 
 
 def constant_answer(answers: Sequence[str], targets: Sequence[object]) -> str | None:
@@ -33,17 +35,47 @@ def flat_loss(losses: Sequence[float]) -> tuple[float, float] | None:
     return (first, last) if last >= first - FLAT * abs(first) else None
 
 
+def overfit_since(dev: Sequence[tuple[float, float]], train: Sequence[tuple[float, float]]) -> float | None:
+    """When the dev error was lowest, if it has risen since while the training loss fell; None: it has not.
+
+    Both are curves of times and values, lower values are better. A minimum in the second half shows too little.
+    """
+    if len(dev) < 2 or not train:
+        return None
+    place = min(range(len(dev)), key=lambda index: dev[index][1])
+    (since, best), (_, last) = dev[place], dev[-1]
+    before = min(train, key=lambda point: abs(point[0] - since))[1]
+    now = fmean(value for _, value in train[-max(len(train) // 10, 1) :])
+    rises = last > best + FLAT * abs(best)
+    falls = now < before - FLAT * abs(before)
+    return since if rises and falls and 2 * place < len(dev) else None
+
+
 @dataclass(frozen=True)
 class Remedies:
     """What to change about a training, in words and commands that can be pasted."""
 
     config: str  # the file with its configuration
     limit: str = "epochs"  # the key of [train] that ends it
+    overfit_since: float | None = None  # epoch from which on longer training has made the model worse; None: none
 
     @classmethod
-    def of(cls, run: object, finished: str) -> "Remedies":
+    def of(cls, run: object, finished: str, overfit_since: float | None = None) -> "Remedies":
         """Those of a run that has ended in this way."""
-        return cls(f"{run}/config.toml", ending_limit(finished) or "epochs")
+        stopped_early = finished.startswith(EARLY_STOPPING)
+        return cls(
+            f"{run}/config.toml", "patience" if stopped_early else ending_limit(finished) or "epochs", overfit_since
+        )
+
+    @property
+    def overfitting(self) -> str:
+        """Why longer training does not help, and what may; empty: it may help."""
+        if self.overfit_since is None:
+            return ""
+        return (
+            f"The dev error has risen since epoch {self.overfit_since:.4g}, while the training loss fell: longer "
+            "training does not help; more data, a smaller model or more dropout may."
+        )
 
     @property
     def train_longer(self) -> str:

@@ -33,6 +33,19 @@ def meaning(name: str, value: float) -> str:
     return sentence.format(percent=percent(value), value=f"{value:.3g}", per_hundred=f"{100 * value:.3g}")
 
 
+UNBOUNDED = ("loss", "nll")
+"""Metrics of which no value is perfect: those of densities can always be lower."""
+
+
+def is_perfect(name: str, value: float, *, higher_is_better: bool) -> bool:
+    """Whether no model can reach a better value of a metric."""
+    if name in UNBOUNDED:
+        return False
+    if not higher_is_better:
+        return value <= (1 if name == "perplexity" else 0)
+    return value >= (100 if name.startswith(("bleu", "chrf")) else 1)
+
+
 def percent(fraction: float) -> str:
     """A percentage with one digit, which is 0 or 100 only if the fraction is 0 or 1."""
     rounded = round(100 * fraction, 1)

@@ -396,10 +396,8 @@ class Task(Capabilities, ABC):
 
     def degenerate_remedy(self, remedies: Remedies) -> str:
         """What to try if predictions stay degenerate."""
-        return (
-            f"try another train.learning_rate ({remedies.find_learning_rate} suggests one) or more "
-            f"{remedies.train_longer}"
-        )
+        longer = "" if remedies.overfitting else f" or more {remedies.train_longer}"
+        return f"try another train.learning_rate ({remedies.find_learning_rate} suggests one){longer}"
 
     def degenerate_predictions(self, predictions: Sequence[Any], examples: Sequence[Any]) -> str:  # noqa: ARG002
         """How the predictions show that a model has learned nothing, such as one label for all; empty if not."""

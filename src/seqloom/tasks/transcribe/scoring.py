@@ -56,8 +56,8 @@ class TranscribeScoring(TranscribeSettings):
         return "" if text is None else f"Every transcript is {quote(text)}"
 
     def degenerate_remedy(self, remedies: Remedies) -> str:
-        more = f"raise {remedies.train_longer} or train.learning_rate"
-        return f"{more}, or lower train.batch_size, which gives more updates"
+        longer = "" if remedies.overfitting else f"{remedies.train_longer} or "
+        return f"raise {longer}train.learning_rate, or lower train.batch_size, which gives more updates"
 
     def baseline_targets(self, example: Recording) -> Iterable[str]:
         return () if example.text is None else (example.text,)
