@@ -513,13 +513,14 @@ class Handwriting(Stateful):
             earlier = np.repeat(given[None], count, axis=0)
             _, state = self._advance(np.concatenate([point, earlier[:, :-1]], axis=1), source, state)
             point = earlier[:, -1:]
-        random, active = TorchRandom(seed), np.ones(count, np.bool_)
+        random, active, is_first = TorchRandom(seed), np.ones(count, np.bool_), not len(given)
         drawings: list[list[Array]] = [[] for _ in range(count)]
         for _ in range(length or math.ceil(output["longest"] * max(1.0, len(text) / 10))):
             outputs, state = self._advance(point, source, state)
             beyond = outputs["centre"] - (len(shown) - 1) if known else np.zeros(count)
-            movement, pen = _sample_pen(outputs, bias, beyond < -output["at_end"], random)
-            active = active & (pen != 2) & (beyond < output["past_end"])
+            goes_on = (beyond < -output["at_end"]) | is_first
+            movement, pen = _sample_pen(outputs, bias, goes_on, random)
+            active, is_first = active & (pen != 2) & (goes_on | (beyond < output["past_end"])), False
             if not active.any():
                 break
             moved = movement * np.float32(output["scale"])

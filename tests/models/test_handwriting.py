@@ -30,11 +30,53 @@ def test_the_same_seed_gives_the_same_drawings() -> None:
     assert all(len(drawing) <= 9 and set(drawing[:, 2]) <= {0.0, 1.0} for drawing in first)
 
 
-def test_a_model_that_always_ends_draws_nothing() -> None:
+@pytest.mark.parametrize("characters", [0, 4])
+def test_the_pen_cannot_end_before_the_first_point(characters: int) -> None:
+    """What is sampled and how probable it is agree: of drawings with one point, the end costs nothing but its own."""
+    model = make(characters)
+    model.output.bias.data[-1] = 100.0  # END
+    if characters:  # the window leaps beyond the text at once
+        window: Any = model.layer
+        window.window_output.bias.data[4:] = 3.0
+    text = pad([np.array([1])] * 3) if characters else NO_TEXT
+    drawings = model.sample(text, length=9, bias=0.0, generator=torch.Generator().manual_seed(1))
+    assert [drawing.shape for drawing in drawings] == [(1, 3)] * 3
+    points = torch.cat([torch.zeros(3, 1, 3), torch.from_numpy(np.stack(drawings))], dim=1)
+    inputs = PenInputs(Padded(points, torch.ones(3, 2, dtype=torch.bool)), text)
+    pen = torch.stack([points[:, 1, 2].long(), torch.full((3,), END)], dim=1)
+    movement = torch.cat([points[:, 1:, :2], torch.zeros(3, 1, 2)], dim=1)
+    with torch.no_grad():
+        distribution, values = model(inputs), model.log_probabilities(inputs, PenTargets(movement, pen))
+    assert distribution.log_pen[:, 0, :END].exp().sum(dim=-1).tolist() == pytest.approx([1] * 3)
+    assert torch.isneginf(distribution.log_pen[:, 0, END]).all()
+    assert torch.allclose(values, distribution.log_probability(movement, pen))
+    assert values[:, 1].tolist() == pytest.approx([0] * 3, abs=1e-6)
+    model.never_empty = False  # a model of an earlier version: its likelihoods stay as they were
+    with torch.no_grad():
+        assert model(inputs).log_pen[:, 0, END].tolist() == pytest.approx([0] * 3, abs=1e-6)
+    drawings = model.sample(text, length=9, bias=0.0, generator=torch.Generator().manual_seed(1))
+    assert [drawing.shape for drawing in drawings] == [(1, 3)] * 3
+
+
+def test_a_given_drawing_may_be_complete() -> None:
     model = make()
     model.output.bias.data[-1] = 100.0  # END
-    drawings = model.sample(NO_TEXT, length=9, bias=0.0, generator=torch.Generator().manual_seed(1))
+    drawings = model.sample(
+        NO_TEXT, length=9, bias=0.0, generator=torch.Generator().manual_seed(1), prime=torch.randn(3, 4, 3)
+    )
     assert [drawing.shape for drawing in drawings] == [(0, 3)] * 3
+
+
+def test_training_starts_from_the_frequencies_of_the_states_of_the_pen() -> None:
+    frequencies = (0.9, 0.08, 0.02)
+    model = HandwritingModel(RecurrenceConfig(cell="gru", hidden_size=6), components=2, pen=frequencies).eval()
+    model.output.weight.data.zero_()
+    points = Padded(torch.zeros(1, 3, 3), torch.ones(1, 3, dtype=torch.bool))
+    no_text = Padded(*(part[:1] for part in NO_TEXT))
+    with torch.no_grad():
+        pen = model(PenInputs(points, no_text)).log_pen[0].exp()
+    assert pen[1].tolist() == pytest.approx(frequencies)
+    assert pen[0].tolist() == pytest.approx([0.9 / 0.98, 0.08 / 0.98, 0])
 
 
 def test_writing_stops_behind_the_text() -> None:

@@ -1,5 +1,6 @@
 """A network that moves a pen: freely, or to write a text (Graves 2013)."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -14,11 +15,12 @@ from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_above
-from seqloom.models.stroke_distribution import END, LIFT, StrokeDistribution
+from seqloom.models.stroke_distribution import END, LIFT, PEN_STATES, StrokeDistribution
 
 POINT = 3  # numbers of a point: dx, dy, and 1 if the pen is lifted after it
 AT_END = 0.5  # characters before the last one from which the model may end a text
 PAST_END = 2.0  # characters that the window may be beyond the last one before writing stops
+MIN_PROBABILITY = 1e-3  # lower bound of the initial probability of a state of the pen
 
 Strokes = NDArray[np.float32]  # (T, 3)
 
@@ -40,6 +42,8 @@ class PenTargets(NamedTuple):
 class HandwritingModel(nn.Module):
     """Recurrent layers over the points so far, which give the distribution of the next point.
 
+    A drawing has at least one point: the pen cannot end before the first one, unless ``never_empty`` is false.
+
     With ``characters`` > 0 the lowest layer reads a text through a sliding window, so that the text is written. With
     ``end_of_text``, a symbol after the text tells the network that no character follows.
     """
@@ -52,16 +56,21 @@ class HandwritingModel(nn.Module):
         characters: int = 0,  # size of the character vocabulary; 0: no text
         window_components: int = 10,
         end_of_text: bool = False,  # the last of the characters of each text only marks its end
+        never_empty: bool = True,  # the end before the first point has no probability; it is never sampled
+        pen: Sequence[float] | None = None,  # how often the pen draws, lifts and ends, from which training starts
     ) -> None:
         super().__init__()
         self.components = components
         self.characters = characters
         self.end_of_text = end_of_text
+        self.never_empty = never_empty
         self.layer = _build_layer(recurrence, characters, window_components)
         self.dropout = Dropout(recurrence.dropout)
         self.output = nn.Linear(self.layer.output_size, StrokeDistribution.size(components))
         nn.init.uniform_(self.output.weight, -0.05, 0.05)
         nn.init.zeros_(self.output.bias)
+        if pen is not None:
+            self.output.bias.data[-PEN_STATES:] = torch.tensor(pen).clamp(min=MIN_PROBABILITY).log()
 
     def start(self, text: Padded) -> Any:
         """The state before the first point of each text."""
@@ -72,13 +81,15 @@ class HandwritingModel(nn.Module):
     def forward(self, inputs: PenInputs) -> StrokeDistribution:  # (B, T + 1, …)
         """The distribution of what follows each point."""
         values, _ = self.layer(inputs.points.values, inputs.points.mask, self.start(inputs.text))
-        return StrokeDistribution.of(self.output(self.dropout(values)), self.components)
+        distribution = StrokeDistribution.of(self.output(self.dropout(values)), self.components)
+        return distribution.without_end(self._goes_on(inputs.points.mask))
 
     def log_probabilities(self, inputs: PenInputs, targets: PenTargets) -> Tensor:  # (B, T + 1)
         """Of each point and of the end, in units of the scaled movement; 0 in the padding."""
         mask = inputs.points.mask
         values, _ = self.layer(inputs.points.values, mask, self.start(inputs.text))
         distribution = StrokeDistribution.of(self.output(self.dropout(values[mask])), self.components)
+        distribution = distribution.without_end(self._goes_on(mask)[mask])
         log_probabilities = distribution.log_probability(targets.movement[mask], targets.pen[mask])
         return log_probabilities.new_zeros(mask.shape).masked_scatter(mask, log_probabilities)
 
@@ -103,7 +114,9 @@ class HandwritingModel(nn.Module):
         batch = len(text.mask)
         state = self.start(text)
         point = self.output.weight.new_zeros(batch, 1, POINT)
+        is_first = True
         if prime is not None and prime.shape[1]:
+            is_first = False
             _, state = self.layer(torch.cat([point, prime[:, :-1]], dim=1), None, state)
             point = prime[:, -1:]
         active = torch.ones(batch, dtype=torch.bool, device=point.device)
@@ -112,8 +125,10 @@ class HandwritingModel(nn.Module):
             values, state = self.layer(point, None, state)
             distribution = StrokeDistribution.of(self.output(values.squeeze(1)), self.components).biased(bias)
             beyond = self._beyond_text(state, text)
-            movement, pen = distribution.without_end(beyond < -AT_END).sample(generator)
-            active = active & (pen != END) & (beyond < PAST_END)
+            goes_on = (beyond < -AT_END) | is_first
+            movement, pen = distribution.without_end(goes_on).sample(generator)
+            active = active & (pen != END) & (goes_on | (beyond < PAST_END))
+            is_first = False
             if not active.any():
                 break
             lifted = (pen == LIFT).to(movement.dtype)
@@ -124,6 +139,12 @@ class HandwritingModel(nn.Module):
             return [np.zeros((0, POINT), dtype=np.float32)] * batch
         points = torch.cat(drawn, dim=1).cpu().numpy().astype(np.float32)
         return [row[~np.isnan(row[:, 0])] for row in points]
+
+    def _goes_on(self, mask: Tensor) -> Tensor:  # (B, T + 1) → (B, T + 1)
+        """Where the pen cannot end: at the point at rest, after which the first point follows."""
+        goes_on = torch.zeros_like(mask)
+        goes_on[:, 0] = self.never_empty
+        return goes_on
 
     def _beyond_text(self, state: Any, text: Padded) -> Tensor:  # (B,)
         """How many characters the window is beyond the last one; 0 without a text."""

@@ -68,10 +68,10 @@ class StrokeDistribution(NamedTuple):
             deviations=self.deviations * math.exp(-bias),
         )
 
-    def without_end(self, rows: Tensor) -> Self:  # (B,), True: the pen must not end
-        """The distributions of B rows, some of which must go on."""
+    def without_end(self, steps: Tensor) -> Self:  # (...), True: the pen must not end
+        """The same distributions, some of which must go on."""
         never = torch.zeros_like(self.log_pen, dtype=torch.bool)
-        never[rows, END] = True
+        never[..., END] = steps
         return self._replace(log_pen=self.log_pen.masked_fill(never, -math.inf).log_softmax(dim=-1))
 
     def sample(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:  # (B, 2), (B,)

@@ -8,7 +8,7 @@ import numpy as np
 from seqloom.layers.attention.sliding_window import SlidingWindow
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.models.handwriting import POINT, HandwritingModel
-from seqloom.models.stroke_distribution import MAX_CORRELATION, MIN_DEVIATION, PEN_STATES
+from seqloom.models.stroke_distribution import END, MAX_CORRELATION, MIN_DEVIATION, PEN_STATES
 from seqloom.onnx.graph import BOOLEAN, DOUBLE, FLOAT, INTEGER, Graph, Value
 from seqloom.onnx.inputs import lengths_input
 from seqloom.onnx.modules import Rows, State, emit_layer, emit_module, emits_layer
@@ -22,11 +22,12 @@ def handwriting(model: HandwritingModel, scale: float) -> tuple[Graph, StatePort
     ``points`` (B, T, 3) are those before each movement, in the units of the data; a model that writes also reads the
     ids ``characters`` (B, S) of the text and their ``text_lengths``.
     """
-    graph, ports = Graph(), StatePorts.of(state_fields(model.layer))
+    start = (Field("begun", ()),) if model.never_empty else ()  # 1 after the first point
+    graph, ports = Graph(), StatePorts.of((state_fields(model.layer), start))
     points = graph.input("points", DOUBLE, ["batch", "time", POINT])
     rows = Rows.of(points, lengths_input(graph))
     values = rows.clear_padding((points / np.array([scale, scale, 1.0])).cast(FLOAT))
-    state = ports.inputs(graph)
+    state, begun = ports.inputs(graph)
     if model.characters:
         source = _text(graph, model.characters)
         state = (*state, source) if isinstance(model.layer, SlidingWindow) else ((*state[0], source), *state[1:])
@@ -34,8 +35,14 @@ def handwriting(model: HandwritingModel, scale: float) -> tuple[Graph, StatePort
     if model.characters:
         centre = state[2] if isinstance(model.layer, SlidingWindow) else state[0][2]
         graph.output("centre", centre, ["batch"])
-    _distribution(graph, emit_module(model.output, hidden), model.components)
-    ports.outputs(graph, state)
+    outputs = emit_module(model.output, hidden)
+    if begun:  # the pen cannot end before the first point
+        at_start = graph.range(points.size(1)).equals(0).unsqueeze(0) & begun[0].equals(0.0).unsqueeze(1)
+        is_end = graph.constant(np.arange(PEN_STATES - model.output.out_features, PEN_STATES) == END)
+        outputs = graph.where(at_start.unsqueeze(2) & is_end, -np.inf, outputs)
+        begun = (graph.full(1.0, points.size(0)),)
+    _distribution(graph, outputs, model.components)
+    ports.outputs(graph, (state, begun))
     return graph, ports
 
 

@@ -131,6 +131,7 @@ class Handwriting(HandwritingSettings):
             pen=((count - lifts) / steps, lifts / steps, drawings / steps),
             longest=longest,
             end_of_text=self.condition == "text",
+            never_empty=True,
         )
         return self.model_copy(update={"learned": learned})
 
@@ -176,6 +177,8 @@ class Handwriting(HandwritingSettings):
             characters=len(characters) + 1 + self.fitted.end_of_text if characters else 0,
             window_components=self.window_components,
             end_of_text=self.fitted.end_of_text,
+            never_empty=self.fitted.never_empty,
+            pen=self.fitted.pen,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:

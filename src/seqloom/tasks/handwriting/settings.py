@@ -22,6 +22,7 @@ class Learned(ConfigSection):
     pen: tuple[float, float, float] = Field(description="How often the pen draws, lifts and ends.")
     longest: int = Field(ge=1, description="Points of the longest drawing.")
     end_of_text: bool = Field(default=False, description="A symbol of its own follows the characters of each text.")
+    never_empty: bool = Field(default=False, description="The pen cannot end before the first point of a drawing.")
 
 
 class HandwritingSettings(Task):
