@@ -1,17 +1,18 @@
 """Which column of a table holds what: by configuration, by its name, by its place and by its content."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain, islice, pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
 from seqloom.data.readers.date_formats import parse_dates
-from seqloom.data.readers.decimal_marks import writes_number
+from seqloom.data.readers.decimal_marks import PLAIN, DecimalMark, NumberFormat, plain_table, writes_number
 from seqloom.data.readers.table_values import LONGEST_LABEL, as_number, is_missing
 from seqloom.data.readers.tables import Table
-from seqloom.data.readers.text_files import DataError, Location, no_such_column
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, no_such_column
 
 LabelColumn = int | str | tuple[int | str, ...]
 """The column with the labels, or several columns with numbers: indices or names."""
@@ -43,6 +44,7 @@ class Columns:
     width: int
     quotes: bool = False  # quotes around fields are a part of the text
     targets: tuple[int | str, ...] = ()  # several label columns, which are joined to one
+    numbers: NumberFormat = PLAIN  # of several label columns, or of vectors
 
     def value(self, location: Location, fields: Sequence[Any], key: str) -> Any:
         """The value of a role in a record; None if no column has that role."""
@@ -66,12 +68,13 @@ class Columns:
         settings = {key: self.names[index] if self.names else index for key, index in self.indices.items()}
         if self.targets:
             settings.pop(LABEL_COLUMN, None)
-        return settings
+        return {**settings, "decimal": self.numbers.decimal} if self.numbers.decimal else settings
 
     def describe(self) -> str:
         """``text from column 1 'text', label from column 2 'label'``."""
         columns = ", ".join(self._describe(role) for role in self.roles if role.key in self.indices)
-        return f"{columns}; quotes around fields are read as text" if self.quotes else columns
+        quotes = "quotes around fields are read as text" if self.quotes else ""
+        return "; ".join(filter(None, (columns, self.numbers.note, quotes)))
 
     def _describe(self, role: Role) -> str:
         index = self.indices[role.key] % max(self.width, 1)
@@ -83,18 +86,42 @@ class Columns:
 
 
 def find_columns(
-    source: Any, roles: Sequence[Role], chosen: Chosen, *, separator: str = "", encoding: str = "utf-8"
+    source: Any,
+    roles: Sequence[Role],
+    chosen: Chosen,
+    *,
+    separator: str = "",
+    encoding: str = "utf-8",
+    decimal: DecimalMark = "",  # of numbers in several label columns, where they leave it open
 ) -> tuple[Table, Columns]:
     """A table and the columns of the roles in it."""
-    table = tables.read_table(source, separator=separator, encoding=encoding)
+
+    def read() -> Table:
+        return tables.read_table(source, separator=separator, encoding=encoding)
+
+    table, numbers = read(), PLAIN
     required = not any(role.optional for role in roles if role.key == LABEL_COLUMN)
     targets = chosen.get(LABEL_COLUMN)
+    if isinstance(targets, tuple):
+        table, numbers = plain_table(table, places_of(table, targets), rereading(source, read), decimal=decimal)
     table, chosen = with_joined_labels(table, chosen, required=required)
     configured = [column for role in roles if isinstance(column := chosen.get(role.key), str) and column]
     if not table.names and table.head and set(configured) & {str(value).strip() for value in table.head[0][1]}:
         table = with_header(table)
     columns = resolve_columns(table, roles, chosen)
-    return table, replace(columns, targets=targets) if isinstance(targets, tuple) else columns
+    return table, replace(columns, targets=targets, numbers=numbers) if isinstance(targets, tuple) else columns
+
+
+def places_of(table: Table, columns: Iterable[int | str]) -> set[int]:
+    """The indices of those columns that a table has."""
+    named = {name: index for index, name in enumerate(table.names)}
+    indices = (named.get(column) if isinstance(column, str) else column for column in columns)
+    return {index % table.width for index in indices if index is not None and -table.width <= index < table.width}
+
+
+def rereading(source: Any, read: Callable[[], Table]) -> Callable[[], Table] | None:
+    """What reads a table once more; None: it can be read only once."""
+    return None if isinstance(source, Path) and source == STANDARD_INPUT else read
 
 
 def join_columns(table: Table, columns: tuple[int | str, ...], *, required: bool = True) -> tuple[Table, str]:

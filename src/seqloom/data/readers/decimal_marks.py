@@ -1,11 +1,13 @@
 """Numbers as people write them: decimal commas (1.234,5), and thousands separators (1,234.5 or 1 234,5)."""
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
-from seqloom.data.readers.table_values import MISSING
-from seqloom.data.readers.tables import Record
+from seqloom.data.readers.table_values import MISSING, is_missing
+from seqloom.data.readers.tables import HEAD, Record, Table
 from seqloom.data.readers.text_files import DataError, Location
 
 DecimalMark = Literal["", ".", ","]  # empty: as the values show
@@ -13,6 +15,11 @@ DecimalMark = Literal["", ".", ","]  # empty: as the values show
 _SPACE = " \u00a0\u2009\u202f'’"
 _COMMA = re.compile(rf"[-+]?(\d{{1,3}}([.{_SPACE}]\d{{3}})+|\d+)(,\d+)?")
 _POINT = re.compile(rf"[-+]?(\d{{1,3}}([,{_SPACE}]\d{{3}})+|\d+)(\.\d+)?")
+_PATTERNS = {",": _COMMA, ".": _POINT}
+_TO_POINT = {",": str.maketrans(",", ".", "." + _SPACE), ".": str.maketrans("", "", "," + _SPACE)}
+"""What makes of a number with each decimal mark one that ``float`` reads."""
+_SIGN = r"[$€£¥₹₩₽₺]|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD)(?![A-Z])"
+_AMOUNT = re.compile(rf"[-+]?(?P<before>{_SIGN})?\s*(?P<number>[-+]?\d\S*?(?: \d{{3}}\S*?)*)\s*(?P<after>{_SIGN}|%)?")
 MIN_GROUPS = 10  # different numbers such as 1.234 that show what the point is
 _ONE_GROUP = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,234 or 1.234: thousands, or three decimals
 
@@ -20,6 +27,25 @@ _ONE_GROUP = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,234 or 1.234: thousa
 def writes_number(field: Any) -> bool:
     """Whether a text is a number, with any decimal mark."""
     return isinstance(field, str) and bool(_COMMA.fullmatch(field.strip()) or _POINT.fullmatch(field.strip()))
+
+
+def has_mark(field: str, decimal: Literal[".", ","]) -> bool:
+    """Whether a text is a number if this is the decimal mark."""
+    return bool(_PATTERNS[decimal].fullmatch(field.strip()))
+
+
+def to_point(field: str, decimal: DecimalMark) -> str:
+    """A number with this decimal mark as ``float`` reads it; other texts, and all without a mark, stay as they are."""
+    return field.strip().translate(_TO_POINT[decimal]) if decimal and has_mark(field, decimal) else field
+
+
+def unit_of(field: str) -> str:
+    """What makes a text of a number, such as ``the currency sign $`` or ``the percent sign``; empty: nothing does."""
+    match = _AMOUNT.fullmatch(field.strip())
+    sign = (match["before"] or match["after"] or "") if match else ""
+    if match is None or not sign or not writes_number(match["number"]):
+        return ""
+    return "the percent sign" if sign == "%" else f"the currency {'code' if sign.isalpha() else 'sign'} {sign}"
 
 
 class NumberMarks(NamedTuple):
@@ -113,7 +139,7 @@ def deciding_values(records: Iterable[Record], columns: Iterable[int]) -> dict[i
     searched = set(different)
     for _, fields in records:
         for index in list(searched):
-            field = fields[index]
+            field = fields[index] if index < len(fields) else None
             text = field.strip() if isinstance(field, str) else ""
             if text.lstrip("+-").isdigit():
                 integers[index] = max(integers[index], text, key=len)
@@ -164,18 +190,87 @@ def _is_plain(value: str) -> bool:
     return True
 
 
+def plain_records(
+    names: Sequence[str],
+    head: Sequence[Record],
+    records: Iterable[Record],  # those after the head
+    reopen: Callable[[], Iterable[Record]] | None,  # reads all records once more; None: that is not possible
+    *,
+    decimal: DecimalMark = "",  # decimal mark, where the numbers leave it open
+    separator: str = "",
+    columns: Container[int] | None = None,  # None: all
+) -> tuple[list[Record], Iterator[Record], NumberMarks]:
+    """The first records and the others, with decimal points only, and the decimal marks that they have had."""
+    values = [
+        [fields[index] for _, fields in head if index < len(fields) and not _is_missing(fields[index])]
+        if columns is None or index in columns
+        else []
+        for index in range(len(names))
+    ]
+    still_open = undecided(values) if not decimal and len(head) == HEAD else []
+    if still_open and reopen is not None:
+        for index, deciding in deciding_values(reopen(), still_open).items():
+            values[index] = deciding
+    marks = find_marks(head[0][0], names, values, preferred=decimal, separator=separator)
+    if not marks.marks:
+        return list(head), iter(records), marks
+    return list(with_points(head, marks.marks, names)), with_points(records, marks.marks, names), marks
+
+
+class NumberFormat(NamedTuple):
+    """How the numbers of a table are written that are not plain."""
+
+    decimal: DecimalMark = ""  # empty: all of them are plain
+    note: str = ""
+
+
+PLAIN = NumberFormat()
+
+
+def rows_format(rows: Iterable[tuple[Location, Sequence[str]]], *, decimal: DecimalMark = "") -> NumberFormat:
+    """How the numbers of rows without names are written; DataError if they do not show it."""
+    fields = [(location, field) for location, row in rows for field in row if writes_number(field)]
+    if not fields:
+        return PLAIN
+    marks = find_marks(fields[0][0], ["values"], [[field for _, field in fields]], preferred=decimal)
+    return NumberFormat(marks.decimal({0}), marks.describe(["values"], {0})) if marks.marks else PLAIN
+
+
+def plain_table(
+    table: Table, columns: Container[int], reopen: Callable[[], Table] | None, *, decimal: DecimalMark = ""
+) -> tuple[Table, NumberFormat]:
+    """A table in which some columns have decimal points only, and how their numbers have been written."""
+    if not table.head:
+        return table, PLAIN
+    names = table.names or tuple(str(index) for index in range(table.width))
+    rest = islice(table.records, len(table.head), None)
+    head, others, marks = plain_records(
+        names,
+        table.head,
+        rest,
+        None if reopen is None else lambda: reopen().records,
+        decimal=decimal,
+        separator=table.separator,
+        columns=columns,
+    )
+    plain = replace(table, head=tuple(head), records=chain(head, others))
+    return plain, NumberFormat(marks.decimal(columns) if marks.marks else "", marks.describe(names, columns))
+
+
+def _is_missing(value: object) -> bool:
+    return is_missing(value) or (isinstance(value, str) and value.strip().lower() in MISSING)
+
+
 def with_points(records: Iterable[Record], marks: Mapping[int, str], names: Sequence[str]) -> Iterator[Record]:
     """The same records, with numbers that ``float`` reads in the columns of ``marks``."""
-    patterns = {index: (_COMMA if mark == "," else _POINT, mark) for index, mark in marks.items()}
-    table = {",": str.maketrans(",", ".", "." + _SPACE), ".": str.maketrans("", "", "," + _SPACE)}
     for location, fields in records:
         changed = list(fields)
-        for index, (pattern, mark) in patterns.items():
+        for index, mark in marks.items():
             field = fields[index] if index < len(fields) else None
             if not isinstance(field, str):
                 continue
-            if pattern.fullmatch(field.strip()):
-                changed[index] = field.strip().translate(table[mark])
+            if _PATTERNS[mark].fullmatch(field.strip()):
+                changed[index] = field.strip().translate(_TO_POINT[mark])
             elif writes_number(field):
                 usual = "comma" if mark == "," else "point"
                 raise DataError(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from seqloom.data.readers import column_names, long_tables, media_lists, tables, text_files, text_pairs, vectors
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.labelled_formats import (
     DETECTION_LINES,
@@ -28,13 +29,25 @@ from seqloom.data.readers.media import Kind, Signal
 from seqloom.data.readers.media_lists import MediaFiles, is_media
 from seqloom.data.readers.missing_values import MissingColumn
 from seqloom.data.readers.number_rows import NumberRows
-from seqloom.data.readers.numeric_targets import Numbers, Target, TargetType, as_target, to_number
+from seqloom.data.readers.numeric_targets import (
+    Numbers,
+    Target,
+    TargetFormat,
+    TargetType,
+    as_target,
+    column_name,
+    detect_targets,
+    to_number,
+)
 from seqloom.data.readers.table_values import as_required_text, as_text, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, VectorSequence
 
 LabelType = Literal["text", "integer", "boolean"]
+
+
+HEAD = 1000  # examples whose labels show whether they are classes or numbers
 
 
 class Row(NamedTuple):
@@ -85,6 +98,7 @@ class LabelledReader:
     label_separator: str = ""
     lowercase_labels: bool = False
     target_type: TargetType = "auto"
+    decimal: DecimalMark = ""  # of numbers that are text; empty: as they show
     channels: int = 1
     missing: Missing = "error"
     encoding: str = "utf-8"  # encoding of text files
@@ -107,7 +121,25 @@ class LabelledReader:
             elif self.target_type == "class":
                 raise DataError(location, 'expected a class, found numbers; task.target_type is "class"')
             else:
-                yield replace(example, target=to_number(location, label))
+                yield replace(example, target=to_number(location, label, name=self._target_name, decimal=self.decimal))
+
+    @property
+    def _target_name(self) -> str:
+        return column_name(self.label_column)
+
+    def target_format(self, source: Source) -> TargetFormat:
+        """What the labels of a source are, and how their numbers are written, as the first ones show."""
+        reader = replace(self, target_type="auto", decimal="")
+        labels = (
+            (example.location, example.label if example.target is None else example.target)
+            for example in reader.read(source)
+        )
+        return detect_targets(
+            islice(labels, HEAD),
+            name=column_name(self.label_column, LABEL.noun),
+            target_type=self.target_type,
+            decimal=self.decimal,
+        )
 
     def detect(self, source: Source) -> Format:
         """The configured format, or else the one that the name and the first lines of a file show."""
@@ -224,7 +256,9 @@ class LabelledReader:
             chosen = {**chosen, TEXT.key: pair[0], text_pairs.SECOND_TEXT.key: pair[1]}
         if self.known is not None:
             roles = tuple(replace(role, trained=True) for role in roles)
-        return find_columns(source, roles, chosen, separator=self.separator, encoding=self.encoding)
+        return find_columns(
+            source, roles, chosen, separator=self.separator, encoding=self.encoding, decimal=self.decimal
+        )
 
     def _pair_columns(self, source: Source) -> tuple[int | str, int | str] | None:
         """The columns of the two texts of pairs: as configured, or before training by their names; None: no pairs."""
@@ -264,20 +298,30 @@ class LabelledReader:
             yield Row(location, content, as_target(location, columns.value(location, fields, LABEL.key), name=label))
 
     def _layout(self, source: Source) -> Layout:
-        return long_tables.find_layout(source, self._chosen, separator=self.separator, encoding=self.encoding)
+        return long_tables.find_layout(
+            source, self._chosen, separator=self.separator, encoding=self.encoding, decimal=self.decimal
+        )
 
     def _long(self, source: Source) -> Rows:
         layout, numbers = self._layout(source), self.target_type == "number"
         unnamed = {long_tables.GROUP.key, long_tables.TIME.key}.isdisjoint(layout.columns.indices)
         # A recording without times, for a model of one file per recording.
         whole = unnamed and bool(self.channel_names) and self.group_column == ""
-        for sequence in long_tables.read_sequences(layout, missing=self.missing, whole=whole, numbers=numbers):
+        for sequence in long_tables.read_sequences(
+            layout, missing=self.missing, whole=whole, numbers=numbers, decimal=self.decimal
+        ):
             yield _row(sequence, long_tables.one_label(sequence))
 
     @property
     def _number_rows(self) -> NumberRows:
         return NumberRows(
-            self.separator, self.label_column, self.channels, self.missing, self.encoding, self.known is not None
+            self.separator,
+            self.label_column,
+            self.channels,
+            self.missing,
+            self.encoding,
+            self.known is not None,
+            self.decimal,
         )
 
     # Text lines and folders.
@@ -362,6 +406,7 @@ class LabelledReader:
                 encoding=self.encoding,
                 missing=self.missing,
                 numbers=self.target_type == "number",
+                decimal=self.decimal,
             )
             yield _row(sequence, long_tables.one_label(sequence) if label is None else label)
         elif is_media(file):
@@ -505,7 +550,7 @@ class LabelledReader:
 
     def _first_label(self, label: str) -> str:
         first = label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
-        return " ".join(first.lower().split()) if self.lowercase_labels else first
+        return " ".join(first.lower().split()) if self.lowercase_labels else str(first)
 
 
 def _is_header_line(label: str, text: str) -> bool:

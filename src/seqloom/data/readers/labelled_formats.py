@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
 from seqloom.data.readers.columns import Role
+from seqloom.data.readers.decimal_marks import writes_number
 from seqloom.data.readers.media import Kind
 from seqloom.data.readers.media_lists import SUFFIXES, is_media
 from seqloom.data.readers.table_values import is_numeric, is_prose
@@ -99,7 +100,7 @@ def detect(source: Source, separator: str = "", *, kind: Kind | None = None, enc
     used = separator or tables.sniff_separator(first, default="," if suffix in (".csv", "") else "\t")
     texts = {column_names.normalize(name) for name in first[0].split(used)} & set(TEXT.names[:-2])
     if _are_numbers(first[1 if len(first) > 1 else 0].split(used)) and not texts:
-        named = not any(map(vectors.is_number, first[0].split(used)))
+        named = not any(vectors.is_number(field) or writes_number(field) for field in first[0].split(used))
         return "long" if named and _table_format(source, used, encoding) == "long" else "numbers"
     if suffix in tables.SUFFIXES or _is_separated(first, used):
         return _table_format(source, separator, encoding)
@@ -108,8 +109,8 @@ def detect(source: Source, separator: str = "", *, kind: Kind | None = None, enc
 
 def _are_numbers(fields: Sequence[str]) -> bool:
     """Whether a row has at least two numbers, and only its first or its last field may be something else."""
-    inner = all(vectors.is_number(field) for field in fields[1:-1])
-    return len(fields) > 2 and inner and any(vectors.is_number(field) for field in (fields[0], fields[-1]))
+    numbers = [vectors.is_number(field) or writes_number(field) for field in fields]
+    return len(fields) > 2 and all(numbers[1:-1]) and (numbers[0] or numbers[-1])
 
 
 def _is_separated(lines: Sequence[str], separator: str) -> bool:
@@ -130,7 +131,7 @@ def _table_format(source: Source, separator: str, encoding: str) -> Format:
     columns = [table.column(index) for index in range(table.width)]
     if any(TEXT.names[0] == column_names.normalize(name) for name in table.names) or any(map(is_prose, columns)):
         return "columns"
-    layout = long_tables.layout_of(table, {})
+    layout = long_tables.shown_layout(table, {})
     if long_tables.is_long(layout):
         return "long"
     numbers = sum(map(is_numeric, columns))

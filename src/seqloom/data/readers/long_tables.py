@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from itertools import pairwise
@@ -13,7 +13,16 @@ import numpy as np
 
 from seqloom.data.readers import column_names
 from seqloom.data.readers.column_names import normalize
-from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, unclear, with_joined_labels
+from seqloom.data.readers.columns import (
+    Chosen,
+    Columns,
+    LabelColumn,
+    Role,
+    rereading,
+    unclear,
+    with_joined_labels,
+)
+from seqloom.data.readers.decimal_marks import PLAIN, DecimalMark, plain_table
 from seqloom.data.readers.numeric_targets import Target, as_target, to_number
 from seqloom.data.readers.table_values import as_label, as_number, is_numeric
 from seqloom.data.readers.tables import Table, read_table
@@ -41,7 +50,8 @@ class Layout:
     def describe(self, roles: Sequence[Role] = (GROUP, TIME, LABEL)) -> str:
         names, values = self.table.names, self.channel_names
         shown = ", ".join(values[:8]) + (", …" if len(values) > 8 else "")
-        parts = [replace(self.columns, roles=tuple(roles)).describe(), f"{pluralize(len(values), 'channel')}: {shown}"]
+        columns = replace(self.columns, roles=tuple(roles), numbers=PLAIN)
+        parts = [columns.describe(), f"{pluralize(len(values), 'channel')}: {shown}", self.columns.numbers.note]
         if self.ignored:
             parts.append(f"ignored: {', '.join(names[index] for index in self.ignored)}")
         return "; ".join(part for part in parts if part)
@@ -56,17 +66,46 @@ class Layout:
         ]
 
 
-def find_layout(source: Any, chosen: Chosen, *, separator: str = "", encoding: str = "utf-8") -> Layout:
+def find_layout(
+    source: Any,
+    chosen: Chosen,
+    *,
+    separator: str = "",
+    encoding: str = "utf-8",
+    decimal: DecimalMark = "",  # where the numbers leave it open
+) -> Layout:
     """The layout of a long table, by the names and the content of its columns."""
-    table = read_table(source, separator=separator, encoding=encoding)
+
+    def read() -> Table:
+        return read_table(source, separator=separator, encoding=encoding)
+
+    table = read()
     if not table.names and table.head:
         raise DataError(table.location, "expected a header: a long table needs the names of its columns")
-    return layout_of(table, chosen)
+    return layout_of(table, chosen, decimal=decimal, reopen=rereading(source, read))
 
 
-def layout_of(table: Table, chosen: Chosen) -> Layout:
+def shown_layout(table: Table, chosen: Chosen) -> Layout:
+    """The layout that a table seems to have, of which no number is read: no decimal mark is unclear."""
+    return layout_of(table, chosen, decimal=".")
+
+
+def layout_of(
+    table: Table,
+    chosen: Chosen,
+    *,
+    decimal: DecimalMark | None = "",  # where the numbers leave it open; None: only plain numbers are read
+    reopen: Callable[[], Table] | None = None,  # reads the table once more
+) -> Layout:
     """The layout of a table with named columns."""
     targets = chosen.get(LABEL.key)
+    kept = {
+        _find(table, role, chosen.get(role.key), fits, used=set()) for role, fits in ((GROUP, _recurs), (LABEL, bool))
+    }
+    numbers = [index for index in range(table.width) if index not in kept]
+    number_format = PLAIN
+    if decimal is not None:
+        table, number_format = plain_table(table, numbers, reopen, decimal=decimal)
     table, chosen = with_joined_labels(table, chosen, required=False)
     indices: dict[str, int] = {}
     roles = ((GROUP, _recurs), (TIME, _is_time), (LABEL, bool))
@@ -81,7 +120,7 @@ def layout_of(table: Table, chosen: Chosen) -> Layout:
     if LABEL.key not in indices and len(others) == 1 and chosen.get(LABEL.key) in ("", None):
         indices[LABEL.key] = others.pop()
     joined = targets if isinstance(targets, tuple) and LABEL.key in indices else ()
-    columns = Columns((GROUP, TIME, LABEL), indices, table.names, table.width, targets=joined)
+    columns = Columns((GROUP, TIME, LABEL), indices, table.names, table.width, targets=joined, numbers=number_format)
     return Layout(table, columns, tuple(values), tuple(others))
 
 
@@ -167,6 +206,7 @@ def read_sequences(
     missing: Missing = "error",
     whole: bool = False,  # all rows are one sequence
     numbers: bool = False,  # labels are numbers
+    decimal: DecimalMark = "",  # of these
 ) -> Iterator[VectorSequence]:
     """The sequences of a long table, each in the order of time."""
     columns, groups = layout.columns, dict[str, _Rows]()
@@ -175,6 +215,7 @@ def read_sequences(
     if layout.table.head and not whole and {GROUP.key, TIME.key}.isdisjoint(columns.indices):
         raise unclear(layout.table, (replace(GROUP, optional=False),), (GROUP,))
     named = GROUP.key in columns.indices and not whole
+    target = columns.name(LABEL.key)
     number, before = 0, -math.inf
     for location, fields in layout.table.records:
         time = -math.inf
@@ -197,7 +238,9 @@ def read_sequences(
                 )
             rows.values.append(value)
         label = as_target(location, columns.value(location, fields, LABEL.key), name="label")
-        rows.labels.append(to_number(location, label) if numbers and label is not None else label)
+        rows.labels.append(
+            to_number(location, label, name=target, decimal=decimal) if numbers and label is not None else label
+        )
         rows.lines.append(location.line)
         rows.times.append(time)
     for rows in groups.values():
@@ -258,10 +301,12 @@ def recording(
     encoding: str = "utf-8",
     missing: Missing = "error",
     numbers: bool = False,
+    decimal: DecimalMark = "",
 ) -> VectorSequence:
     """The sequence of a file that holds one recording; the time and the label columns are not part of the vectors."""
-    layout = find_layout(path, chosen, separator=separator, encoding=encoding)
-    sequence = next(read_sequences(layout, missing=missing, whole=True, numbers=numbers), None)
+    layout = find_layout(path, chosen, separator=separator, encoding=encoding, decimal=decimal)
+    sequences = read_sequences(layout, missing=missing, whole=True, numbers=numbers, decimal=decimal)
+    sequence = next(sequences, None)
     if sequence is None:
         raise DataError(str(path), "no rows")
     return sequence

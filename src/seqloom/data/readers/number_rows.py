@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from seqloom.data.readers import column_names, tables, text_files, vectors
 from seqloom.data.readers.columns import LabelColumn, Role, find_columns
+from seqloom.data.readers.decimal_marks import DecimalMark, NumberFormat, rows_format, writes_number
 from seqloom.data.readers.labelled_formats import DETECTION_LINES, LABEL
 from seqloom.data.readers.numeric_targets import as_target
 from seqloom.data.readers.table_values import is_numeric
@@ -58,6 +59,7 @@ class NumberRows:
     missing: Missing = "error"
     encoding: str = "utf-8"
     trained: bool = False  # there is a model: labels are optional
+    decimal: DecimalMark = ""  # of numbers that are text; empty: as they show
 
     def read(self, source: Source) -> Iterator[VectorSequence]:
         return self._read_file(source) if isinstance(source, Path) else self._wide(source)
@@ -74,7 +76,7 @@ class NumberRows:
         repeated = len(first) > 1 and any(
             first[0][index] == first[1][index] for index in usual if index < len(first[1])
         )
-        header = not any(map(vectors.is_number, names[1:-1])) or (len(usual) == 1 and not repeated)
+        header = not any(map(_is_number, names[1:-1])) or (len(usual) == 1 and not repeated)
         names = names if header else []
         column = self.label_column
         labels = [column] if isinstance(column, str | int) and column != "" else usual if len(usual) == 1 else []
@@ -100,7 +102,7 @@ class NumberRows:
             raise DataError(str(source), f"label_column: no column {column!r}; {problem}")
         if header and len(usual) == 1:
             return NumberColumns(usual[0], names, skipped)
-        start, end = (vectors.is_number(first[-1][index]) for index in (0, -1))
+        start, end = (_is_number(first[-1][index]) for index in (0, -1))
         return NumberColumns(0 if end and not start else -1, names, skipped)
 
     def _several(self, source: Path, columns: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...] | None:
@@ -124,7 +126,19 @@ class NumberRows:
             columns = self._table_columns(source)[1]
             return ({LABEL.key: columns.setting}, columns.describe()) if isinstance(columns.label, int) else ({}, "")
         columns = self._columns(source, self._separator(source))
-        return {} if isinstance(columns.label, tuple) else {LABEL.key: columns.setting}, columns.describe()
+        settings = {} if isinstance(columns.label, tuple) else {LABEL.key: columns.setting}
+        numbers = self._number_format(source, self._separator(source))
+        if numbers.note:
+            settings["decimal"] = numbers.decimal
+        return settings, "; ".join(filter(None, (columns.describe(), numbers.note)))
+
+    def _number_format(self, source: Path, separator: str) -> NumberFormat:
+        """How the numbers of a text file are written, as its first rows show."""
+        if separator == ",":
+            return NumberFormat(self.decimal)
+        first = islice(text_files.lines(source, encoding=self.encoding), DETECTION_LINES)
+        rows = ((location, line.split(separator)) for location, line in first)
+        return rows_format(rows, decimal=self.decimal)
 
     def _read_file(self, source: Path) -> Iterator[VectorSequence]:
         options: dict[str, Any] = {"channels": self.channels, "missing": self.missing}
@@ -136,7 +150,13 @@ class NumberRows:
         columns = self._columns(source, separator)
         header = bool(columns.names) or None
         return vectors.csv(
-            source, label=columns.label, skip=columns.skipped, header=header, separator=separator, **options
+            source,
+            label=columns.label,
+            skip=columns.skipped,
+            header=header,
+            separator=separator,
+            decimal=self._number_format(source, separator).decimal,
+            **options,
         )
 
     def _table_columns(self, source: Source) -> tuple[tables.Table, NumberColumns]:
@@ -172,6 +192,11 @@ class NumberRows:
             yield vectors.labelled(sequence, label)
 
 
+def _is_number(field: str) -> bool:
+    """Whether a field is a number, with any decimal mark."""
+    return vectors.is_number(field) or writes_number(field)
+
+
 def _unclear_label(place: str, names: Sequence[str]) -> DataError:
     columns = ", ".join(map(repr, names))
     return DataError(place, f"cannot tell which column holds the label: set task.label_column to one of {columns}")
@@ -180,4 +205,4 @@ def _unclear_label(place: str, names: Sequence[str]) -> DataError:
 def _text_columns(rows: Sequence[Sequence[str]], width: int) -> tuple[int, ...]:
     """The columns that hold texts only, such as remarks."""
     whole = [row for row in rows if len(row) == width]
-    return tuple(index for index in range(width) if whole and not any(vectors.is_number(row[index]) for row in whole))
+    return tuple(index for index in range(width) if whole and not any(_is_number(row[index]) for row in whole))

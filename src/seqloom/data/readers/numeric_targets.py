@@ -3,13 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.readers.columns import LabelColumn
-from seqloom.data.readers.table_values import as_label, as_number, is_missing
+from seqloom.data.readers.decimal_marks import DecimalMark, find_marks, has_mark, to_point, unit_of, writes_number
+from seqloom.data.readers.table_values import PlainNumber, as_label, as_number, is_missing
 from seqloom.data.readers.text_files import DataError, Location, pluralize
 
 TargetType = Literal["auto", "class", "number"]
@@ -40,15 +41,18 @@ def as_target(location: Location, value: object, *, name: str) -> Target | None:
     return as_label(location, value, name=name)
 
 
-def as_numbers(location: Location, values: Sequence[Any], *, name: str = "target") -> Numbers | None:
+def as_numbers(
+    location: Location, values: Sequence[Any], *, name: str = "target", decimal: DecimalMark = ""
+) -> Numbers | None:
     """Finite numbers (K,); None: all of them are missing."""
     if values and all(is_missing(value) or value == "?" for value in values):
         return None
     numbers = np.empty(len(values))
     for index, value in enumerate(values):
-        number = None if isinstance(value, bool) else as_number(value)
+        plain = _plain(value, decimal) if isinstance(value, str) else value
+        number = None if isinstance(value, bool) or plain is None else as_number(plain)
         if number is None:
-            raise DataError(location, f"{name!r}: expected a number, found {str(value)[:40]!r}; {AS_CLASSES}")
+            raise DataError(location, f"{name!r}: {_no_number(str(value), decimal)}")
         if not math.isfinite(number):
             shown = "a missing value" if is_missing(value) or value == "?" else str(value)
             raise DataError(location, f"{name!r}: expected a finite number as the target, found {shown}")
@@ -58,11 +62,33 @@ def as_numbers(location: Location, values: Sequence[Any], *, name: str = "target
     return numbers
 
 
-def to_number(location: Location, target: Target) -> Numbers:  # (K,)
+def _plain(label: str, decimal: DecimalMark) -> str | None:
+    """A label with a decimal point, if it is a number; None: it is one with another decimal mark."""
+    if isinstance(label, PlainNumber) or not decimal or not writes_number(label):
+        return label
+    return to_point(label, decimal) if has_mark(label, decimal) else None
+
+
+def _no_number(value: str, decimal: DecimalMark) -> str:
+    """What is wrong with a label that should be a number, and what to do."""
+    if writes_number(value):
+        mark = "comma" if decimal == "," else "point"
+        return (
+            f"{value.strip()[:40]!r} is no number with a decimal {mark}"
+            + (", as others of the column are" if decimal else "")
+            + '; task.decimal = "," reads decimal commas, "." thousands separators'
+        )
+    unit = unit_of(value)
+    return f"expected a number, found {value[:40]!r}; {f'remove {unit} from the numbers' if unit else AS_CLASSES}"
+
+
+def to_number(
+    location: Location, target: Target, *, name: str = "target", decimal: DecimalMark = ""
+) -> Numbers:  # (K,)
     """A target of a task that predicts numbers."""
     if not isinstance(target, str):
         return target
-    numbers = as_numbers(location, [target])
+    numbers = as_numbers(location, [target], name=name, decimal=decimal)
     if numbers is None:
         raise DataError(location, "the target is missing")
     return numbers
@@ -85,6 +111,11 @@ def label_columns(column: LabelColumn | None) -> tuple[int | str, ...]:
     return column if isinstance(column, tuple) else (column,)
 
 
+def column_name(column: LabelColumn | None, default: str = "target") -> str:
+    """What a message calls the configured column: by its name, if it has one."""
+    return column if isinstance(column, str) and column else default
+
+
 def target_names(column: LabelColumn | None, count: int) -> tuple[str, ...]:
     """The names of targets: those of their columns, where known."""
     columns = label_columns(column)
@@ -93,23 +124,58 @@ def target_names(column: LabelColumn | None, count: int) -> tuple[str, ...]:
     return ("target",) if count == 1 else tuple(f"target {number + 1}" for number in range(count))
 
 
-def detect(labels: Iterable[Target | None]) -> tuple[Literal["class", "number"], str]:
-    """Whether labels are classes or numbers, and a sentence where that is not evident.
+class TargetFormat(NamedTuple):
+    """What labels are, and how their numbers are written."""
+
+    kind: Literal["class", "number"]
+    decimal: DecimalMark = ""  # of numbers that are text
+    note: str = ""  # where that is not evident
+
+
+def detect_targets(
+    labels: Iterable[tuple[Location, Target | None]],
+    *,
+    name: str = "label",  # of their column
+    target_type: TargetType = "auto",
+    decimal: DecimalMark = "",  # decimal mark, where the labels leave it open
+) -> TargetFormat:
+    """Whether labels are classes or numbers, and whether they have decimal commas.
 
     Labels are numbers if some of them have a fraction, or if they are whole numbers most of which occur only once,
-    unless they only count the rows.
+    unless they only count the rows. DataError if they do not show whether a comma is that of decimals or of thousands.
     """
-    counts: Counter[str] = Counter()
-    for label in labels:
+    known: list[str] = []
+    first: Location | None = None
+    for location, label in labels:
         if label is None:
             continue
         if not isinstance(label, str):
-            return "number", ""
-        number = as_number(label)
-        if number is None:
-            return "class", ""
-        if math.isfinite(number):
-            counts[label] += 1
+            return TargetFormat("number", decimal)
+        if as_number(label) is None and not writes_number(label):
+            return TargetFormat("number" if target_type == "number" else "class", decimal)
+        first = first or location
+        known.append(label)
+    if first is None:
+        return TargetFormat("number" if target_type == "number" else "class", decimal)
+    texts = [label for label in known if writes_number(label) and not isinstance(label, PlainNumber)]
+    try:
+        marks = find_marks(first, [name], [texts], preferred=decimal)
+    except DataError as error:
+        raise DataError(error.location, f"{error.message}; {AS_CLASSES}") from None
+    mark: DecimalMark = marks.decimal({0}) if texts else decimal
+    written = marks.describe([name], {0})
+    if target_type == "number":
+        return TargetFormat("number", mark, written)
+    plain = (number for label in known if (number := _plain(label, mark)) is not None)
+    kind, note = _detect_plain(Counter(number for number in plain if as_number(number) is not None))
+    if kind == "class":
+        return TargetFormat("class", "", note)
+    return TargetFormat("number", mark, "; ".join(filter(None, (written, note))))
+
+
+def _detect_plain(labels: Counter[str]) -> tuple[Literal["class", "number"], str]:
+    """Whether numbers with decimal points are classes or targets, and a sentence where that is not evident."""
+    counts = Counter({label: times for label, times in labels.items() if math.isfinite(float(label))})
     if not counts:
         return "class", ""
     in_order = list(map(float, counts))

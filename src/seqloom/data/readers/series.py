@@ -398,18 +398,7 @@ def _with_points(
     head = list(islice(records, tables.HEAD))
     if not head:
         raise DataError(Location(file, 1), "no rows after the header")
-    columns = [
-        [fields[column] for _, fields in head if not _is_missing(fields[column])] for column in range(len(names))
-    ]
-    undecided = decimal_marks.undecided(columns) if not decimal and len(head) == tables.HEAD else []
-    if undecided and reopen is not None:
-        for column, values in decimal_marks.deciding_values(reopen(), undecided).items():
-            columns[column] = values
-    marks = decimal_marks.find_marks(head[0][0], names, columns, preferred=decimal, separator=separator)
-    if not marks.marks:
-        return head, records, marks
-    changed = list(decimal_marks.with_points(head, marks.marks, names))
-    return changed, decimal_marks.with_points(records, marks.marks, names), marks
+    return decimal_marks.plain_records(names, head, records, reopen, decimal=decimal, separator=separator)
 
 
 def open_table(

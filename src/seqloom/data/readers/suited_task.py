@@ -207,7 +207,7 @@ def _suits_numbers(table: Table) -> SuitedTask | None:
     """A table of dates and numbers, or sequences of vectors with a label."""
     if not table.names:
         return None
-    layout = long_tables.layout_of(table, {})
+    layout = long_tables.shown_layout(table, {})
     if long_tables.is_long(layout) and {"group_column", "label_column"} <= layout.columns.indices.keys():
         roles = (layout.columns.name(key) for key in ("group_column", "label_column"))
         where = "columns {!r} and {!r}".format(*roles)

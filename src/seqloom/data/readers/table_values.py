@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 
 from seqloom.data.readers.text_files import DataError, Location
 
@@ -37,6 +38,12 @@ def as_required_text(location: Location, value: object, *, name: str) -> str:
     return as_text(location, value, name=name)
 
 
+class PlainNumber(str):
+    """A label that is stored as a number, not as text: the point in it is that of decimals, whatever others have."""
+
+    __slots__ = ()
+
+
 def as_label(location: Location, value: object, *, name: str) -> str | None:
     """The name of a class: a string, or a number without a useless ``.0``; None: missing."""
     if isinstance(value, str):
@@ -48,7 +55,7 @@ def as_label(location: Location, value: object, *, name: str) -> str | None:
         raise DataError(location, f"{name!r}: expected a string or an integer, found {type(value).__name__}")
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value)
+    return PlainNumber(value) if isinstance(value, float | Decimal) else str(value)
 
 
 def as_number(value: object) -> float | None:

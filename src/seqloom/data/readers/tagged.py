@@ -1,9 +1,10 @@
 """Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files, tables or plain lines, and vectors."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -24,8 +25,19 @@ from seqloom.data.readers.conll_columns import (
     is_conllu,
     without_header,
 )
+from seqloom.data.readers.decimal_marks import DecimalMark, NumberFormat, rows_format
 from seqloom.data.readers.media_lists import is_media
-from seqloom.data.readers.numeric_targets import Numbers, TargetType, as_target, finite, label_columns, to_number
+from seqloom.data.readers.numeric_targets import (
+    Numbers,
+    TargetFormat,
+    TargetType,
+    as_target,
+    column_name,
+    detect_targets,
+    finite,
+    label_columns,
+    to_number,
+)
 from seqloom.data.readers.parallel_labels import describe_parallel_files
 from seqloom.data.readers.row_ranges import Range, without_range
 from seqloom.data.readers.spans import to_bio
@@ -69,6 +81,7 @@ class Sentence:
 TaggedSequence = Sentence | VectorSequence
 Tagged = TypeVar("Tagged", Sentence, VectorSequence)
 
+HEAD = 1000  # examples whose labels show whether they are classes or numbers
 DETECTION_LINES = 500  # lines in which an empty one shows that empty lines separate sequences
 Format = Literal["auto", "conll", "conllu", "lines", "table", "long", "vectors", "media"]
 
@@ -85,6 +98,8 @@ class TaggedReader:
     target_type: TargetType = "auto"
     group: Column | None = None
     time: Column | None = None
+    decimal: DecimalMark = ""  # of numbers that are text; empty: as they show
+    separator: str = ""  # of columns; empty: as the first lines show
     parallel: tuple[str, str] | None = None  # parts of the file names of words and labels
     frames: int = 0  # features of the vectors that the model reads; 0: not trained yet, or words
     channel_names: tuple[str, ...] = ()  # of these features; empty: unknown
@@ -99,7 +114,22 @@ class TaggedReader:
             sequence = whole if rows is None else _select_rows(whole, rows)
             if self.convert_iob1 and sequence.labels is not None:
                 sequence = replace(sequence, labels=to_bio(sequence.labels))
-            yield to_numbers(sequence) if self.target_type == "number" else self._classes(sequence)
+            if self.target_type == "number":
+                yield to_numbers(sequence, name=column_name(self.labels), decimal=self.decimal)
+            else:
+                yield self._classes(sequence)
+
+    def target_format(self, source: Source) -> TargetFormat:
+        """What the labels of a source are, and how their numbers are written, as the first ones show."""
+        examples = replace(self, target_type="auto", decimal="").read(source)
+        labels = (
+            (example.location, target)
+            for example in islice(examples, HEAD)
+            for target in (example.labels or () if example.target is None else [example.target])
+        )
+        return detect_targets(
+            labels, name=column_name(self.labels, LABEL.noun), target_type=self.target_type, decimal=self.decimal
+        )
 
     def _classes(self, sequence: TaggedSequence) -> TaggedSequence:
         if self.target_type == "class" and sequence.target is not None:
@@ -113,7 +143,7 @@ class TaggedReader:
             return read_items(source)
         kind = self.detect(source)
         if kind == "table":
-            return read_sentences(source, self._chosen, encoding=self.encoding)
+            return read_sentences(source, self._chosen, self._tables)
         if kind == "long":
             return self._long(source)
         assert isinstance(source, Path)  # noqa: S101  anything else is a table
@@ -122,14 +152,15 @@ class TaggedReader:
         if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
             return read_parallel(source, self.parallel, encoding=self.encoding)
         if kind == "vectors":
-            numbers = self.target_type == "number"
-            known = self.channel_names
+            separator, numbers = self._frame_rows(source)
             return read_frames(
                 source,
                 labels=self.labels,
                 features=self.frames,
-                names=known,
-                numbers=numbers,
+                names=self.channel_names,
+                numbers=self.target_type == "number",
+                separator=separator,
+                decimal=numbers.decimal,
                 missing=self.missing,
             )
         if kind == "lines":
@@ -150,7 +181,20 @@ class TaggedReader:
     def _separator(self, source: Path) -> str | None:
         """The separator of columns in CoNLL; None: tabs, or else spaces."""
         is_csv = tables.suffix(source) == ".csv"
+        if self.separator:
+            return self.separator
         return tables.sniff_separator(_first_lines(source, self.encoding)) if is_csv else None
+
+    def _frame_rows(self, source: Path) -> tuple[str, NumberFormat]:
+        """The separator of rows of vectors, and how their numbers are written."""
+        if source == STANDARD_INPUT or tables.suffix(source) in (".npz", ".ts"):
+            return self.separator or ",", NumberFormat(self.decimal)
+        first = _first_lines(source, self.encoding)
+        separator = self.separator or tables.sniff_separator(first)
+        if separator == ",":
+            return separator, NumberFormat(self.decimal)
+        rows = ((Location(str(source), number), line.split(separator)) for number, line in enumerate(first, start=1))
+        return separator, rows_format(rows, decimal=self.decimal)
 
     def for_inputs(self, source: Source, is_label: Callable[[str], bool]) -> tuple[Self, str]:
         """The reader of a file to predict, which may hold plain sentences, and a note about what it takes."""
@@ -172,17 +216,20 @@ class TaggedReader:
         source, _ = without_range(source)
         kind = self.detect(source)
         if kind == "table":
-            _, columns = _find_sentences(source, self._chosen, encoding=self.encoding)
+            _, columns = _find_sentences(source, self._chosen, self._tables)
             return columns.settings(), columns.describe()
         if kind == "long":
             if isinstance(source, Path) and source.is_dir():
                 files = _recordings(source)
-                layout = long_tables.find_layout(files[0], self._chosen, encoding=self.encoding)
+                layout = long_tables.find_layout(files[0], self._chosen, **self._tables)
                 return {}, f"{pluralize(len(files), 'recording')}, one per file: {layout.describe()}"
-            layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
+            layout = long_tables.find_layout(source, self._chosen, **self._tables)
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
         if not isinstance(source, Path) or self.parallel is not None:
             return {}, ""
+        if kind == "vectors":
+            numbers = self._frame_rows(source)[1]
+            return ({"decimal": numbers.decimal}, numbers.note) if numbers.note else ({}, "")
         if kind == "media" and self.media is not None:
             return {}, self.media.describe(source, self._chosen)
         if kind == "conllu":
@@ -209,7 +256,7 @@ class TaggedReader:
         if isinstance(file, Path) and kind in ("long", "vectors"):
             advice = [f"hold out its last rows with task.train={file}[0:0.9] task.dev={file}[0.9:1]"]
         if kind == "long" and not (isinstance(file, Path) and file.is_dir()):
-            layout = long_tables.find_layout(file, self._chosen, encoding=self.encoding)
+            layout = long_tables.find_layout(file, self._chosen, **self._tables)
             if long_tables.GROUP.key not in layout.columns.indices:
                 names = layout.group_candidates()
                 column = f"to {' or '.join(names)}" if names else "to the column that names the sequence of each row"
@@ -249,14 +296,13 @@ class TaggedReader:
                 first = _first_lines(source, self.encoding)
                 if lists_media(source, first, encoding=self.encoding):
                     return "media"
-            if table := _table_format(source, self._chosen, encoding=self.encoding):
+            if table := self._table_format(source):
                 return table
             return "conllu" if named == "conll" and is_conllu(_first_lines(source, self.encoding)) else named
-        return (
-            (_table_format(source, self._chosen, encoding=self.encoding) or "table")
-            if tables.is_table(source)
-            else "lines"
-        )
+        return (self._table_format(source) or "table") if tables.is_table(source) else "lines"
+
+    def _table_format(self, source: Source) -> Format | None:
+        return _table_format(source, self._chosen, separator=self.separator, encoding=self.encoding)
 
     @property
     def _chosen(self) -> Chosen:
@@ -267,19 +313,26 @@ class TaggedReader:
             "time_column": self.time,
         }
 
+    @property
+    def _tables(self) -> dict[str, Any]:
+        """How tables are read."""
+        return {"separator": self.separator, "encoding": self.encoding, "decimal": self.decimal}
+
     def _long(self, source: Source) -> Iterator[VectorSequence]:
         if isinstance(source, Path) and source.is_dir():
             for file in _recordings(source):
                 yield long_tables.recording(
                     file,
                     self._chosen,
-                    encoding=self.encoding,
                     missing=self.missing,
                     numbers=self.target_type == "number",
+                    **self._tables,
                 )
             return
-        layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
-        yield from long_tables.read_sequences(layout, missing=self.missing, numbers=self.target_type == "number")
+        layout = long_tables.find_layout(source, self._chosen, **self._tables)
+        yield from long_tables.read_sequences(
+            layout, missing=self.missing, numbers=self.target_type == "number", decimal=self.decimal
+        )
 
 
 def _select_rows(sequence: TaggedSequence, rows: Range) -> TaggedSequence:
@@ -313,22 +366,23 @@ def detect(path: Path, *, frames: bool) -> Format:
     return names.get(suffix, "vectors" if frames else "lines" if path == STANDARD_INPUT else "conll")
 
 
-def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | None:
+def _table_format(source: Source, chosen: Chosen, *, separator: str, encoding: str) -> Format | None:
     """``table`` for words or lists of words in named columns, ``long`` for vectors of several sequences."""
     if isinstance(source, Path) and not tables.is_binary(source):
         first = _first_lines(source, encoding)
-        separated = any(separator in (first[0] if first else "") for separator in tables.SEPARATORS)
+        separators = (separator,) if separator else tables.SEPARATORS
+        separated = any(each in (first[0] if first else "") for each in separators)
         if not first or not (separated or first[0].startswith(("{", "["))) or not first[0][:1].strip():
             return None
     else:
         first = []
     if first and not first[0].startswith(("{", "[")):
-        names = [column_names.normalize(name) for name in _cells(first[0])]
+        names = [column_names.normalize(name) for name in _cells(first[0], separator)]
         configured = [str(name) for column in chosen.values() for name in label_columns(column)]
         usual = {*column_names.WORD, *column_names.GROUP, *column_names.TIME, *configured}
         if usual.isdisjoint(names) or len(names) < 2:
             return None
-    table = tables.read_table(source, encoding=encoding)
+    table = tables.read_table(source, separator=separator, encoding=encoding)
     if not table.names:
         return None
     names = [column_names.normalize(name) for name in table.names]
@@ -337,7 +391,7 @@ def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | 
     lists = any(isinstance(value, list) for index in range(table.width) for value in table.column(index)[:1])
     if has_words or (lists and not set(column_names.VALUES).isdisjoint(names)):
         return "table" if lists or _group(table, chosen) is not None or "" not in first else "conll"
-    layout = long_tables.layout_of(table, chosen)
+    layout = long_tables.shown_layout(table, chosen)
     grouped = long_tables.GROUP.key in layout.columns.indices or "" not in first
     return "long" if long_tables.is_long(layout) and grouped else None
 
@@ -346,8 +400,8 @@ def _first_lines(source: Path, encoding: str) -> list[str]:
     return [line for _, line in islice(lines(source, encoding=encoding), DETECTION_LINES)]
 
 
-def _cells(line: str) -> list[str]:
-    return [cell.strip().strip('"') for cell in line.split(tables.sniff_separator([line]))]
+def _cells(line: str, separator: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line.split(separator or tables.sniff_separator([line]))]
 
 
 def read_conll(
@@ -393,9 +447,9 @@ def read_conllu(
         yield _sentence(block, first, second if known else [], third)
 
 
-def _find_sentences(source: Source, chosen: Chosen, *, encoding: str) -> tuple[Table, Columns]:
+def _find_sentences(source: Source, chosen: Chosen, reading: Mapping[str, Any]) -> tuple[Table, Columns]:
     roles = (WORD, LABEL, long_tables.GROUP)
-    table, columns = find_columns(source, roles, chosen, encoding=encoding)
+    table, columns = find_columns(source, roles, chosen, **reading)
     group = _group(table, chosen)
     indices = {key: index for key, index in columns.indices.items() if key != long_tables.GROUP.key}
     lists = any(isinstance(value, list) for value in table.column(indices[WORD.key])[:1]) if indices else False
@@ -422,9 +476,13 @@ def _group(table: Table, chosen: Chosen) -> int | None:
     return next(usual, None)
 
 
-def read_sentences(source: Source, chosen: Chosen, *, encoding: str = "utf-8") -> Iterator[TaggedSequence]:
+def read_sentences(
+    source: Source,
+    chosen: Chosen,
+    reading: Mapping[str, Any] = MappingProxyType({}),  # separator, encoding and decimal mark
+) -> Iterator[TaggedSequence]:
     """A table with a word per row and a column that names its sentence, or with lists of words and labels."""
-    table, columns = _find_sentences(source, chosen, encoding=encoding)
+    table, columns = _find_sentences(source, chosen, reading)
     if long_tables.GROUP.key not in columns.indices:
         for location, fields in table.records:
             yield _listed_sentence(location, fields, columns)
@@ -479,8 +537,9 @@ def _with_labels(sentence: Tagged, labels: Sequence[tuple[Location, Any]]) -> Ta
         raise DataError(location, "the label of a word is missing, but others of this sentence have one")
     if not known:
         return sentence
-    if all(isinstance(target, str) for target in known):
-        return replace(sentence, labels=tuple(map(str, known)))
+    names = tuple(target for target in known if isinstance(target, str))
+    if len(names) == len(known):
+        return replace(sentence, labels=names)
     return replace(sentence, target=np.stack([to_number(sentence.location, target) for target in known]))
 
 
@@ -576,7 +635,7 @@ def _sentence(block: Block, words: int, labels: Sequence[int], features: Sequenc
     return _with_labels(sentence, rows)
 
 
-def to_numbers(sequence: TaggedSequence) -> TaggedSequence:
+def to_numbers(sequence: TaggedSequence, *, name: str = "target", decimal: DecimalMark = "") -> TaggedSequence:
     """A sequence whose labels are taken as numbers."""
     if sequence.labels is None:
         return sequence
@@ -585,6 +644,9 @@ def to_numbers(sequence: TaggedSequence) -> TaggedSequence:
         if isinstance(sequence, Sentence)
         else [sequence.location] * len(sequence)
     )
-    numbers = [to_number(place, label) for place, label in zip(places, sequence.labels, strict=True)]
+    numbers = [
+        to_number(place, label, name=name, decimal=decimal)
+        for place, label in zip(places, sequence.labels, strict=True)
+    ]
     target = np.stack(numbers) if numbers else np.zeros((0, 1))
     return replace(sequence, labels=None, target=target)

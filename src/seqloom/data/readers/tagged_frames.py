@@ -8,6 +8,7 @@ import numpy as np
 
 from seqloom.data.readers import tables
 from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.numeric_targets import label_columns
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, lines, pluralize
 from seqloom.data.readers.vectors import Missing, VectorSequence, frames, npz, ts
@@ -20,6 +21,8 @@ def read_frames(
     features: int = 0,  # of the trained model: vectors with as many numbers have no labels
     names: Sequence[str] = (),  # of these features; empty: unknown
     numbers: bool = False,  # labels are numbers
+    separator: str = ",",
+    decimal: DecimalMark = "",
     missing: Missing = "error",  # values of the vectors; a missing target is always an error
 ) -> Iterator[VectorSequence]:
     """Labelled vectors: rows of a CSV file with empty lines between sequences, a .npz file, or a .ts file."""
@@ -33,17 +36,17 @@ def read_frames(
             yield _channels_as_target(sequence, columns, features)
         return
     first = next((line for _, line in lines(source)), "") if source != STANDARD_INPUT else ""
-    header = [name.strip().strip('"') for name in first.split(",")]
+    header = [name.strip().strip('"') for name in first.split(separator)]
     absent = [name for name in columns if isinstance(name, str) and name not in header]
     if absent and not features:
         raise DataError(str(source), f"no column {absent[0]!r}; the first row is {first[:80]!r}")
     by_position = [name for name in columns if isinstance(name, int) and -len(header) <= name < len(header)]
     unlabelled = (features and len(header) == features) or any(header[place] in names for place in by_position)
     if absent or unlabelled:
-        yield from frames(source, label=None, missing=missing)
+        yield from frames(source, label=None, separator=separator, decimal=decimal, missing=missing)
         return
     places = [header.index(name) if isinstance(name, str) else name for name in columns]
-    yield from frames(source, label=places, numbers=numbers, missing=missing)
+    yield from frames(source, label=places, numbers=numbers, separator=separator, decimal=decimal, missing=missing)
 
 
 def _channels_as_target(sequence: VectorSequence, columns: Sequence[int | str], features: int) -> VectorSequence:

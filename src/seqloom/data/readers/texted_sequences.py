@@ -78,7 +78,7 @@ class TextedSequenceReader:
         if column == "":
             column = next((index for index in usual if not is_numeric(table.column(index))), "")
         chosen = {GROUP.key: self.group_column, TIME.key: self.time_column, LABEL.key: column}
-        return long_tables.layout_of(table, chosen)
+        return long_tables.layout_of(table, chosen, decimal=None)
 
     def inspect(self, path: Path, format_: SequenceFormat) -> tuple[dict[str, int | str], str]:
         """The columns of a long table, as configuration, and a sentence about them; both may be empty."""

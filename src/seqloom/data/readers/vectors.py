@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.feature_statistics import compact
+from seqloom.data.readers.decimal_marks import DecimalMark, to_point, writes_number
 from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns
 from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
@@ -119,6 +120,7 @@ def csv(
     header: bool | None = None,  # whether the first row is a header; None: if it has no numbers
     separator: str = ",",
     missing: Missing = "error",
+    decimal: DecimalMark = "",  # of the values
 ) -> Iterator[VectorSequence]:
     """One sequence per row: its values, element after element, and its label; empty or ``?`` is an unknown label.
 
@@ -132,8 +134,8 @@ def csv(
             continue
         target = None
         if labels and (channels == 1 or len(fields) % channels or len(labels) % channels == 0):
-            target, fields = _take_target(location, labels, fields)
-        values = parse_numbers(location, fields)
+            target, fields = _take_target(location, labels, fields, decimal)
+        values = parse_numbers(location, fields, decimal=decimal)
         if not len(values) or len(values) % channels:
             raise DataError(
                 location,
@@ -148,13 +150,16 @@ def _without_skipped(label: int | Sequence[int] | None, skip: Sequence[int]) -> 
     return [column - sum(other < column for other in skip) if column >= 0 else column for column in columns]
 
 
-def _take_target(location: Location, columns: Sequence[int], fields: Sequence[str]) -> tuple[Target | None, list[str]]:
+def _take_target(
+    location: Location, columns: Sequence[int], fields: Sequence[str], decimal: DecimalMark
+) -> tuple[Target | None, list[str]]:
     """The label of a row, or its numbers if there are several columns of them, and the other fields."""
     places = [_column(location, column, fields) for column in columns]
     rest = [field for place, field in enumerate(fields) if place not in places]
     if len(places) == 1:
         return known_label(fields[places[0]]), rest
-    return as_numbers(location, [fields[place] for place in places]) if places else None, rest
+    numbers = as_numbers(location, [fields[place] for place in places], decimal=decimal) if places else None
+    return numbers, rest
 
 
 def labelled(sequence: VectorSequence, target: Target | None) -> VectorSequence:
@@ -172,6 +177,7 @@ def frames(
     separator: str = ",",
     missing: Missing = "error",
     numbers: bool = False,  # labels are numbers
+    decimal: DecimalMark = "",
 ) -> Iterator[VectorSequence]:
     """One element per row, its values and its label; a first row without numbers is a header."""
     labels = _without_skipped(label, ())
@@ -195,7 +201,9 @@ def frames(
         if key is None:
             continue
         empty = False
-        elements = [_element(location, fields, labels, identity, numbers=numbers) for location, fields in group]
+        elements = [
+            _element(location, fields, labels, identity, numbers=numbers, decimal=decimal) for location, fields in group
+        ]
         for location, values, name in elements:
             if len(values) != (width := width or len(values)):
                 raise DataError(location, f"expected {width} values as in the rows above, found {len(values)}")
@@ -223,23 +231,31 @@ def with_targets(sequence: VectorSequence, targets: Sequence[Target | None]) -> 
     if any(target is None for target in targets):
         return sequence
     if all(isinstance(target, str) for target in targets):
-        return replace(sequence, labels=tuple(map(str, targets)) or None)
+        return replace(sequence, labels=tuple(target for target in targets if isinstance(target, str)) or None)
     return replace(sequence, target=np.stack([np.asarray(target, np.float64) for target in targets]))
 
 
 def _element(
-    location: Location, fields: list[str], labels: Sequence[int], identity: int | None, *, numbers: bool
+    location: Location,
+    fields: list[str],
+    labels: Sequence[int],
+    identity: int | None,
+    *,
+    numbers: bool,
+    decimal: DecimalMark,
 ) -> tuple[Location, Values, Target | None]:
     if identity is not None:
         place = _column(location, identity, fields)
         labels = [_column(location, label, fields) for label in labels]
         labels = [label - (label > place) for label in labels if label != place]
         fields = [field for column, field in enumerate(fields) if column != place]
-    target, rest = _take_target(location, labels, fields)
-    values = parse_numbers(location, rest)
+    target, rest = _take_target(location, labels, fields, decimal)
+    values = parse_numbers(location, rest, decimal=decimal)
     if not len(values):
         raise DataError(location, "no values")
-    return location, values, to_number(location, target) if numbers and target is not None else target
+    if numbers and target is not None:
+        target = to_number(location, target, decimal=decimal)
+    return location, values, target
 
 
 def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]:
@@ -309,8 +325,9 @@ def write_npz(
     write_arrays(path, arrays)
 
 
-def parse_numbers(location: Location, fields: Sequence[str]) -> Values:
+def parse_numbers(location: Location, fields: Sequence[str], *, decimal: DecimalMark = "") -> Values:
     """Numbers from text; a missing value (empty, ``?``, ``NaN``) is NaN."""
+    fields = [to_point(field, decimal) for field in fields] if decimal else fields
     try:
         values = np.array(
             [field.strip() if field.strip() not in UNKNOWN else "nan" for field in fields], dtype=np.float64
@@ -406,7 +423,9 @@ def _records(source: Source, separator: str) -> Iterator[tuple[Location, list[st
 
 def _is_header(fields: list[str], *special: int | None) -> bool:
     columns = {column % len(fields) for column in special if column is not None} if fields else set()
-    return not any(is_number(field) for column, field in enumerate(fields) if column not in columns)
+    return not any(
+        is_number(field) or writes_number(field) for column, field in enumerate(fields) if column not in columns
+    )
 
 
 def _column(location: Location, column: int, fields: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection
+from seqloom.data.readers.decimal_marks import unit_of
 from seqloom.data.readers.text_files import DataError, Location
 
 PAD, UNKNOWN = "<pad>", "<unk>"
@@ -155,5 +156,7 @@ def labels_problem(counts: Counter[str], *, noun: str = "example") -> str:
     single = sum(count == 1 for count in counts.values())
     if examples >= MIN_EXAMPLES and 2 * single > examples:
         names = ", ".join(repr(name[:30]) for name in list(counts)[:3])
-        return f"{single:,} of {examples:,} {noun}s have a label that occurs only once ({names}, …)"
+        unit = unit_of(next(iter(counts)))
+        remedy = f"; to predict them as numbers, remove {unit}" if unit and all(map(unit_of, counts)) else ""
+        return f"{single:,} of {examples:,} {noun}s have a label that occurs only once ({names}, …){remedy}"
     return ""

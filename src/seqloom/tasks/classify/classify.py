@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -17,7 +17,7 @@ from seqloom.data.length_limit import TooLong
 from seqloom.data.readers.labelled import LabelledReader, LabelledSequence
 from seqloom.data.readers.media import kind_of
 from seqloom.data.readers.media_lists import MediaFiles
-from seqloom.data.readers.numeric_targets import ANY_NUMBER, detect
+from seqloom.data.readers.numeric_targets import ANY_NUMBER
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.text_pairs import SEPARATOR
 from seqloom.data.target_scale import TargetStatistics
@@ -52,8 +52,6 @@ from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
     from seqloom.standalone.interface import StandaloneModel
-
-HEAD = 1000  # examples whose labels show whether they are classes or numbers
 
 
 def _is_true(label: str) -> bool:
@@ -104,10 +102,10 @@ class Classify(ClassifyInputs):
         if not isinstance(source, Path) and self.label_type == "text":
             task = task.model_copy(update={"label_type": task.reader().label_type(source)})
         notes = [note]
-        if task.target_type == "auto":
-            head = islice(task.read(source), HEAD)
-            kind, note = detect(example.label if example.target is None else example.target for example in head)
-            task, notes = task.model_copy(update={"target_type": kind}), [*notes, note]
+        if task.target_type != "class":
+            kind, decimal, note = task.reader().target_format(source)
+            task = task.model_copy(update={"target_type": kind, "decimal": decimal or task.decimal})
+            notes = [*notes, note]
         audio, note = task.audio.with_rate(example.rate for example in task.read(source))
         task, notes = task.model_copy(update={"audio": audio}), [*notes, note]
         equalizer, note = self._equalizer.fit(task.read, source)
@@ -143,6 +141,7 @@ class Classify(ClassifyInputs):
             label_separator=self.label_separator,
             lowercase_labels=self.lowercase_labels,
             target_type=self.target_type,
+            decimal=self.decimal,
             channels=self.channels,
             missing=self.missing,
             measure=self.text.measure,

@@ -9,6 +9,7 @@ from seqloom.config import ConfigSection, Document
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.labelled import LabelType
 from seqloom.data.readers.labelled_formats import Format
 from seqloom.data.readers.media import Kind, kind_of
@@ -123,6 +124,11 @@ class ClassifySettings(Task):
         default="auto",
         description="class: labels are classes; number: labels are numbers, predicted as such (regression); auto: "
         "number if the labels have fractions, or are whole numbers that hardly recur.",
+    )
+    decimal: DecimalMark = Field(
+        default="",
+        description="Decimal mark of numbers in text, . or , where numbers such as 1,234 leave it open (empty: as the "
+        "numbers show).",
     )
     group_column: int | str = Field(
         default="", description="long format: column that names the sequence of each row (empty: by name)."

@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from seqloom.data.readers.media import MediaDecoder
 from seqloom.data.readers.media_lists import MediaFiles
-from seqloom.data.readers.numeric_targets import detect
 from seqloom.data.readers.table_values import is_numeric
 from seqloom.data.readers.tagged import TaggedReader
 from seqloom.data.readers.tagged_media import TaggedMedia
 from seqloom.models.signals.inputs import sound_frames
 from seqloom.tasks.tag.settings import TagSettings
-
-HEAD = 1000  # examples whose labels show whether they are classes or numbers
 
 
 def build_reader(settings: TagSettings) -> TaggedReader:
@@ -30,6 +26,8 @@ def build_reader(settings: TagSettings) -> TaggedReader:
         target_type=settings.target_type,
         group=settings.group_column,
         time=settings.time_column,
+        decimal=settings.decimal,
+        separator=settings.separator,
         parallel=settings.parallel,
         convert_iob1=settings.convert_iob1,
         missing=settings.missing,
@@ -69,14 +67,9 @@ def detect_settings(settings: TagSettings, source: Path | Sequence[Any]) -> tupl
     shown, note = build_reader(settings).inspect(source)
     audio, rates = settings.audio.with_rate(build_reader(settings).rates(source))
     notes = [note, rates]
-    settings = settings.model_copy(update={"audio": audio})
-    if settings.target_type == "auto":
-        examples = build_reader(settings.model_copy(update=shown)).read(source)
-        targets = (
-            target
-            for example in islice(examples, HEAD)
-            for target in (example.labels or () if example.target is None else [example.target])
-        )
-        kind, note = detect(targets)
-        shown, notes = {**shown, "target_type": kind}, [*notes, note]
+    settings = settings.model_copy(update={"audio": audio, **shown})
+    if settings.target_type != "class":
+        kind, decimal, note = build_reader(settings).target_format(source)
+        shown = {**shown, "target_type": kind, "decimal": decimal or settings.decimal}
+        notes.append(note)
     return {"audio": audio, **shown}, tuple(filter(None, notes))

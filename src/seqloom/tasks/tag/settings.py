@@ -12,6 +12,7 @@ from seqloom.data.preview import DataPreview
 from seqloom.data.readers import tagged
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.conll_columns import Column
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.numeric_targets import TargetType
 from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.spans import are_spans
@@ -104,6 +105,11 @@ class TagSettings(Task):
         "auto: by suffix and first lines, otherwise conll.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
+    separator: str = Field(
+        "",
+        description="Column separator of a text file (empty: comma, semicolon, tab or |, as the first lines show; in "
+        "CoNLL a tab, or else spaces).",
+    )
     label_column: LabelColumn | None = Field(
         None,
         description="Column with the labels: index from 0 (-1: last) or name. Default: the last; upos in CoNLL-U. A "
@@ -113,6 +119,11 @@ class TagSettings(Task):
         "auto",
         description="class: labels are classes; number: labels are numbers, predicted as such (regression); auto: "
         "number if the labels have fractions, or are whole numbers that hardly recur.",
+    )
+    decimal: DecimalMark = Field(
+        "",
+        description="Decimal mark of numbers in text, . or , where numbers such as 1,234 leave it open (empty: as the "
+        "numbers show).",
     )
     word_column: Column | None = Field(
         None,

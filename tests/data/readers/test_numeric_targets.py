@@ -1,0 +1,125 @@
+"""Targets that are numbers: decimal commas, thousands separators, currency signs."""
+
+from pathlib import Path
+
+import pytest
+
+from seqloom.data.readers.numeric_targets import detect_targets, to_number
+from seqloom.data.readers.table_values import PlainNumber, as_label
+from seqloom.data.readers.text_files import DataError, Location
+from seqloom.tasks.classify import Classify
+from seqloom.tasks.tag import Tag
+
+PLACE = Location("x.csv", 2)
+WORDS = "a plain text of words"
+
+
+def located(*labels: str | None):
+    return [(PLACE, label) for label in labels]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def reviews(path: Path, *values: str) -> Path:
+    return write(path, ["Bewertung;Text", *(f"{value};{WORDS} {number}" for number, value in enumerate(values))])
+
+
+def test_decimal_commas_are_numbers_and_are_recorded():
+    found = detect_targets(located("4,79", "3", None, "1,5"), name="Bewertung")
+    assert (found.kind, found.decimal) == ("number", ",")
+    assert found.note.startswith("numbers with a decimal comma: Bewertung; targets are numbers, 1.5 to 4.79")
+
+
+@pytest.mark.parametrize(
+    ("labels", "decimal", "kind"),
+    [
+        (["4.79", "1.00"], ".", "number"),
+        (["1,234.50", "2,000.00"], ".", "number"),
+        (["1.234,50", "2.000,00"], ",", "number"),
+        (["1", "2", "2", "1"], "", "class"),
+        (["good", "4,79"], "", "class"),
+    ],
+)
+def test_labels_as_a_whole_show_the_decimal_mark(labels, decimal, kind):
+    assert detect_targets(located(*labels))[:2] == (kind, decimal)
+
+
+def test_labels_that_leave_the_decimal_mark_open_are_refused():
+    with pytest.raises(DataError, match=r"column 'price': '1,234' may have a decimal comma .*task\.target_type"):
+        detect_targets(located("1,234", "5,678"), name="price")
+    assert detect_targets(located("1,234", "5,678"), decimal=",").decimal == ","
+
+
+def test_numbers_are_read_with_the_recorded_mark():
+    assert to_number(PLACE, "4,79", decimal=",") == [4.79]
+    assert to_number(PLACE, "1.234", decimal=",") == [1234]
+    assert to_number(PLACE, "1.234", decimal=".") == [1.234]
+    assert to_number(PLACE, PlainNumber("1.234"), decimal=",") == [1.234]
+    assert isinstance(as_label(PLACE, 1.234, name="y"), PlainNumber)  # a number of a data frame has no open mark
+
+
+@pytest.mark.parametrize(
+    ("label", "decimal", "message"),
+    [
+        ("1,00", "", "'Bewertung': '1,00' is no number with a decimal point; task.decimal"),
+        ("4.79", ",", "'Bewertung': '4.79' is no number with a decimal comma, as others of the column are"),
+        ("$1,232.50", "", r"expected a number, found '\$1,232.50'; remove the currency sign \$ from the numbers"),
+        ("12 EUR", "", "remove the currency code EUR"),
+        ("12 %", "", "remove the percent sign"),
+        ("good", "", 'task.target_type = "class" takes the labels as classes'),
+    ],
+)
+def test_labels_that_are_no_numbers_are_explained(label, decimal, message):
+    with pytest.raises(DataError, match=message):
+        to_number(PLACE, label, name="Bewertung", decimal=decimal)
+
+
+def test_a_classifier_reads_decimal_commas_of_all_its_files(tmp_path):
+    train = reviews(tmp_path / "train.csv", *(f"{number % 5},{number:02}" for number in range(40)))
+    later = reviews(tmp_path / "later.csv", "1.234", "2,5")
+    task, notes = Classify(train="train.csv", label_column="Bewertung").resolve(train)
+    assert (task.target_type, task.decimal) == ("number", ",")
+    assert any("numbers with a decimal comma: Bewertung" in note for note in notes)
+    assert [example.target.tolist() for example in task.read(later)] == [[1234], [2.5]]
+
+
+def test_several_label_columns_have_decimal_commas(tmp_path):
+    path = write(tmp_path / "two.csv", ["text;a;b", f"{WORDS};1,5;2,25", f"{WORDS};0,5;3"])
+    task, notes = Classify(train="two.csv", label_column=("a", "b")).resolve(path)
+    assert task.decimal == ","
+    assert any("numbers with a decimal comma: a, b" in note for note in notes)
+    assert [example.target.tolist() for example in task.read(path)] == [[1.5, 2.25], [0.5, 3]]
+
+
+def test_rows_of_numbers_have_decimal_commas(tmp_path):
+    path = write(tmp_path / "rows.csv", ["0,1;0,4;0,3;rising", "0,9;0,7;0,2;falling"])
+    task, notes = Classify(train="rows.csv").resolve(path)
+    first = next(task.read(path))
+    assert first.content[:, 0].tolist() == pytest.approx([0.1, 0.4, 0.3])
+    assert (first.label, task.decimal) == ("rising", ",")
+    assert any("numbers with a decimal comma" in note for note in notes)
+
+
+def test_a_number_per_step_may_have_a_decimal_comma(tmp_path):
+    rows = [f"m{part};{time};0,{time}5;{time},25" for part in range(3) for time in range(8)]
+    path = write(tmp_path / "steps.csv", ["machine;t;u;y", *rows])
+    task, notes = Tag(train="steps.csv").resolve(path)
+    first = next(task.read(path))
+    assert (task.target_type, task.decimal) == ("number", ",")
+    assert first.target[:2, 0].tolist() == [0.25, 1.25]
+    assert first.values[:2, 0].tolist() == pytest.approx([0.05, 0.15])
+    assert any("numbers with a decimal comma: y" in note for note in notes)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_frames_are_separated_by_semicolons(tmp_path, header):
+    rows = ["0,5;1,5;2,5", "1,5;2,5;3,75", "", "0,25;1;2"]
+    path = write(tmp_path / "frames.csv", ["u;v;w"] * header + rows)
+    for task in (Tag(train="frames.csv"), Tag(train="frames.csv", separator=";")):
+        fitted, _ = task.resolve(path)
+        first, second = fitted.read(path)
+        assert first.target[:, 0].tolist() == [2.5, 3.75]
+        assert second.values.tolist() == [[0.25, 1]]
