@@ -37,6 +37,50 @@ def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) ->
     assert load(run.path).predict(["it goes up"])
 
 
+def forecast_settings(tmp_path: Path, rows: int, *overrides: str) -> Config:
+    file = tmp_path / "series.csv"
+    file.write_text("x\n" + "".join(f"{number % 7}\n" for number in range(rows)))
+    document = read_document("", overrides, task="forecast", data=str(file))
+    return with_detected(Config.build(document))[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "overrides", "reason"),
+    [
+        (
+            19,
+            ["task.horizon=7"],
+            (
+                r"of 5 examples, 1 is held out for development, and the other 4 overlap with it\. Found 19 rows, expected "
+                r"at least 22 for training and development with task\.history \+ task\.horizon \(8 \+ 7\): set "
+                r"task\.horizon to at most 5, set task\.dev to later rows, or set task\.dev_fraction=0$"
+            ),
+        ),
+        (500, ["task.horizon=400"], r"expected at least 905 for .* \(62 \+ 400\): set task\.horizon to at most 208, "),
+        (40, ["task.horizon=30", "task.history=8", "task.dev_fold=1/3"], r"Lower task\.history or task\.horizon, set "),
+    ],
+)
+def test_training_data_of_which_all_examples_are_held_out(
+    rows: int, overrides: list[str], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=reason):
+        list(data_readers(forecast_settings(tmp_path, rows, *overrides)).train())
+
+
+def test_the_rows_and_the_horizon_that_are_named_leave_an_example(tmp_path: Path) -> None:
+    assert list(data_readers(forecast_settings(tmp_path, 19, "task.horizon=5")).train())
+    assert list(data_readers(forecast_settings(tmp_path, 22, "task.horizon=7", "task.history=8")).train())
+
+
+def test_the_only_example_is_held_out(tmp_path: Path) -> None:
+    config = settings(tmp_path, "classify")
+    alone = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 1 - 1e-9}))
+    with pytest.raises(
+        DataError, match=r"of 18 examples, 18 are held out for development\. Set task\.dev, or task\.dev_fraction=0"
+    ):
+        list(data_readers(alone).train())
+
+
 def test_dev_examples_of_a_run(tmp_path: Path) -> None:
     """The dev data as they were recorded; training data if there are none; nothing else is read."""
     config = settings(tmp_path, "classify")

@@ -65,6 +65,8 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
     read_train = reader(_readable_again(sources.training_source(config)))
 
     def readers(train: Read, dev: Read) -> DataReaders:
+        if not task.dev:
+            train = _refusing_none(train, read_train, config, sources)
         return DataReaders(limit.limit(train) if limit.length else train, dev, limit)
 
     if task.dev:
@@ -81,6 +83,35 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
     if not task.dev_fraction:
         return readers(read_train, lambda: iter(()))
     return readers(*hold_out(read_train, task.dev_fraction, sequential=task.sequential, gap=task.gap))
+
+
+def _refusing_none(train: Read, read: Read, config: Config, sources: Sources) -> Read:
+    """The reader of what remains for training of all examples; DataError if there are some, but none remains."""
+    task = config.task
+
+    def read_examples() -> Iterator[Any]:
+        is_empty = True
+        for example in train():
+            is_empty = False
+            yield example
+        if not is_empty or not (total := sum(1 for _ in read())):
+            return
+        held_out = sum(1 for _ in data_readers(config, sources).dev())
+        one = held_out == 1
+        overlap = (
+            f", and the other {total - held_out:,} overlap with {'it' if one else 'them'}" if total > held_out else ""
+        )
+        raise DataError(
+            task.train if sources.train is None else "data",
+            f"found no examples to train on: of {pluralize(total, 'example')}, {held_out:,} {'is' if one else 'are'} "
+            f"held out for development{overlap}. {_sentence(task.held_out_advice(sources.training_source(config)))}",
+        )
+
+    return read_examples
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def no_dev_examples(config: Config, trained: int, sources: Sources = FILES_ONLY) -> str:

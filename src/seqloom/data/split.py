@@ -21,12 +21,22 @@ def hold_out(
     """Two readers of one source, for the remaining and the held-out examples; nothing is kept in memory."""
     if sequential:
         total = sum(1 for _ in read())
-        border = min(max(round(total * (1 - fraction)), 1), total - 1)
+        border = _border(total, fraction)
         return lambda: _between(read(), 0, border - gap), lambda: _between(read(), border, total)
     return (
         lambda: _random_part(read(), fraction, held_out=False),
         lambda: _random_part(read(), fraction, held_out=True),
     )
+
+
+def count_remaining(total: int, fraction: float, *, gap: int) -> int:
+    """How many of ``total`` sequential examples remain for training if a fraction is held out."""
+    return max(_border(total, fraction) - gap, 0)
+
+
+def _border(total: int, fraction: float) -> int:
+    """The first of the sequential examples that are held out."""
+    return min(max(round(total * (1 - fraction)), 1), total - 1)
 
 
 def hold_out_fold(

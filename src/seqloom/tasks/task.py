@@ -276,6 +276,10 @@ class Task(Capabilities, ABC):
         """How to hold out a part of training data that are a single example; empty: nothing special."""
         return ""
 
+    def held_out_advice(self, source: Path | Sequence[Any]) -> str:  # noqa: ARG002
+        """What to do if holding out development examples leaves none to train on."""
+        return "set task.dev, or task.dev_fraction=0"
+
     @abstractmethod
     def fit(self, examples: Iterable[Any]) -> Self:
         """A copy that has learned vocabularies and scales from the training examples."""

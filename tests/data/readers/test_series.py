@@ -187,7 +187,7 @@ def test_missing_values_are_errors_or_filled() -> None:
         (["a,b", "1,inf"], {}, "input:2: column b: expected a number, found 'inf'"),
         (["a,b", "1,2", "3"], {}, "input:3: expected 2 fields as in the first record, found 1"),
         (["load,b", "1,2"], {"columns": ("laod",)}, "no column 'laod': did you mean load"),
-        (["a,b", "1,2"], {"date": ("c",)}, "no column 'c': The file has a, b"),
+        (["a,b", "1,2"], {"date": ("c",)}, "1: no column 'c'; the file has a, b"),
     ],
 )
 def test_table_errors_name_the_line(lines: list[str], options: dict[str, object], message: str) -> None:

@@ -501,7 +501,7 @@ def test_the_dev_file_is_read_by_the_names_of_its_columns(tmp_path: Path) -> Non
     first = next(iter(resolved.read(dev)))
     assert first.series.names == ("a", "b")
     np.testing.assert_array_equal(first.history, [[day, day * 10] for day in range(1, 5)])
-    with pytest.raises(DataError, match=r"e\.csv:2: no column 'b'"):
+    with pytest.raises(DataError, match=r"e\.csv:1: no column 'b'"):
         list(resolved.read(other))
 
 

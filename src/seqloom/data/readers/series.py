@@ -19,7 +19,7 @@ from seqloom.data.readers.panels import refuse_names, refuse_numbered_series
 from seqloom.data.readers.row_ranges import Range, split_range
 from seqloom.data.readers.table_values import MISSING, is_missing, is_numeric
 from seqloom.data.readers.tables import Record
-from seqloom.data.readers.text_files import DataError, Location, Source
+from seqloom.data.readers.text_files import TABLE, DataError, Location, Source
 from seqloom.data.readers.time_axis import TimeAxis, find_time_axis
 
 Numbers = NDArray[np.float64]
@@ -449,8 +449,10 @@ def _check_columns(location: Location, names: Sequence[str], chosen: Sequence[st
     known = set(names)
     for name in chosen:
         if name not in known:
-            similar = "".join(f"did you mean {other}? " for other in get_close_matches(name, names, n=1))
-            raise DataError(location, f"no column {name!r}: {similar}The file has {', '.join(names)}")
+            similar = get_close_matches(name, names, n=1)
+            hint = f": did you mean {similar[0]}? The" if similar else "; the"
+            header = TABLE if location.file == TABLE else location._replace(line=1)
+            raise DataError(header, f"no column {name!r}{hint} file has {', '.join(names)}")
 
 
 def _is_name(field: Any) -> bool:

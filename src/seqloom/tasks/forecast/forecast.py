@@ -1,5 +1,6 @@
 """Forecasting: the next values of time series, or the next frames of binary sequences such as piano rolls."""
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -32,6 +33,7 @@ from seqloom.data.readers.series import (
 )
 from seqloom.data.readers.series_reader import SeriesReader
 from seqloom.data.readers.text_files import DataError, Source, pluralize, resolve
+from seqloom.data.split import count_remaining
 from seqloom.formats import format_number
 from seqloom.insight.attribution import Attribution
 from seqloom.insight.dev_forecasts import DevForecasts, PlottedForecast
@@ -131,6 +133,25 @@ class Forecast(ForecastScoring):
                 yield from consecutive_windows(series, self.history, horizon=self.horizon)
             else:
                 yield from windows(reader.with_history(series, source), self.history, horizon=self.horizon)
+
+    def held_out_advice(self, source: Source) -> str:
+        others = "set task.dev to later rows, or set task.dev_fraction=0"
+        every = list(self._reader().read(source))
+        if self.output == "every_step" or self.fold or len(every) > 1:
+            return f"lower task.history or task.horizon, {others}"
+        (series,) = every
+
+        def remaining(rows: int, horizon: int) -> int:
+            total = rows - horizon - max(series.start, self.history) + 1
+            return count_remaining(total, self.dev_fraction, gap=horizon - 1)
+
+        needed = next(rows for rows in itertools.count(series.stop + 1) if remaining(rows, self.horizon))
+        longest = next((steps for steps in range(self.horizon - 1, 0, -1) if remaining(series.stop, steps)), 0)
+        shorter = f"set task.horizon to at most {longest}, " if longest else ""
+        return (
+            f"found {series.stop:,} rows, expected at least {needed:,} for training and development with task.history "
+            f"+ task.horizon ({self.history} + {self.horizon}): {shorter}{others}"
+        )
 
     def _check_counts(self, series: Series) -> None:
         """DataError if a target is not a count."""
