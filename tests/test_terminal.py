@@ -302,3 +302,17 @@ def test_baselines_of_a_forecast(capsys: pytest.CaptureFixture[str]) -> None:
     for equal in (0.7, 0.7 + 1e-8, 0.7 - 1e-8):  # rounding errors of a model that returns to a baseline
         sentence = terminal.compare_with_baselines(errors(equal), better["baselines"])
         assert sentence == "The model is as good as the best baseline, drift."
+
+
+def test_of_many_series_those_with_the_largest_errors_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    scores = {f"shop {number}": {"mse_scaled": 1 / number, "windows": 3} for number in range(1, 21)}
+    terminal.print_details({"per_series": scores}, most=2)
+    assert capsys.readouterr().out.splitlines() == [
+        "",
+        "Series (4 of 20, the largest errors first):",
+        "series  mse_scaled  windows",
+        "shop 1  1           3",
+        "shop 2  0.5         3",
+        "shop 3  0.33333     3",
+        "shop 4  0.25        3",
+    ]

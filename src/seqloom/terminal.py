@@ -169,6 +169,7 @@ def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:
     """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any."""
     _print_label_scores(metrics, most=2 * most)
     _print_target_scores(metrics)
+    _print_series_scores(metrics, most=2 * most)
     counts = {name: value for name, value in metrics.items() if name.endswith("_errors") and isinstance(value, dict)}
     print_lines(*[""] * bool(counts))
     for name, value in counts.items():
@@ -203,6 +204,18 @@ def _print_target_scores(metrics: Mapping[str, Any]) -> None:
         more = f" (the first {MAX_TARGETS} of {len(scores):,}; --json shows all)" if len(scores) > MAX_TARGETS else ""
         print_lines("", f"Targets{more}:")
         table(("target", *columns), rows)
+
+
+def _print_series_scores(metrics: Mapping[str, Any], *, most: int) -> None:
+    """Print the errors of each series, if there are several; of many, those with the largest errors."""
+    scores: Mapping[str, Mapping[str, float]] = metrics.get("per_series") or {}
+    if not scores:
+        return
+    columns = tuple(next(iter(scores.values())))
+    rows = [(shorten(name, 30), *(format_value(row[column]) for column in columns)) for name, row in scores.items()]
+    count = f"{most} of {len(rows):,}, " if len(rows) > most else ""
+    print_lines("", f"Series ({count}the largest errors first):")
+    table(("series", *columns), rows[:most])
 
 
 def _print_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> None:

@@ -41,8 +41,12 @@ def print_backtest(
         f"best_baseline is {result.baseline}."
     )
     _print_table("By step of the horizon", "step", result.horizon, spread_rows(len(result.horizon), MAX_ROWS))
-    latest = list(range(max(count - MAX_ROWS, 0), count))
-    _print_table("By origin", "first step", [_renamed(row) for row in result.origins], latest)
+    rows = [_renamed(row) for row in result.origins]
+    if "series" in rows[0]:  # the latest ones would be those of the last series
+        worst = sorted(range(count), key=lambda place: -float(rows[place]["mse_scaled"]))[:MAX_ROWS]
+        _print_table("By origin, the largest errors first", "first step", rows, worst)
+    else:
+        _print_table("By origin", "first step", rows, list(range(max(count - MAX_ROWS, 0), count)))
     terminal.print_lines("")
     scores = {name: value for name, value in result.scores.items() if name != "per_target"}
     verdict = terminal.compare_with_baselines(scores, scores["baselines"], overfitting=overfitting)

@@ -13,7 +13,7 @@ class Backtest:
 
     scores: dict[str, Any]  # as an evaluation has them
     horizon: list[Row]  # of each step: its number, errors, those of the best baseline, and coverage
-    origins: list[Row]  # of each forecast: where it starts, its errors and coverage
+    origins: list[Row]  # of each forecast: its series if there are several, where it starts, its errors and coverage
     baseline: str  # name of the best one
 
     def to_json(self) -> dict[str, Any]:

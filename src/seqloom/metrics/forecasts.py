@@ -31,6 +31,7 @@ class Forecasts:
     naive_errors: Sequence[float]  # mean absolute error of the naive forecast in the training data, for each target
     levels: Sequence[float] = ()  # probabilities of the quantiles
     quantiles: NDArray[np.float32] | None = None  # (N, horizon, targets, levels)
+    series: Sequence[str] = ()  # the series of each of the N forecasts; empty: there is only one
 
     def score(self) -> dict[str, Any]:
         """Errors and skill by name; NaN where one is not defined."""
@@ -71,7 +72,31 @@ class Forecasts:
         per_step = regression.by_step(self.truth, self.forecast, steps)
         counts = {"windows": len(self.truth)}
         details = {"baselines": others, "per_step": per_step}
-        return scores | counts | details | self._per_target(errors, short_names, by_place) | intervals
+        details |= self._per_target(errors, short_names, by_place) | self._per_series(errors[best])
+        return scores | counts | details | intervals
+
+    def _per_series(self, best_baseline: Numbers) -> dict[str, dict[str, dict[str, float]]]:
+        """The errors of each series, the largest first, if there are several."""
+        names, places = np.unique(np.array(self.series, dtype=object).astype(str), return_inverse=True)
+        if len(names) < 2:
+            return {}
+        counts, errors = np.bincount(places), self.forecast - self.truth
+        values = {
+            "mse_scaled": (errors / self.scale) ** 2,
+            "best_baseline_mse_scaled": (best_baseline / self.scale) ** 2,
+            "mae": np.abs(errors),
+        }
+        means = {
+            name: (np.bincount(places, weights=each.mean(axis=(1, 2))) / counts).tolist()
+            for name, each in values.items()
+        }
+        order = np.argsort(means["mse_scaled"], kind="stable")[::-1].tolist()
+        return {
+            "per_series": {
+                str(names[place]): {name: each[place] for name, each in means.items()} | {"windows": int(counts[place])}
+                for place in order
+            }
+        }
 
     def _errors_of(self, errors: Numbers) -> dict[str, float]:
         return {

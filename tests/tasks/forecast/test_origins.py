@@ -52,6 +52,8 @@ def test_each_forecast_is_that_of_the_rows_before_its_origin(trained: tuple[Mode
     result = model.backtest(f"{folder / 'sales.csv'}[0.7:1]")
     lines = (folder / "sales.csv").read_text().splitlines()
     assert [row["step"] for row in result.horizon] == [1, 2, 3]
+    assert "series" not in result.origins[0]
+    assert "per_series" not in result.scores
     errors = []
     for number, row in enumerate(result.origins[::-1]):
         end = 157 - 3 * number
@@ -92,3 +94,39 @@ def test_the_command(trained: tuple[Model, Path]) -> None:
         refused = call(*options)
         assert refused.exit_code != 0
         assert message in refused.output
+
+
+def test_several_series_are_named(trained: tuple[Model, Path]) -> None:
+    """Their errors differ, and the same origin is one of each of them."""
+    _, folder = trained
+    lines = (folder / "sales.csv").read_text().splitlines()[1:]
+    scales = {"north": 1, "south": 10}
+    rows = [
+        f"{line.split(',')[0]},{shop},{scale * float(line.split(',')[1])}"
+        for shop, scale in scales.items()
+        for line in lines
+    ]
+    file = folder / "shops.csv"
+    file.write_text("date,shop,sales\n" + "\n".join(rows) + "\n")
+    settings = [
+        *("task.name=forecast", f"task.train={file}[0:0.7]", f"task.dev={file}[0.7:0.8]", "task.group_column=shop"),
+        *("task.history=8", "task.horizon=3", "task.encoder.hidden_size=4", "train.updates=4", "train.threads=1"),
+    ]
+    run = train(Config.build(Document.empty(settings)), output=folder / "shops", plots=False)
+    model, part = seqloom.load(run.path), f"{file}[0.8:1]"
+    result = model.backtest(part)
+    origins = {shop: [row for row in result.origins if row["series"] == shop] for shop in scales}
+    assert [row["first"] for row in origins["north"]] == [row["first"] for row in origins["south"]]
+    for shop, of_shop in origins.items():
+        scores = result.scores["per_series"][shop]
+        assert scores["windows"] == len(of_shop)
+        for name in ("mse_scaled", "mae", "best_baseline_mse_scaled"):
+            assert scores[name] == pytest.approx(np.mean([row[name] for row in of_shop]))
+    assert list(result.scores["per_series"]) == ["south", "north"]  # the largest errors first
+    assert set(model.evaluate(part)["per_series"]) == set(scales)
+    assert set(run.details()["per_series"]) == set(scales)
+    shown = CliRunner().invoke(app, ["evaluate", str(run.path), part, "--backtest"])
+    assert "By origin, the largest errors first (12 of 20; --json shows all):\nseries  first step" in shown.output
+    assert "Series (the largest errors first):\nseries  mse_scaled" in shown.output
+    shown = CliRunner().invoke(app, ["evaluate", str(run.path), part, "--backtest", "--json"])
+    assert json.loads(shown.stdout)["origins"][0]["series"] == "north"

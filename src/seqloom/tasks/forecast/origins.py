@@ -8,7 +8,7 @@ from seqloom.data.readers.series import Window
 from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.forecast_quantiles import shown_names
 from seqloom.tasks.forecast.prediction import ForecastPrediction
-from seqloom.tasks.forecast.scoring import ForecastScoring
+from seqloom.tasks.forecast.scoring import ForecastScoring, series_names
 
 
 def choose_origins(examples: Sequence[Window], step: int, count: int) -> list[Window]:
@@ -33,11 +33,13 @@ def build_backtest(
     kept = ("mae", "mse_scaled", "best_baseline_mse_scaled", *(name for name in intervals if task.levels))
     horizon = [{"step": int(step)} | _only(row, kept) for step, row in scores["per_step"].items()]
     origins = []
-    for prediction, window in zip(predictions, windows, strict=True):
+    names = series_names(windows) or [""] * len(windows)
+    for prediction, window, name in zip(predictions, windows, names, strict=True):
         own = task.score([prediction], [window])
         row = _only(own, kept) | {"best_baseline_mse_scaled": own["baselines"][best]["mse_scaled"]}
         times = window.time_stamps(1)
-        origins.append({"first": times[0] if times else window.stop + 1} | _only(row, kept))
+        place = {"series": name} if name else {}
+        origins.append(place | {"first": times[0] if times else window.stop + 1} | _only(row, kept))
     return Backtest(scores, horizon, origins, best)
 
 

@@ -21,6 +21,13 @@ from seqloom.tasks.forecast.features import ForecastFeatures
 from seqloom.tasks.forecast.prediction import ForecastPrediction, Quantiles
 
 
+def series_names(examples: Sequence[Window]) -> list[str]:
+    """The name of the series of each example, or its place in the data if it has none; empty: there is only one."""
+    if len({id(window.series) for window in examples}) < 2:
+        return []
+    return [window.identity or str(window.series.location) for window in examples]
+
+
 class ForecastScoring(ForecastFeatures):
     """The part of the task forecast that compares forecasts with what was observed."""
 
@@ -110,7 +117,8 @@ class ForecastScoring(ForecastFeatures):
         return mean_of_sums([((forecast - truth)[..., places] / scale) ** 2 for truth, forecast in pairs])
 
     def score(self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]) -> dict[str, Any]:
-        truth, forecast = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
+        pairs = self._pairs(predictions, examples)
+        truth, forecast = (np.concatenate(side) for side in zip(*pairs, strict=True))
         if self.data_type == "binary":
             return {
                 "nll": regression.frame_nll(truth, forecast),
@@ -127,6 +135,9 @@ class ForecastScoring(ForecastFeatures):
             naive_errors=[self.fitted.naive_errors[place] for place in places],
             levels=self.levels,
             quantiles=self._predicted_quantiles(predictions)[..., places, :] if self.levels else None,
+            series=[
+                name for name, (rows, _) in zip(series_names(examples), pairs, strict=False) for _ in range(len(rows))
+            ],
         )
         scores = forecasts.score()
         return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
