@@ -51,9 +51,9 @@ def forecast_settings(tmp_path: Path, rows: int, *overrides: str) -> Config:
             19,
             ["task.horizon=7"],
             (
-                r"of 5 examples, 1 is held out for development, and the other 4 overlap with it\. Found 19 rows, expected "
-                r"at least 22 for training and development with task\.history \+ task\.horizon \(8 \+ 7\): set "
-                r"task\.horizon to at most 5, set task\.dev to later rows, or set task\.dev_fraction=0$"
+                r"of 5 examples, 1 is held out for development, and the other 4 overlap with it\. Found 19 rows, "
+                r"expected at least 22 for training and development with task\.history \+ task\.horizon \(8 \+ 7\): "
+                r"set task\.horizon to at most 5, set task\.dev to later rows, or set task\.dev_fraction=0$"
             ),
         ),
         (500, ["task.horizon=400"], r"expected at least 905 for .* \(62 \+ 400\): set task\.horizon to at most 208, "),
@@ -222,3 +222,11 @@ def test_one_long_recording_is_trained_on_a_range_of_its_rows(tmp_path: Path) ->
     assert "in_train" not in model.evaluate(f"{path}[0.8:1]")
     assert model.evaluate(f"{path}[0:0.8]")["in_train"] == 1
     assert len(model.predict(f"{path}[30:]")[0].values["power"]) == 10
+
+
+def test_a_note_about_another_task_says_that_the_configured_one_is_trained(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.csv"
+    path.write_text(REVIEWS)
+    _, notes = with_detected(configured("language_model", path))
+    assert f"{path}: text from column 1 'text'" in notes
+    assert notes[-1].startswith(f"{path}: the task language_model is trained as configured, but found a text and its")

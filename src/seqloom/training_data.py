@@ -157,7 +157,7 @@ def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config
         )
     with suggesting_task(config, sources):
         task, notes = config.task.resolve(source)
-    notes = (*notes, advice) if advice else notes
+    notes = (*notes, f"the task {config.name} is trained as configured, but {advice}") if advice else notes
     name = config.task.train if sources.train is None else "data"
     return config._replace(task=task), tuple(_located(note, name) for note in notes)
 

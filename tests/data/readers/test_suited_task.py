@@ -123,3 +123,16 @@ def test_a_folder_for_each_label(tmp_path: Path) -> None:
     assert (suited.task, suited.misread_by("transcribe")) == ("classify", True)
     (tmp_path / "yes/1.txt").touch()  # a transcript
     assert find_suited_task(tmp_path) is None
+
+
+def test_a_date_is_no_label(tmp_path: Path) -> None:
+    notes = "".join(f"{row},2023-01-{row % 4 + 1:02},{text}\n" for row, text in enumerate(TEXTS))
+    (tmp_path / "notes.csv").write_text(f"id,date,remark\n{notes}")
+    assert find_suited_task(tmp_path / "notes.csv") is None
+    (tmp_path / "rated.csv").write_text(
+        "date,remark,opinion\n"
+        + "".join(f"2023-01-{row % 4 + 1:02},{text},{LABELS[row]}\n" for row, text in enumerate(TEXTS))
+    )
+    suited = find_suited_task(tmp_path / "rated.csv")
+    assert suited is not None
+    assert "(columns 'remark' and 'opinion')" in suited.advice(tmp_path / "rated.csv")

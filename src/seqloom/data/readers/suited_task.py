@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.readers import audio_files, column_names, conll, long_tables, midi, pixels, tables, text_files, videos
+from seqloom.data.readers.date_formats import parse_dates
 from seqloom.data.readers.npz import array_names
 from seqloom.data.readers.table_values import is_label, is_numeric, is_prose, recurs
 from seqloom.data.readers.tables import Table
@@ -183,7 +184,9 @@ def _suits_texts(table: Table, columns: Sequence[Sequence[Any]]) -> SuitedTask |
     labels = [
         index
         for index, column in enumerate(columns)
-        if recurs(list(map(str, column))) and is_label(column) and (index in usual or not is_numeric(column))
+        if recurs(list(map(str, column)))
+        and is_label(column)
+        and (index in usual or not (is_numeric(column) or parse_dates(column)))
     ]
     if len(texts) == 1 and labels:
         label = next((index for index in labels if index in usual), labels[0])
