@@ -393,7 +393,7 @@ def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
     sentence = verdict(summary)
     terminal.print_lines(*[""] * bool(summary.metrics or sentence))
     if summary.metrics:
-        metrics, explained = {**summary.metrics, **details}, meaning(summary.metric, summary.value)
+        metrics, explained = {**summary.metrics, **details}, meaning(summary.metric, summary.value, summary.metrics)
         sentences = [
             f"{summary.metric} {_number(summary.value)}: {explained}." if explained else "",
             f"After training, {summary.calibration}." if summary.calibration else "",
@@ -436,7 +436,7 @@ def model_card(
         "## Results",
         ending(summary),
     ]
-    sentence = meaning(summary.metric, summary.value) if summary.metrics else ""
+    sentence = meaning(summary.metric, summary.value, summary.metrics) if summary.metrics else ""
     sections += [_score_table(summary)] if summary.metrics else []
     sections.append(" ".join(filter(None, (f"`{summary.metric}`: {sentence}." if sentence else "", verdict(summary)))))
     sections += [

@@ -20,6 +20,10 @@ def test_scores_have_a_sentence() -> None:
     assert meaning("perplexity", 123.456) == "as uncertain as a choice among 123 equally likely tokens"
     assert meaning("wer", 0.0512) == "5.12 errors per 100 words"
     assert meaning("unheard_of", 1.0) == ""
+    assert meaning("nll", 1.0, {"nll": 1.0, "points": 3}) == (
+        "negative log-likelihood of a point in nats; lower is better"
+    )
+    assert meaning("nll", 1.0, {"nll": 1.0, "frames": 3}).startswith("negative log-likelihood of a frame in nats")
     assert meaning("perplexity", math.inf) == "not a finite number"
 
 

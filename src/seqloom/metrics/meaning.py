@@ -1,6 +1,7 @@
 """What a score means, in one sentence."""
 
 import math
+from collections.abc import Collection
 
 SENTENCES = {
     "accuracy": "{percent} of the labels are right",
@@ -18,19 +19,25 @@ SENTENCES = {
     "token_error_rate": "{per_hundred} errors per 100 tokens",
     "mse_scaled": "squared error in units of the variance: 0 is perfect, 1 is as good as the mean",
     "r2": "share of the variance that is explained: 1 is perfect, 0 is as good as the mean",
-    "nll": "negative log-likelihood of a frame or point in nats; lower is better",
+    "nll": "negative log-likelihood of a {element} in nats; lower is better",
     "loss": "negative log-likelihood per item in nats; lower is better",
     "spearman": "rank correlation with human judgements; 1 is perfect",
     "score": "accuracy of analogies, or rank correlation with human judgements; 1 is perfect",
 }
 
 
-def meaning(name: str, value: float) -> str:
-    """What a value of a metric means; empty if the metric is not known."""
+ELEMENTS = ("point", "frame")
+"""What a likelihood may be one of; scores count them by their plural."""
+
+
+def meaning(name: str, value: float, scores: Collection[str] = ()) -> str:
+    """What a value of a metric means, among scores of these names; empty if the metric is not known."""
     if not math.isfinite(value):
         return "not a finite number"
-    sentence = SENTENCES.get(name, "")
-    return sentence.format(percent=percent(value), value=f"{value:.3g}", per_hundred=f"{100 * value:.3g}")
+    element = next((word for word in ELEMENTS if f"{word}s" in scores), "step")
+    return SENTENCES.get(name, "").format(
+        percent=percent(value), value=f"{value:.3g}", per_hundred=f"{100 * value:.3g}", element=element
+    )
 
 
 UNBOUNDED = ("loss", "nll")

@@ -278,5 +278,5 @@ def test_columns_of_a_list_are_named(tmp_path: Path) -> None:
     path = tmp_path / "list.tsv"
     path.write_text("a.png\ta dog\n")
     note = CaptionedSignalReader().inspect(path)[1]
-    assert note == "image from column 1 (task.image_column = 0), caption from column 2 (task.caption_column = 1)"
+    assert note == "file from column 1 (task.image_column = 0), caption from column 2 (task.caption_column = 1)"
     assert CaptionedSignalReader(captions="x.json").inspect(path) == ({}, "")

@@ -72,6 +72,16 @@ def test_the_memory_of_a_video_has_a_vector_for_each_frame(tmp_path: Path) -> No
     assert memory.mask.sum(dim=1).tolist() == [len(example.content) for example in examples[:3]]
 
 
+def test_scores_count_what_the_examples_are(tmp_path: Path) -> None:
+    for name, counted in (("caption, video", "videos"), ("caption, sound", "recordings"), ("caption", "images")):
+        folder = tmp_path / counted
+        folder.mkdir()
+        task, examples = fitted(name, folder)
+        with torch.no_grad():
+            answers = task.predict(task.build_model().eval(), task.collate(examples[:2])).answers
+        assert task.score(answers, examples[:2])[counted] == 2
+
+
 def test_explanations_show_the_frames_and_the_seconds(tmp_path: Path) -> None:
     task, examples = fitted("caption, video", tmp_path)
     model = task.build_model().eval()

@@ -597,6 +597,20 @@ def test_columns_that_never_change_are_named(tmp_path: Path) -> None:
     assert "columns that never change do not count in the scores: store" in notes
 
 
+def test_the_columns_to_forecast_are_listed_unless_they_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,c\n" + "".join(f"{number % 7},{number % 5},{number % 3}\n" for number in range(40)))
+    _, notes = task(train=str(path)).resolve(path)
+    assert (
+        "all 3 columns are forecast, and the scores are means over them: a, b, c; task.target names those to forecast, "
+        "and the others are still read"
+    ) in notes
+    _, notes = task(train=str(path), target=("a",)).resolve(path)
+    assert not [note for note in notes if "are forecast" in note]
+    _, notes = task(train=str(path), future_covariates=("b", "c")).resolve(path)
+    assert not [note for note in notes if "are forecast" in note]
+
+
 def test_a_forecast_from_less_than_the_history_has_a_warning(tmp_path: Path) -> None:
     fitted = task().fit(task().read([wave(20)]))
     model = fitted.build_model()

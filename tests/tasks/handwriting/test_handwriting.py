@@ -62,6 +62,17 @@ def test_likelihoods_are_in_the_units_of_the_data() -> None:
     assert differences == pytest.approx([math.log(100)] * 4 + [0], abs=1e-5)
 
 
+def test_the_loss_of_training_compares_with_the_dev_score() -> None:
+    task, factor = fitted(scale=10.0), np.array([10, 10, 1], dtype=np.float32)
+    model = task.build_model().eval()
+    examples = list(task.read([(POINTS * factor, "ab"), (POINTS[:2] * factor, "b")]))
+    batch = task.collate(examples)
+    with torch.no_grad():
+        loss = task.loss(model, batch)
+        scores = task.score(task.predict(model, batch).answers, examples)
+    assert float(loss.total) / loss.items == pytest.approx(scores["nll"], rel=1e-5)  # float32
+
+
 def test_the_baseline_is_one_gaussian() -> None:
     task = fitted()
     examples = list(task.read([POINTS, POINTS[::-1]]))

@@ -183,7 +183,7 @@ class CaptionedSignalReader:
             separator=self.separator,
             source_column=self.image_column,
             target_column=self.caption_column,
-            roles=(IMAGE, CAPTION),
+            roles=(replace(IMAGE, noun="file"), CAPTION),  # a list also names videos and recordings
         )
 
     def _rows(self, path: Path) -> Iterator[SignalReference]:

@@ -28,6 +28,7 @@ from seqloom.data.readers.text_files import WARNING, DataError, Source
 
 SEASONS = 3  # in the training data, from which on the length of a season is taken from the time axis
 SHOWN_SERIES = 5  # names in a note
+SHOWN_COLUMNS = 8
 FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
 
 
@@ -116,6 +117,14 @@ class SeriesReader:
             for each in every
             if (problem := _irregular(each))
         ]
+        known = {*self.future_covariates, *self.static_covariates}
+        forecast = [name for name in series.names if name not in known]
+        if len(forecast) > 1 and not self.target:
+            shown = ", ".join(forecast[:SHOWN_COLUMNS]) + (", …" if len(forecast) > SHOWN_COLUMNS else "")
+            notes.append(
+                f"all {len(forecast):,} columns are forecast, and the scores are means over them: {shown}; task.target "
+                "names those to forecast, and the others are still read"
+            )
         joined = np.concatenate([each.values[each.start : each.stop] for each in every])
         if constant := constant_columns(joined, series.names):
             notes.append(f"columns that never change do not count in the scores: {', '.join(constant)}")

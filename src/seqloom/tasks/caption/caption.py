@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -16,7 +16,7 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.captioned_signals import CaptionedSignal, CaptionedSignalReader
-from seqloom.data.readers.media import Signal
+from seqloom.data.readers.media import Kind, Signal
 from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.text_files import resolve
 from seqloom.data.text.vocabulary import END
@@ -54,6 +54,10 @@ from seqloom.tasks.task import Loss, Predictions, require_fitted, with_readable_
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
+
+
+COUNTED: Mapping[Kind, str] = {"image": "images", "video": "videos", "sound": "recordings", "vectors": "sequences"}
+"""The names of the number of inputs in scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +342,7 @@ class Caption(CaptionSettings):
             "bleu_1_interval": list(single.interval),
             "exact_match_interval": list(errors.exact_match_interval),
             "bleu_signature": bleu.signature,
-            "images": len(examples),
+            COUNTED[self.fitted.signal.kind]: len(examples),
             "captions": sum(map(len, references)),
         }
 

@@ -181,18 +181,23 @@ class Handwriting(HandwritingSettings):
             pen=self.fitted.pen,
         )
 
+    @property
+    def _unit(self) -> float:
+        """What turns the log-density of a movement of the model into that of the data."""
+        return 2 * math.log(self.fitted.scale)
+
     def loss(self, model: Any, batch: Batch) -> Loss:
         values = model.log_probabilities(batch.inputs, batch.target)
-        return Loss(-values[batch.inputs.points.mask].sum(), batch.items)
+        movements = batch.items - len(values)  # each drawing ends with a state of the pen only
+        return Loss(self._unit * movements - values[batch.inputs.points.mask].sum(), batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         """The likelihood of each drawing, in the units of the data."""
         values = model.log_probabilities(batch.inputs, batch.target)
-        unit = 2 * math.log(self.fitted.scale)  # of the density of a movement
         answers = []
         for row, (length, example) in enumerate(zip(batch.inputs.points.lengths.tolist(), batch.examples, strict=True)):
             *points, end = values[row, :length].tolist()
-            likelihoods = [*(value - unit for value in points), end]
+            likelihoods = [*(value - self._unit for value in points), end]
             answers.append(HandwritingScore(-math.fsum(likelihoods) / length, likelihoods, example.text or ""))
         return Predictions(answers)
 
