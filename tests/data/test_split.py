@@ -20,9 +20,23 @@ def test_random_split_keeps_all_examples_in_order(total: int, fraction: float) -
     assert (list(train()), list(dev())) == (remaining, held_out)  # the same at every reading
 
 
-def test_random_split_has_the_requested_size() -> None:
+@given(total=st.integers(0, 300), fraction=st.floats(0.01, 0.9))
+def test_random_split_has_the_requested_size(total: int, fraction: float) -> None:
+    _, dev = hold_out(lambda: iter(range(total)), fraction, sequential=False)
+    assert abs(len(list(dev())) - total * fraction) < 1 + 1e-3  # a millionth of the fraction, for 300 examples
+
+
+def test_random_split_takes_one_example_of_each_block() -> None:
     _, dev = hold_out(lambda: iter(range(10_000)), 0.1, sequential=False)
-    assert 900 < len(list(dev())) < 1100  # three deviations of 30, and some
+    held_out = list(dev())
+    assert [number // 10 for number in held_out] == list(range(1000))
+    assert min(Counter(number % 10 for number in held_out[1:]).values()) > 60  # 100 expected, deviation 9.5
+
+
+@pytest.mark.parametrize("total", range(5, 12))
+def test_random_split_of_few_examples_has_both_parts(total: int) -> None:
+    train, dev = hold_out(lambda: iter(range(total)), 0.1, sequential=False)
+    assert (len(list(train())), len(list(dev()))) in ((total - 1, 1), (total - 2, 2))
 
 
 @given(total=st.integers(2, 60), fraction=st.floats(0.01, 0.9), gap=st.integers(0, 3))

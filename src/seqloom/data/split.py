@@ -1,11 +1,14 @@
 """Hold out a part of the training examples, or one fold of them, the same one each time the data are read."""
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
+from math import ceil
 from random import Random
 from typing import Any
 
 Read = Callable[[], Iterator[Any]]
 
+MAX_DENOMINATOR = 1_000_000  # of a fraction as people mean it: 0.1 is 1/10
 SEED = 1
 """Not train.seed: trainings that differ only in it share their dev examples, so that scores compare and models can be
 combined."""
@@ -80,7 +83,18 @@ def _between(examples: Iterator[Any], start: int, stop: int) -> Iterator[Any]:
 
 
 def _random_part(examples: Iterator[Any], fraction: float, *, held_out: bool) -> Iterator[Any]:
+    """One random example of each block of about 1 / fraction: the size of the part is within one of its share."""
+    share = Fraction(fraction).limit_denominator(MAX_DENOMINATOR)
+    if not share:
+        yield from () if held_out else examples
+        return
     random = Random(SEED)  # noqa: S311  not used for security
-    for example in examples:
-        if (random.random() < fraction) is held_out:
+    block, stop, chosen = 0, 0, -1
+    for index, example in enumerate(examples):
+        if index == stop:
+            start, block = stop, block + 1
+            stop = ceil(block / share)
+            # The first example is trained on, and a few examples suffice for one that is held out.
+            chosen = random.randrange(start, stop) if start else random.randrange(1, max(stop // 2, 2))
+        if (index == chosen) is held_out:
             yield example
