@@ -230,3 +230,11 @@ def test_a_note_about_another_task_says_that_the_configured_one_is_trained(tmp_p
     _, notes = with_detected(configured("language_model", path))
     assert f"{path}: text from column 1 'text'" in notes
     assert notes[-1].startswith(f"{path}: the task language_model is trained as configured, but found a text and its")
+
+
+def test_an_error_about_a_missing_label_counts_all_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.csv"
+    labels = ["good", "bad", "", "good", "", "bad", "", "good", "bad", "good", "bad"]
+    path.write_text("text,label\n" + "".join(f"a film {index},{label}\n" for index, label in enumerate(labels)))
+    with pytest.raises(DataError, match=r"no label; .*; 3 of 11 examples have none: remove the rows without one"):
+        workflow.train(configured("classify", path), output=tmp_path / "run")

@@ -16,6 +16,7 @@ from seqloom.data.readers.text_files import (
     STANDARD_INPUT,
     WARNING,
     DataError,
+    MissingTargetError,
     expand,
     pluralize,
     refuse_stream,
@@ -177,11 +178,27 @@ def suggesting_task(config: Config, sources: Sources = FILES_ONLY) -> Iterator[N
     """Reads or fits training data; an error about data that suit another task names that task."""
     try:
         yield
-    except DataError as error:
+    except DataError as failure:
+        error = _with_count(config, sources, failure) if isinstance(failure, MissingTargetError) else failure
         advice = _advice(config, sources, error)
-        if not advice:
+        if not advice and error is failure:
             raise
+        if not advice:
+            raise error from None
         raise DataError(error.location, f"{error.message}{ALSO}{advice}") from None
+
+
+def _with_count(config: Config, sources: Sources, error: MissingTargetError) -> DataError:
+    """The error of an example without a target, with the number of such examples."""
+    total = missing = 0
+    with suppress(DataError):  # further examples may not be readable
+        for example in config.task.read(sources.training_source(config)):
+            total += 1
+            missing += not config.task.summarize_example(example).labelled
+    if missing < 2:
+        return DataError(error.location, f"{error.message}: {error.remedy}")
+    counted = f"{missing:,} of {total:,} examples have none"
+    return DataError(error.location, f"{error.message}; {counted}: {error.remedy}")
 
 
 def _advice(config: Config, sources: Sources, error: DataError) -> str:

@@ -30,7 +30,7 @@ from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview, preview
 from seqloom.data.readers.media_lists import is_media
 from seqloom.data.readers.tables import SUFFIXES, suffix
-from seqloom.data.readers.text_files import TABLE, DataError, encoding_problem, resolve
+from seqloom.data.readers.text_files import TABLE, DataError, MissingTargetError, encoding_problem, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import FrameSearch
@@ -584,7 +584,11 @@ class Task(Capabilities, ABC):
         name, file = self.target_name, getattr(example.location, "file", "")
         problem = f"no {name}; {purpose} needs a {name} for each {self.input_name}"
         if file == TABLE or suffix(Path(file)) in SUFFIXES:
-            return DataError(example.location, f"{problem}: remove the rows without one; seqloom check counts them")
+            column = getattr(self, "label_column", "")
+            named = f" (pandas: data.dropna(subset=[{column!r}]))" if isinstance(column, str) and column else ""
+            return MissingTargetError(
+                example.location, problem, f"remove the rows without one{named if file == TABLE else ''}"
+            )
         advice = (
             f": {self.target_place}" if purpose == "training" and self.target_place and is_media(Path(file)) else ""
         )

@@ -64,6 +64,17 @@ class DataError(ValueError):
         return f"{self.location}: {self.message}"
 
 
+class MissingTargetError(DataError):
+    """An example has no target; ``remedy`` says what to do about all of them."""
+
+    def __init__(self, location: Location | str, message: str, remedy: str) -> None:
+        super().__init__(location, message)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}: {self.remedy}"
+
+
 class UnopenedFile(str):
     """The name of a file that a run from someone else may contain: ``resolve`` refuses it."""
 
