@@ -228,7 +228,7 @@ def test_a_note_about_another_task_says_that_the_configured_one_is_trained(tmp_p
     path = tmp_path / "reviews.csv"
     path.write_text(REVIEWS)
     _, notes = with_detected(configured("language_model", path))
-    assert f"{path}: text from column 1 'text'" in notes
+    assert f"{path}: text from column 1 'text'; not read: column 'label'" in notes
     assert notes[-1].startswith(f"{path}: the task language_model is trained as configured, but found a text and its")
 
 

@@ -292,3 +292,23 @@ def test_a_column_of_the_model_cannot_be_configured_any_more(tmp_path: Path) -> 
         list(reader.read(path))
     with pytest.raises(DataError, match=r"no column 'review' \(task.text_column\)"):
         list(replace(reader, known=None).read(path))
+
+
+@pytest.mark.parametrize(
+    "values", [[f"{number}.{number:02}" for number in range(30, 0, -1)], [f"${n}.50" for n in range(30)]]
+)
+def test_the_only_column_besides_the_text_holds_the_label(tmp_path: Path, values: list[str]) -> None:
+    path = tmp_path / "x.csv"
+    rows = [f"{value},a text of several words {index}\n" for index, value in enumerate(values)]
+    path.write_text("Preis,Text\n" + "".join(rows))
+    settings, note = LabelledReader().inspect(path)
+    assert settings == {"text_column": "Text", "label_column": "Preis"}
+    assert note == "text from column 2 'Text', label from column 1 'Preis'"
+
+
+def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rows = [f"{number},a title,a text of several words,{'ab'[number % 2]}\n" for number in range(9)]
+    path.write_text("id,title,body,label\n" + "".join(rows))
+    _, note = LabelledReader(text_column="body").inspect(path)
+    assert note.endswith("label from column 4 'label'; not read: columns 'id', 'title'")

@@ -1,12 +1,16 @@
 """Targets that are numbers: decimal commas, thousands separators, currency signs."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.numeric_targets import detect_targets, to_number
 from seqloom.data.readers.table_values import PlainNumber, as_label
 from seqloom.data.readers.text_files import DataError, Location
+from seqloom.data.readers.vectors import VectorSequence
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.tag import Tag
 
@@ -14,8 +18,12 @@ PLACE = Location("x.csv", 2)
 WORDS = "a plain text of words"
 
 
-def located(*labels: str | None):
+def located(*labels: str | None) -> list[tuple[Location, str | None]]:
     return [(PLACE, label) for label in labels]
+
+
+def targets(example: Any) -> Any:
+    return example.target.tolist()
 
 
 def write(path: Path, lines: list[str]) -> Path:
@@ -27,7 +35,7 @@ def reviews(path: Path, *values: str) -> Path:
     return write(path, ["Bewertung;Text", *(f"{value};{WORDS} {number}" for number, value in enumerate(values))])
 
 
-def test_decimal_commas_are_numbers_and_are_recorded():
+def test_decimal_commas_are_numbers_and_are_recorded() -> None:
     found = detect_targets(located("4,79", "3", None, "1,5"), name="Bewertung")
     assert (found.kind, found.decimal) == ("number", ",")
     assert found.note.startswith("numbers with a decimal comma: Bewertung; targets are numbers, 1.5 to 4.79")
@@ -43,17 +51,17 @@ def test_decimal_commas_are_numbers_and_are_recorded():
         (["good", "4,79"], "", "class"),
     ],
 )
-def test_labels_as_a_whole_show_the_decimal_mark(labels, decimal, kind):
+def test_labels_as_a_whole_show_the_decimal_mark(labels: list[str], decimal: str, kind: str) -> None:
     assert detect_targets(located(*labels))[:2] == (kind, decimal)
 
 
-def test_labels_that_leave_the_decimal_mark_open_are_refused():
+def test_labels_that_leave_the_decimal_mark_open_are_refused() -> None:
     with pytest.raises(DataError, match=r"column 'price': '1,234' may have a decimal comma .*task\.target_type"):
         detect_targets(located("1,234", "5,678"), name="price")
     assert detect_targets(located("1,234", "5,678"), decimal=",").decimal == ","
 
 
-def test_numbers_are_read_with_the_recorded_mark():
+def test_numbers_are_read_with_the_recorded_mark() -> None:
     assert to_number(PLACE, "4,79", decimal=",") == [4.79]
     assert to_number(PLACE, "1.234", decimal=",") == [1234]
     assert to_number(PLACE, "1.234", decimal=".") == [1.234]
@@ -72,54 +80,57 @@ def test_numbers_are_read_with_the_recorded_mark():
         ("good", "", 'task.target_type = "class" takes the labels as classes'),
     ],
 )
-def test_labels_that_are_no_numbers_are_explained(label, decimal, message):
+def test_labels_that_are_no_numbers_are_explained(label: str, decimal: DecimalMark, message: str) -> None:
     with pytest.raises(DataError, match=message):
         to_number(PLACE, label, name="Bewertung", decimal=decimal)
 
 
-def test_a_classifier_reads_decimal_commas_of_all_its_files(tmp_path):
+def test_a_classifier_reads_decimal_commas_of_all_its_files(tmp_path: Path) -> None:
     train = reviews(tmp_path / "train.csv", *(f"{number % 5},{number:02}" for number in range(40)))
     later = reviews(tmp_path / "later.csv", "1.234", "2,5")
     task, notes = Classify(train="train.csv", label_column="Bewertung").resolve(train)
     assert (task.target_type, task.decimal) == ("number", ",")
     assert any("numbers with a decimal comma: Bewertung" in note for note in notes)
-    assert [example.target.tolist() for example in task.read(later)] == [[1234], [2.5]]
+    assert [targets(example) for example in task.read(later)] == [[1234], [2.5]]
 
 
-def test_several_label_columns_have_decimal_commas(tmp_path):
+def test_several_label_columns_have_decimal_commas(tmp_path: Path) -> None:
     path = write(tmp_path / "two.csv", ["text;a;b", f"{WORDS};1,5;2,25", f"{WORDS};0,5;3"])
     task, notes = Classify(train="two.csv", label_column=("a", "b")).resolve(path)
     assert task.decimal == ","
     assert any("numbers with a decimal comma: a, b" in note for note in notes)
-    assert [example.target.tolist() for example in task.read(path)] == [[1.5, 2.25], [0.5, 3]]
+    assert [targets(example) for example in task.read(path)] == [[1.5, 2.25], [0.5, 3]]
 
 
-def test_rows_of_numbers_have_decimal_commas(tmp_path):
+def test_rows_of_numbers_have_decimal_commas(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.csv", ["0,1;0,4;0,3;rising", "0,9;0,7;0,2;falling"])
     task, notes = Classify(train="rows.csv").resolve(path)
     first = next(task.read(path))
+    assert isinstance(first.content, np.ndarray)
     assert first.content[:, 0].tolist() == pytest.approx([0.1, 0.4, 0.3])
     assert (first.label, task.decimal) == ("rising", ",")
     assert any("numbers with a decimal comma" in note for note in notes)
 
 
-def test_a_number_per_step_may_have_a_decimal_comma(tmp_path):
+def test_a_number_per_step_may_have_a_decimal_comma(tmp_path: Path) -> None:
     rows = [f"m{part};{time};0,{time}5;{time},25" for part in range(3) for time in range(8)]
     path = write(tmp_path / "steps.csv", ["machine;t;u;y", *rows])
     task, notes = Tag(train="steps.csv").resolve(path)
     first = next(task.read(path))
+    assert isinstance(first, VectorSequence)
     assert (task.target_type, task.decimal) == ("number", ",")
-    assert first.target[:2, 0].tolist() == [0.25, 1.25]
+    assert targets(first)[:2] == [[0.25], [1.25]]
     assert first.values[:2, 0].tolist() == pytest.approx([0.05, 0.15])
     assert any("numbers with a decimal comma: y" in note for note in notes)
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_frames_are_separated_by_semicolons(tmp_path, header):
+def test_frames_are_separated_by_semicolons(tmp_path: Path, header: bool) -> None:
     rows = ["0,5;1,5;2,5", "1,5;2,5;3,75", "", "0,25;1;2"]
     path = write(tmp_path / "frames.csv", ["u;v;w"] * header + rows)
     for task in (Tag(train="frames.csv"), Tag(train="frames.csv", separator=";")):
         fitted, _ = task.resolve(path)
         first, second = fitted.read(path)
-        assert first.target[:, 0].tolist() == [2.5, 3.75]
+        assert isinstance(second, VectorSequence)
+        assert targets(first) == [[2.5], [3.75]]
         assert second.values.tolist() == [[0.25, 1]]

@@ -111,7 +111,7 @@ def test_columns_are_named_and_unclear_ones_explained(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("client_id\tpath\tsentence\n7\tlow.wav\tcall me\n")
     settings, note = RecordingReader().inspect(tmp_path / "a.tsv")
     assert settings == {"file_column": "path", "text_column": "sentence"}
-    assert note == "file name from column 2 'path', text from column 3 'sentence'"
+    assert note == "file name from column 2 'path', text from column 3 'sentence'; not read: column 'client_id'"
     (tmp_path / "b.csv").write_text("low.wav\nhigh.wav\n")
     with pytest.raises(DataError, match="expected a column with the file name and a column with the text, found only"):
         RecordingReader().inspect(tmp_path / "b.csv")
@@ -134,7 +134,9 @@ def test_layout_of_ljspeech(tmp_path: Path) -> None:
     (tmp_path / "metadata.csv").write_text('LJ1|"Oh, 2|"Oh, two\nLJ2|no|no\n')
     assert [recording.text for recording in read(tmp_path)] == ['"Oh, 2', "no"]
     note = RecordingReader().inspect(tmp_path)[1]
-    assert note == "file name from column 1 (task.file_column = 0), text from column 2 (task.text_column = 1)"
+    assert note == (
+        "file name from column 1 (task.file_column = 0), text from column 2 (task.text_column = 1); not read: column 3"
+    )
 
 
 def test_other_columns_and_json(tmp_path: Path) -> None:

@@ -423,8 +423,8 @@ def test_probabilities_are_a_compact_mapping() -> None:
 @pytest.mark.parametrize(
     ("file", "advice"),
     [
-        ("x.csv", "for each example: remove the rows without one; seqloom check counts them"),
-        ("data", "for each example: remove the rows without one; seqloom check counts them"),
+        ("x.csv", "for each example: remove the rows without one$"),
+        ("data", r"for each example: remove the rows without one \(pandas: data.dropna\(subset=\['y'\]\)\)$"),
         ("x.wav", "for each example: put the files of each label into a folder named after it, or list file and label"),
         ("x.txt", "for each example"),
     ],
@@ -432,4 +432,9 @@ def test_probabilities_are_a_compact_mapping() -> None:
 def test_a_missing_label_comes_with_advice(file: str, advice: str) -> None:
     example = LabelledSequence(Location(file, 7), "a", None, 1)
     with pytest.raises(DataError, match=f"no label; training needs a label {advice}"):
-        Classify(train="").fit([example])
+        Classify(train="", label_column="y").fit([example])
+
+
+def test_a_list_of_text_columns_is_explained() -> None:
+    with pytest.raises(ValueError, match="expected one column, found a list: join the columns into one"):
+        Classify.model_validate({"train": "x.csv", "text_column": ["title", "body"]})

@@ -32,7 +32,8 @@ def resolved(source: Any, **options: Any) -> tuple[Classify, tuple[str, ...]]:
 def test_usual_names_show_a_pair(table: Path) -> None:
     task, notes = resolved(table)
     assert notes[0] == (
-        "text from column 2 'premise', second text from column 3 'hypothesis', label from column 4 'gold_label'"
+        "text from column 2 'premise', second text from column 3 'hypothesis', label from column 4 'gold_label'; "
+        "not read: column 'id'"
     )
     assert [(example.content, example.label) for example in task.read(table)] == [
         ("a b c\tb, a", "yes"),

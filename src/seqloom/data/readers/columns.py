@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from seqloom.data.readers import column_names, tables
 from seqloom.data.readers.date_formats import parse_dates
-from seqloom.data.readers.decimal_marks import PLAIN, DecimalMark, NumberFormat, plain_table, writes_number
+from seqloom.data.readers.decimal_marks import PLAIN, DecimalMark, NumberFormat, plain_table, unit_of, writes_number
 from seqloom.data.readers.table_values import LONGEST_LABEL, as_number, is_missing
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, no_such_column
@@ -18,8 +20,18 @@ LabelColumn = int | str | tuple[int | str, ...]
 """The column with the labels, or several columns with numbers: indices or names."""
 Chosen = Mapping[str, LabelColumn | None]  # columns by configuration key; empty or None: not configured
 
+
+def _one_column(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        raise ValueError("expected one column, found a list: join the columns into one beforehand")  # noqa: TRY004
+    return value
+
+
+TextColumn = Annotated[int | str, BeforeValidator(_one_column)]
+"""The column with texts: index or name."""
 LABEL_COLUMN = "label_column"
 SHOWN_VALUES = 3  # of each column, in errors
+SHOWN_UNREAD = 8  # columns that are not read, in a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +82,24 @@ class Columns:
             settings.pop(LABEL_COLUMN, None)
         return {**settings, "decimal": self.numbers.decimal} if self.numbers.decimal else settings
 
+    def describe_roles(self, roles: Sequence[Role]) -> str:
+        """The columns of some roles."""
+        return ", ".join(self._describe(role) for role in roles if role.key in self.indices)
+
     def describe(self) -> str:
-        """``text from column 1 'text', label from column 2 'label'``."""
-        columns = ", ".join(self._describe(role) for role in self.roles if role.key in self.indices)
+        """``text from column 1 'text', label from column 2 'label'; not read: column 'id'``."""
+        columns = self.describe_roles(self.roles)
         quotes = "quotes around fields are read as text" if self.quotes else ""
-        return "; ".join(filter(None, (columns, self.numbers.note, quotes)))
+        return "; ".join(filter(None, (columns, self.describe_unread(), self.numbers.note, quotes)))
+
+    def describe_unread(self) -> str:
+        """``not read: columns 'id', 'date'``; empty if all columns have a role."""
+        used = {index % max(self.width, 1) for index in self.indices.values()}
+        others = [index for index in range(self.width) if index not in used]
+        named = [repr(self.names[index]) if self.names and self.names[index] else str(index + 1) for index in others]
+        more = f" and {len(named) - SHOWN_UNREAD:,} more" if len(named) > SHOWN_UNREAD else ""
+        noun = "column" if len(named) == 1 else "columns"
+        return f"not read: {noun} {', '.join(named[:SHOWN_UNREAD])}{more}" if named else ""
 
     def _describe(self, role: Role) -> str:
         index = self.indices[role.key] % max(self.width, 1)
@@ -428,6 +453,7 @@ class _Content:
             one is not None and other is not None and one.is_integer() and one < other
             for one, other in pairwise(numbers)
         )
+        self.amounts = (self.numeric and not self.counts_up) or (bool(texts) and all(map(unit_of, texts)))
         self.plain = all(isinstance(value, str | int | float | bool) for value in values)
         self.words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
         self.length = sum(map(len, texts)) / max(len(texts), 1)
@@ -457,5 +483,6 @@ class _Content:
         if role.holds == "text":
             return self.texts and not self.numeric
         if role.holds == "label":
-            return self.plain and self.words <= 5 and (self.count < 20 or 2 * self.distinct <= self.count)
+            recurs = self.count < 20 or 2 * self.distinct <= self.count
+            return self.plain and self.words <= 5 and (recurs or self.amounts) and not self.dates
         return True

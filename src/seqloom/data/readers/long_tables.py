@@ -50,8 +50,11 @@ class Layout:
     def describe(self, roles: Sequence[Role] = (GROUP, TIME, LABEL)) -> str:
         names, values = self.table.names, self.channel_names
         shown = ", ".join(values[:8]) + (", …" if len(values) > 8 else "")
-        columns = replace(self.columns, roles=tuple(roles), numbers=PLAIN)
-        parts = [columns.describe(), f"{pluralize(len(values), 'channel')}: {shown}", self.columns.numbers.note]
+        parts = [
+            self.columns.describe_roles(roles),
+            f"{pluralize(len(values), 'channel')}: {shown}",
+            self.columns.numbers.note,
+        ]
         if self.ignored:
             parts.append(f"ignored: {', '.join(names[index] for index in self.ignored)}")
         return "; ".join(part for part in parts if part)

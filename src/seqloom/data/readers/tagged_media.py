@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import column_names, label_files, media_lists, tables
-from seqloom.data.readers.columns import Chosen
+from seqloom.data.readers.columns import Chosen, Columns
 from seqloom.data.readers.media import Signal
 from seqloom.data.readers.media_lists import MediaFiles, is_media
 from seqloom.data.readers.numeric_targets import as_target
@@ -63,10 +63,12 @@ class TaggedMedia:
     def describe(self, source: Path, chosen: Chosen) -> str:
         table, file, label = self._columns(source, chosen)
         places = [("file", file)] + ([] if label is None else [("labels", label)])
-        return ", ".join(
+        read = ", ".join(
             f"{noun} from column {index + 1}" + (f" {table.names[index]!r}" if table.names else "")
             for noun, index in places
         )
+        unread = Columns((), dict(places), table.names, table.width).describe_unread()
+        return "; ".join(filter(None, (read, unread)))
 
     def listed_files(self, source: Path, chosen: Chosen) -> list[Path]:
         """The files that a list names, and their files of labels."""

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from seqloom.config import ConfigSection, Document
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.columns import LabelColumn, TextColumn
 from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.labelled import LabelType
 from seqloom.data.readers.labelled_formats import Format
@@ -105,12 +105,12 @@ class ClassifySettings(Task):
     separator: str = Field(
         default="", description="Column separator (empty: comma, semicolon, tab or |, as the first lines show)."
     )
-    text_column: int | str = Field(
+    text_column: TextColumn = Field(
         default="",
         description="Column with the texts, or with the names of files: name, or index from 0, negative from the end "
         "(empty: by name and content).",
     )
-    second_text_column: int | str = Field(
+    second_text_column: TextColumn = Field(
         default="",
         description="Column with the second text of each pair, such as a hypothesis after its premise: name or index "
         "(empty: by usual names such as sentence1 and sentence2; without them, an example is one text).",

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from seqloom.config import Document
 from seqloom.data.length_limit import TooLong
 from seqloom.data.preview import DataPreview
+from seqloom.data.readers.columns import TextColumn
 from seqloom.data.readers.text_files import Location
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import SPLIT_DEFAULT, TextSample
@@ -90,7 +91,7 @@ class LanguageModelSettings(Task):
         0.15, gt=0, lt=1, description='Fraction of the tokens to predict at a time, for objective = "masked" only.'
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
-    text_column: int | str = Field(
+    text_column: TextColumn = Field(
         "",
         description="Column with the texts of a table (CSV, JSON lines, Parquet …): name, or index from 0, negative "
         "from the end (empty: by name and content).",

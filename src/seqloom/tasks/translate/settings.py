@@ -8,6 +8,7 @@ from torch import Tensor
 
 from seqloom.config import ConfigSection, Document
 from seqloom.data.preview import DataPreview
+from seqloom.data.readers.columns import TextColumn
 from seqloom.data.readers.parallel import Format
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.detection import MANY_TEXTS, SPLIT_DEFAULT, TextSample
@@ -105,10 +106,10 @@ class TranslateSettings(Task):
     separator: str = Field(
         "", description="Column separator (empty: as the first lines of .csv files show, otherwise a tab)."
     )
-    source_column: int | str = Field(
+    source_column: TextColumn = Field(
         "", description="Column with the sources: name, or index from 0 (empty: by name, or else the first)."
     )
-    target_column: int | str = Field(
+    target_column: TextColumn = Field(
         "", description="Column with the targets: name or index (empty: by name, or else the second)."
     )
     source: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the source.")
