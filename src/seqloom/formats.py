@@ -97,6 +97,11 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def escape_breaks(text: str) -> str:
+    r"""A text on one line and in one column of a table: line breaks, tabs and backslashes are \n, \r, \t and \\."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
 def shorten(value: object, width: int) -> str:
     """A value on one line, cut to a width."""
     text = str(value)

@@ -1,7 +1,7 @@
 """Predictions say which sequence and which file they belong to."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqloom import terminal
 from seqloom.cli.predictions import PredictionPrinter
 from seqloom.data.readers.labelled import LabelledReader
 
@@ -118,3 +119,36 @@ def test_empty_answers_have_the_name_of_their_file(capsys: pytest.CaptureFixture
         pass
     printer.print([Answer(""), Answer("yes"), Answer("no\n\nyes")])
     assert capsys.readouterr().out == "a.wav\t\nb.wav\tyes\nc.wav\tno\n\nc.wav\tyes\n"
+
+
+@dataclass
+class Text:
+    text: str
+    nbest: list["Text"] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "".join(f"{each.text}\t1\n" for each in self.nbest) or self.text
+
+
+@pytest.mark.parametrize(
+    ("has_breaks", "text", "expected"),
+    [
+        (True, "repeat 3\n\tleft", r"repeat 3\n\tleft"),
+        (True, r"print('\n')", r"print('\\n')"),  # this backslash is another one
+        (False, r"\frac", r"\frac"),
+        (False, "a\nb", r"a\nb"),
+    ],
+)
+def test_each_text_is_one_line(has_breaks: bool, text: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    task: Any = SimpleNamespace(**vars(TASK), answers_have_line_breaks=has_breaks)
+    for nbest in ([], [Text(text), Text("x\ny")]):
+        printer = PredictionPrinter(task, as_json=False, names=True, interactive=False)
+        for _ in printer.watch([("go\nleft", ["1"])]):
+            pass
+        printer.print([Text(text, nbest)])
+        printer.finish()
+        printed = capsys.readouterr()
+        lines = [f"{expected}\t1", r"x\ny" + "\t1"] if nbest else [expected]
+        assert printed.out.rstrip("\n") == "\n".join(rf"go\nleft{chr(9)}{line}" for line in lines)
+        assert printed.err.startswith(r"note: each text is on one line: its line breaks are written as \n, tabs as \t")
+    assert json.loads(terminal.json_line(asdict(Text(text))))["text"] == text

@@ -5,16 +5,18 @@ import os.path
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from seqloom import terminal
 from seqloom.answers import EMPTY_INPUT, describe_empty, with_warning
 from seqloom.data.dataset_summary import Findings
 from seqloom.data.readers.text_files import DataError, resolve
-from seqloom.formats import single_precision
+from seqloom.formats import escape_breaks, single_precision
 from seqloom.tasks.task import Task
 
 SHOWN = 5  # unknown tokens in a remark
+ESCAPED = "each text is on one line: its line breaks are written as \\n, tabs as \\t and backslashes as \\\\"
 
 
 class Origin(NamedTuple):
@@ -44,6 +46,7 @@ class PredictionPrinter:
         self.unknown: dict[str, None] = {}
         self.warnings: dict[str, int] = {}  # of predictions, with their numbers
         self.empty = Findings()  # locations of empty inputs that have an answer
+        self.has_escapes = False  # whether texts were written on one line
         self.by_line = False  # whether an empty line has an empty answer, as on standard input
 
     def watch(self, files: Iterable[tuple[str, Iterable[Any]]]) -> Iterator[Any]:
@@ -83,11 +86,30 @@ class PredictionPrinter:
                 answer = with_warning(_short_numbers(self.to_json(prediction)), warning)
                 terminal.print_lines(terminal.json_line({**origin, **answer}))
             else:
-                text, prefix = str(prediction), "".join(f"{part}\t" for part in (file, identity) if part)
+                text = str(self._on_one_line(prediction))
+                prefix = "".join(f"{self._escaped(part)}\t" for part in (file, identity) if part)
                 lines = text.split("\n") if prefix and text else [text]
                 terminal.print_lines(*(f"{prefix}{line}" if line or not text else line for line in lines))
             self._count(prediction)
         sys.stdout.flush()
+
+    def _on_one_line(self, prediction: Any) -> Any:
+        """A prediction whose texts have no line breaks, so that answers can be matched with inputs."""
+        if not isinstance(getattr(prediction, "text", None), str):
+            return prediction
+        always = self.task.answers_have_line_breaks
+        changes: dict[str, Any] = {"text": self._escaped(prediction.text, always=always)}
+        if nbest := getattr(prediction, "nbest", []):
+            changes["nbest"] = [replace(each, text=self._escaped(each.text, always=always)) for each in nbest]
+        return replace(prediction, **changes)
+
+    def _escaped(self, text: str, *, always: bool = False) -> str:
+        """A text on one line; ``always``: a text without line breaks as well, so that backslashes have one meaning."""
+        if not always and not any(mark in text for mark in "\n\r\t"):
+            return text
+        escaped = escape_breaks(text)
+        self.has_escapes |= escaped != text
+        return escaped
 
     def _count(self, prediction: Any) -> None:
         self.answers += 1
@@ -106,6 +128,8 @@ class PredictionPrinter:
         """Remark on what the model did not know, and repeat the warnings of predictions."""
         if not self.answers and not self.interactive:
             terminal.print_note("the input is empty, there is nothing to predict")
+        if self.has_escapes:
+            terminal.print_note(ESCAPED)
         if self.empty:
             terminal.print_note(describe_empty(self.empty.total, self.answers, first=str(self.empty)))
         for number, (warning, repeated) in enumerate(self.warnings.items()):

@@ -367,6 +367,11 @@ class Task(Capabilities, ABC):
         """A prediction for people, in the form of the target of ``example_texts``."""
         return str(prediction).strip()
 
+    @property
+    def answers_have_line_breaks(self) -> bool:
+        """Whether the texts of predictions have several lines, as programs have, so that ``predict`` escapes them."""
+        return False
+
     def for_prediction(self) -> Self:
         """The task as it answers users, where that differs from the evaluation in training."""
         return self

@@ -152,6 +152,15 @@ def test_library_tokens_are_preserved() -> None:
     assert "Ġthe" in vocabulary
 
 
+def test_texts_with_line_breaks() -> None:
+    """Every byte-level BPE can write a line break; that its texts have some shows in longer tokens."""
+    code, prose = ["a:\n  b\n  c"] * 9, ["a b c \\N Ċ"] * 9
+    for options in ({"unit": "characters"}, {"unit": "subwords", "vocab_size": 280}):
+        assert [TextConfig(**options).fit(texts).has_line_breaks for texts in (code, prose)] == [True, False]
+    assert TextConfig(split="lines").fit(code).has_line_breaks
+    assert not TextConfig(split="punctuation").fit(code).has_line_breaks
+
+
 def test_cased_tokens_align_with_tokens() -> None:
     words = TextConfig(lowercase=True).fit(["The cat"])
     assert (words.cased_tokens("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])

@@ -18,6 +18,7 @@ from seqloom.data.text.words import count_words, cut_words, join_lines, join_wor
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 DEFAULT_SUBWORDS = 8000  # vocabulary size if none is set
+NEWLINE_BYTE = "Ċ"  # how byte-level BPE writes a line break, for which it always has a token
 RESERVED = (PAD, START, END)  # unknown if they occur in a text
 Unit = Literal["characters", "words", "subwords"]
 Split = Literal["whitespace", "punctuation", "lines"]
@@ -164,6 +165,13 @@ class Tokenizer(ConfigSection):
     def to_library(self) -> dict[int, int]:
         """The id of the library for each id in the vocabulary."""
         return {index: library_id for library_id, index in enumerate(self.from_library)}
+
+    @cached_property
+    def has_line_breaks(self) -> bool:
+        """Whether the texts of the training data have several lines, as far as the tokens show it."""
+        if self.unit == "words":
+            return self.split == "lines"
+        return any("\n" in self.readable(token) for token in self.vocabulary.tokens if token != NEWLINE_BYTE)
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text, known or not."""

@@ -320,6 +320,10 @@ class Caption(CaptionSettings):
             description={"task": self.name, "output": output},
         )
 
+    @property
+    def answers_have_line_breaks(self) -> bool:
+        return self.fitted.text.has_line_breaks
+
     def to_json(self, prediction: CaptionPrediction) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self.fitted.text)
 

@@ -234,6 +234,10 @@ class Translate(TranslateScoring):
             guide=export_guide(self._guide),
         )
 
+    @property
+    def answers_have_line_breaks(self) -> bool:
+        return self._target_tokenizer.has_line_breaks
+
     def to_json(self, prediction: Translation) -> dict[str, Any]:
         return with_readable_tokens(asdict(prediction), self._target_tokenizer)
 
