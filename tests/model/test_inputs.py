@@ -13,6 +13,8 @@ from seqloom.cli.main import app
 from seqloom.config import ConfigError
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import Model, load
+from seqloom.model.inputs import AGAIN, InputReader
+from seqloom.tasks.caption import Caption
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +131,12 @@ def test_a_setting_is_not_a_text(models: dict[str, Path]) -> None:
     result = CliRunner().invoke(app, ["predict", str(models["classify"]), "task.text.unit=words"])
     assert result.exit_code == 1
     assert "is read from standard input" in result.stderr
+
+
+def test_a_missing_file_of_a_model_that_reads_no_texts() -> None:
+    """Only models that read texts have to tell them from names of files."""
+    for name in ("nofile.gif", "two words"):
+        with pytest.raises(DataError) as caught:
+            InputReader(Caption(train="x.tsv")).source(name, again=AGAIN)
+        assert str(caught.value).startswith(f"{name}: no such file")
+        assert AGAIN not in str(caught.value)

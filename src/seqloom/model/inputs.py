@@ -61,9 +61,10 @@ class InputReader:
         except DataError as error:
             again = again or f"a text is given in a list: predict([{shorten(source, 60)!r}])"
             if SETTING.fullmatch(source):
-                raise DataError(
-                    source, f"settings are those of the training and cannot be changed any more; {again}"
-                ) from None
+                settings = "settings are those of the training and cannot be changed any more"
+                raise DataError(source, f"{settings}; {again}" if self.task.reads_text else settings) from None
+            if not self.task.reads_text:
+                raise
             if not FILE_NAME.fullmatch(source):
                 return [source]
             raise DataError(error.location, f"{error.message}; {again}") from None

@@ -72,6 +72,8 @@ def test_unknown_parts_are_skipped() -> None:
         (b"", "not a MIDI file"),
         (b"RIFF\x00\x00\x00\x00RMID", "a RIFF file"),
         (b"hello, this is text", "does not start with MThd"),
+        (b"MThdxxxx", "the file is truncated: it has 8 bytes, and the header alone takes 14"),
+        (b"MThdxxxx" + midi(MELODY)[8:], "MIDI format|the file is truncated: a header of 2,021,161,080 bytes has"),
         (midi(MELODY, kind=2), "MIDI format 2"),
         (midi(MELODY, division=0xE728), "SMPTE"),
         (midi(MELODY)[:-5], "the file is truncated: a part of"),

@@ -109,7 +109,7 @@ def test_generate_writes_midi_files_and_piano_rolls(run: Path, tmp_path: Path) -
         (["--output", "song.wav"], "song.wav: expected a file that ends in .mid"),
         (["--top-k", "3"], "--top-k does not apply to this model, which generates music"),
         (["--bias", "1"], "it has --length, --temperature, --count, --prime, --output, --seed"),
-        (["some text"], "a model of music has no prompt"),
+        (["some text"], "a model of music has no prompt; --prime FILE continues a piece"),
         (["--prime", "none.mid"], "none.mid"),
     ],
 )

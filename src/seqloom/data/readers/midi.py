@@ -15,6 +15,7 @@ LOWEST, KEYS = 21, 88  # MIDI number of the lowest key (A0) of a piano, and how 
 SUFFIXES = (".mid", ".midi", ".kar")
 NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 TEMPO = 120.0  # quarter notes per minute, of a file that says nothing
+HEADER = 14  # bytes at the start of a file
 DRUMS = 9  # channel of percussion, whose numbers are no pitches
 MAX_FRAMES = 1_000_000
 DIVISION = 480  # ticks per quarter note of files that are written
@@ -58,9 +59,13 @@ def parse_midi(data: bytes) -> MidiSong:
     """The notes of a Standard MIDI File; ContentError if it is none."""
     if data[:4] == b"RIFF":
         raise ContentError("a RIFF file, expected a Standard MIDI File, which starts with MThd")
-    if data[:4] != b"MThd" or len(data) < 14:
+    if data[:4] != b"MThd":
         raise ContentError("not a MIDI file: it does not start with MThd")
-    size, kind, _, division = struct.unpack(">IHHH", data[4:14])
+    if len(data) < HEADER:
+        raise ContentError(f"the file is truncated: it has {len(data)} bytes, and the header alone takes {HEADER}")
+    size, kind, _, division = struct.unpack(">IHHH", data[4:HEADER])
+    if 8 + size > len(data):
+        raise ContentError(f"the file is truncated: a header of {size:,} bytes has {len(data) - 8:,}")
     if kind > 1:
         raise ContentError(f"MIDI format {kind}: expected 0 or 1, in which all tracks play together")
     if not 0 < division < 1 << 15:

@@ -244,6 +244,8 @@ class RecordingReader:
                 raise DataError(location, f"{text_key!r}: expected a string, found {type(text).__name__}")
             text = None if text is None else text.strip()
             if values_key := next((key for key in VALUE_KEYS if key in value), ""):
+                if values_key == "strokes" and value[values_key] == []:
+                    raise DataError(location, "the drawing has no strokes")
                 yield RecordingReference(location, "", text, self._check_values(location, value[values_key]))
                 continue
             name = next((value[key] for key in keys if key in value), None)
@@ -309,6 +311,8 @@ class RecordingReader:
         if isinstance(value, Audio):
             return self.decoder.from_audio(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=np.float64)
+        if array.shape == (0,):
+            raise ContentError("no frames")
         is_samples, is_pixels = array.ndim == 1 and self.decoder.sample_rate, array.dtype == np.uint8 and array.ndim > 1
         if array.ndim != 2 and not is_samples and not is_pixels:
             raise ContentError(f"expected frames (T, D), or samples with their rate, found {array.dtype} {array.shape}")
