@@ -15,9 +15,9 @@ EMPTY_INPUT = "the input is empty, so that this answer says nothing about it"
 """The warning beside the answer to an empty input, which there is so that answers stay aligned with inputs."""
 
 
-def describe_empty(count: int, total: int, *, first: str) -> str:
+def describe_empty(count: int, total: int, *, first: str, answer: str = "answer") -> str:
     """How many inputs are empty, and where the first of them are."""
-    are, answers = ("are", "their answers say") if count > 1 else ("is", "its answer says")
+    are, answers = ("are", f"their {answer}s say") if count > 1 else ("is", f"its {answer} says")
     inputs = f"{count:,} of {total:,} inputs" if total > 1 else "the input"
     return f"{inputs} {are} empty ({first}): {answers} nothing"
 

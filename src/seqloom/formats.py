@@ -3,6 +3,7 @@
 import math
 import struct
 import unicodedata
+from collections.abc import Sequence
 
 CONTROL = ("Cc", "Zl", "Zp")
 """Categories of characters that move the cursor, or start a command to the terminal."""
@@ -95,6 +96,12 @@ def visible(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def quote_names(names: Sequence[str], *, shown: int = 5) -> str:
+    """The first few names in quotes, and how many there are besides."""
+    rest = len(names) - shown
+    return ", ".join(map(repr, names[:shown])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def escape_breaks(text: str) -> str:

@@ -370,6 +370,42 @@ def test_the_same_seed_generates_the_same_text(language_model: Path) -> None:
     assert first == again != other
 
 
+def test_generated_texts_as_json(language_model: Path) -> None:
+    options = ("--length", 20, "--count", 3, "--seed", 4)
+    result = call("generate", language_model, "a ro", *options, "--json")
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [set(answer) for answer in answers] == 3 * [{"prompt", "text", "tokens", "log_probabilities"}]
+    assert all(len(answer["tokens"]) == len(answer["log_probabilities"]) for answer in answers)
+    texts = [answer["prompt"] + answer["text"].removesuffix("\n") for answer in answers]
+    assert call("generate", language_model, "a ro", *options).stdout.splitlines() == texts
+    assert len(set(texts)) > 1
+    last = call("generate", language_model, "a ro", "--length", 20, "--seed", 6).stdout
+    assert last.splitlines() == texts[2:]  # the seeds are consecutive numbers
+
+
+def test_a_prompt_of_unknown_tokens_is_noted(language_model: Path) -> None:
+    result = call("generate", language_model, "aΩ漢", "--length", 3)
+    assert result.stderr == "note: the prompt contains tokens that the model does not know: 'Ω', '漢'\n"
+    assert call("generate", language_model, "a", "--length", 3).stderr == ""
+    with pytest.warns(UserWarning, match="the prompt contains tokens that the model does not know: 'Ω'"):
+        list(seqloom.load(language_model).generate("Ω", length=1))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--temperature", value) for value in ("-1", "nan", "inf")),
+        *(("--top-p", value) for value in ("3", "0", "nan")),
+        *(("--min-p", value) for value in ("3", "-1", "nan")),
+        *(("--top-k", "-1"), ("--bias", "nan"), ("--count", "0")),
+    ],
+)
+def test_options_of_sampling_are_named_as_they_are_typed(language_model: Path, option: str, value: str) -> None:
+    result = call("generate", language_model, option, value)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in result.stderr
+
+
 def test_only_language_models_generate_text(tagger: Path) -> None:
     result = call("generate", tagger, "the")
     assert result.exit_code == 1

@@ -32,6 +32,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Model(settings._replace(task=case.task), case.module)
 
 
+@pytest.mark.filterwarnings("ignore:.*its vector says nothing")
 def test_every_pooling_equals_pooling_by_hand(model: Model) -> None:
     pooled: dict[str, Any] = {
         "mean": lambda rows: rows.mean(axis=0),
@@ -50,6 +51,7 @@ def test_every_pooling_equals_pooling_by_hand(model: Model) -> None:
             np.testing.assert_allclose(vector, expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:.*its vector says nothing")
 def test_a_vector_does_not_depend_on_padding_or_on_the_batch(model: Model) -> None:
     poolings: list[Any] = ["mean", "max", "first", "last"]
     for pooling in poolings:
@@ -60,6 +62,13 @@ def test_a_vector_does_not_depend_on_padding_or_on_the_batch(model: Model) -> No
         np.testing.assert_allclose(model.embed(TEXTS, pooling=pooling, batch_size=3), alone, rtol=1e-4, atol=1e-5)
 
 
+def test_an_empty_text_has_no_vector(model: Model) -> None:
+    with pytest.warns(UserWarning, match=r"1 of 2 inputs is empty \(input:2\): its vector says nothing"):
+        vectors = model.embed([TEXTS[0], ""])
+    assert len(vectors) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*its vector says nothing")
 def test_attention_is_that_of_the_model(model: Model) -> None:
     own: Any = getattr(model.module, "pooling", None)
     if own is None:

@@ -1,7 +1,8 @@
 """``seqloom generate``: text, handwriting, music or paths of a series from a trained model."""
 
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from seqloom.cli.inference import load_model
 from seqloom.cli.options import Layer, RunFolder, errors
-from seqloom.formats import visible
+from seqloom.formats import single_precision, visible
 
 if TYPE_CHECKING:
     from seqloom.model import Model
@@ -35,12 +36,25 @@ class GenerationOptions:
     prime: str = ""
     output: Path | None = None
     seed: int = 1
+    as_json: bool = False
 
 
-TEXT = ("length", "lines", "temperature", "top_k", "top_p", "min_p", "seed")
+TEXT = ("length", "lines", "temperature", "top_k", "top_p", "min_p", "count", "seed", "as_json")
 DRAWINGS = ("length", "bias", "count", "prime", "output", "seed")
 PATHS = ("count", "output", "seed")
 MUSIC = ("length", "temperature", "count", "prime", "output", "seed")
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"expected a finite number, got {value}")
+    return value
+
+
+def _above_zero(value: float) -> float:
+    if not value > 0:
+        raise typer.BadParameter(f"expected a number above 0 and at most 1, got {value:g}")
+    return value
 
 
 def generate(
@@ -59,22 +73,35 @@ def generate(
     ] = 0,
     lines: Annotated[int, typer.Option(min=0, help="Texts: stop after this many lines (0: only at the length).")] = 1,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token or note).")
+        float,
+        typer.Option(min=0, callback=_finite, help="Sampling temperature (0: always the most probable token or note)."),
     ] = 1.0,
     top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable tokens (0: all).")] = 0,
     top_p: Annotated[
-        float, typer.Option(help="Sample from the most probable tokens that add up to this probability (1: all).")
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            callback=_above_zero,
+            help="Sample from the most probable tokens that add up to this probability (1: all).",
+        ),
     ] = 1.0,
     min_p: Annotated[
-        float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability (0: all).")
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            callback=_finite,
+            help="Sample from tokens with at least this fraction of the highest probability (0: all).",
+        ),
     ] = 0.0,
     bias: Annotated[
         float,
-        typer.Option(min=0, help="handwriting: 0 is as varied as the training data; larger values are tidier."),
+        typer.Option(
+            min=0, callback=_finite, help="handwriting: 0 is as varied as the training data; larger values are tidier."
+        ),
     ] = 0.0,
-    count: Annotated[
-        int, typer.Option(min=1, help="handwriting, music, forecast: number of drawings, pieces or paths.")
-    ] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Number of texts, drawings, pieces or paths.")] = 1,
     prime: Annotated[
         str, typer.Option(help="handwriting, music: file whose first drawing or piece is continued (empty: none).")
     ] = "",
@@ -88,13 +115,16 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     layer: Layer = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Texts: print one JSON object per text.")] = False,
 ) -> None:
     """Generate text, handwriting, music or paths of a series.
 
     A language model prints text. Models of pen strokes and music, and forecasters, write files.
     """
     with errors():
-        options = GenerationOptions(length, lines, temperature, top_k, top_p, min_p, bias, count, prime, output, seed)
+        options = GenerationOptions(
+            length, lines, temperature, top_k, top_p, min_p, bias, count, prime, output, seed, as_json
+        )
         model = load_model(run, layer)
         kind = model.task.require_generation()
         writers: dict[str, tuple[Writer, tuple[str, ...]]]
@@ -108,23 +138,53 @@ def _check_options(options: GenerationOptions, allowed: tuple[str, ...], kind: s
     """Raise ValueError for an option that this kind of model does not have."""
     for field in fields(options):
         if field.name not in allowed and getattr(options, field.name) != field.default:
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in allowed)
+            names = ", ".join(map(_flag, allowed))
             raise ValueError(
-                f"--{field.name.replace('_', '-')} does not apply to this model, which generates {kind}: it has {names}"
+                f"{_flag(field.name)} does not apply to this model, which generates {kind}: it has {names}"
             )
 
 
+def _flag(name: str) -> str:
+    """An option as it is typed."""
+    return f"--{name.removeprefix('as_').replace('_', '-')}"
+
+
 def _write_text(model: "Model", prompt: str, options: GenerationOptions) -> None:
+    from seqloom import terminal
     from seqloom.decoding.tokens.sample import Sample
 
-    names = ("temperature", "top_k", "top_p", "min_p", "seed")
-    sample = Sample(**{name: getattr(options, name) for name in names})
+    if note := model.task.describe_prompt(prompt):
+        terminal.print_note(note)
+    chosen = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+    for number in range(options.count):
+        sample = Sample(**chosen, seed=options.seed + number)
+        tokens = model.generate_tokens(prompt, length=options.length or MAX_TOKENS, lines=options.lines, sample=sample)
+        if options.as_json:
+            terminal.print_lines(terminal.json_line(_as_json(prompt, list(tokens))))
+            continue
+        if number and options.lines != 1:  # an empty line separates texts of several lines
+            print()
+        _print_pieces(prompt, (token.text for token in tokens))
+
+
+def _print_pieces(prompt: str, pieces: Iterable[str]) -> None:
+    """Print a text as it grows."""
     text = prompt
-    pieces = model.generate(prompt, length=options.length or MAX_TOKENS, lines=options.lines, sample=sample)
     for number, piece in enumerate(pieces):
         text = piece if number else prompt + piece
         print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
     print(end="" if text.endswith("\n") else "\n")
+
+
+def _as_json(prompt: str, tokens: Sequence[Any]) -> dict[str, Any]:
+    """What follows a prompt, with the log-probability of each token."""
+    sampled = [token for token in tokens if token.token]
+    return {
+        "prompt": prompt,
+        "text": "".join(token.text for token in tokens),
+        "tokens": [token.token for token in sampled],
+        "log_probabilities": [single_precision(token.log_probability) for token in sampled],
+    }
 
 
 def _draw(model: "Model", prompt: str, options: GenerationOptions) -> None:
@@ -142,7 +202,8 @@ def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
     from seqloom.insight.piano_roll import MIDI
 
     if prompt:
-        raise ValueError(f"a model of music has no prompt: to continue a piece, give its file, as in --prime {prompt}")
+        given = prompt if Path(prompt).is_file() else "FILE"
+        raise ValueError(f"a model of music has no prompt; --prime {given} continues a piece")
     path = options.output or Path(f"generated{MIDI}")
     if path.suffix.lower() != MIDI:
         raise ValueError(f"{path}: expected a file that ends in {MIDI}; the piano roll is drawn beside it")

@@ -12,10 +12,10 @@ from seqloom import terminal
 from seqloom.answers import EMPTY_INPUT, describe_empty, with_warning
 from seqloom.data.dataset_summary import Findings
 from seqloom.data.readers.text_files import DataError, resolve
-from seqloom.formats import escape_breaks, single_precision
+from seqloom.formats import escape_breaks, quote_names, single_precision
 from seqloom.tasks.task import Task
 
-SHOWN = 5  # unknown tokens in a remark
+SHOWN = 5  # warnings that are printed
 ESCAPED = "each text is on one line: its line breaks are written as \\n, tabs as \\t and backslashes as \\\\"
 
 
@@ -118,7 +118,7 @@ class PredictionPrinter:
             self.affected += 1
             self.unknown |= dict.fromkeys(unknown)
             if self.interactive:
-                terminal.print_note(f"the model does not know {_quote(unknown)}")
+                terminal.print_note(f"the model does not know {quote_names(unknown)}")
 
     def _count_warning(self, warning: str) -> None:
         if warning:
@@ -139,7 +139,7 @@ class PredictionPrinter:
             terminal.print_note(f"{warning}{f' ({repeated:,} times)' if repeated > 1 else ''}")
         if self.affected and not self.interactive:
             count = "the input contains" if self.answers == 1 else f"{self.affected} of {self.answers} inputs contain"
-            terminal.print_note(f"{count} tokens that the model does not know: {_quote(list(self.unknown))}")
+            terminal.print_note(f"{count} tokens that the model does not know: {quote_names(list(self.unknown))}")
 
 
 def expand_patterns(names: Sequence[str]) -> list[str]:
@@ -165,7 +165,3 @@ def _short_numbers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_short_numbers(inner) for inner in value]
     return single_precision(value) if isinstance(value, float) else value
-
-
-def _quote(tokens: Sequence[str]) -> str:
-    return ", ".join(map(repr, tokens[:SHOWN])) + (f" and {len(tokens) - SHOWN:,} more" if len(tokens) > SHOWN else "")

@@ -257,7 +257,14 @@ class Model:
             rows = [self._pooled(batch, pooling).float().cpu() for batch in self._batches(examples, batch_size)]
         if not rows:
             raise ValueError("there are no texts to embed")
-        return torch.cat(rows).numpy()
+        vectors: NDArray[np.float32] = torch.cat(rows).numpy()
+        empty = Findings()
+        for example, vector in zip(examples, vectors, strict=True):
+            if self.task.is_empty_input(example) or not vector.any():
+                empty.add(example.location)
+        if empty:
+            warnings.warn(describe_empty(empty.total, len(vectors), first=str(empty), answer="vector"), stacklevel=3)
+        return vectors
 
     def index_sentences(
         self,
@@ -413,6 +420,8 @@ class Model:
         sample: Sample | None = None,
     ) -> Iterator[str]:
         """Text that continues the prompt, piece by piece; for language models."""
+        if note := self.task.describe_prompt(prompt):
+            warnings.warn(note, stacklevel=2)
         return (token.text for token in self.generate_tokens(prompt, length=length, lines=lines, sample=sample))
 
     def generate_tokens(

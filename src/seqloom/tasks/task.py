@@ -427,6 +427,10 @@ class Task(Capabilities, ABC):
         """The tokens of a text that are not in the vocabulary, so that the model reads them as <unk>; each once."""
         return []
 
+    def describe_prompt(self, prompt: str) -> str:  # noqa: ARG002
+        """What a model that continues texts cannot read of a prompt; empty: nothing."""
+        return ""
+
     @property
     def reads_unknown_by(self) -> str:
         """What the model reads of an unknown word beside <unk>, such as its letters; empty: nothing."""

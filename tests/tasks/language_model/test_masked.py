@@ -71,6 +71,27 @@ def test_masks_are_one_token_in_every_unit(unit: str) -> None:
     assert str(answer).startswith(f"{answer.text}\t{best.strip() or best} {probabilities[0]:.3f}, ")
 
 
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("the <mask> sat", "<mask> is ordinary text to this model: did you mean [MASK]?"),
+        ("the [mask] sat", "[mask] is ordinary text to this model: did you mean [MASK]?"),
+        ("the [MASK] sat", ""),
+        ("the mask sat", ""),
+    ],
+)
+def test_other_names_of_hidden_tokens_are_pointed_out(text: str, warning: str) -> None:
+    masked = model()
+    assert masked.task.input_warning(*masked.read([text])) == warning
+    assert masked.predict([text]).notes == ([f"1 of 1: {warning}"] if warning else [])
+
+
+def test_an_empty_text_has_no_token_to_predict() -> None:
+    with pytest.warns(UserWarning, match="1 of 2 inputs"):
+        answers = model().predict(["the cat", ""])
+    assert answers[1].log_probabilities == []
+
+
 def test_several_masks_and_texts_without_any() -> None:
     masked = model()
     both, none, empty = masked.predict(["[MASK] cat [MASK] on", "the cat sat", ""])

@@ -13,6 +13,7 @@ from seqloom.data.text.subwords import byte_level, metaspace, parse_subwords
 from seqloom.data.text.unigram import train_unigram
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
 from seqloom.data.text.words import count_words, cut_words, join_lines, join_words, split_lines, split_words
+from seqloom.formats import quote_names
 
 # The threads of the tokenizers library do not survive a fork, and sum in a different order each time.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -222,6 +223,11 @@ class Tokenizer(ConfigSection):
             return ""
         noun = {"words": "word", "characters": "character"}.get(self.unit, "token")
         return f"no {noun} of the text occurs in the training data, so that the answer does not depend on it"
+
+    def describe_prompt(self, text: str) -> str:
+        """Which tokens of the lines of a prompt are not in the vocabulary; empty: none."""
+        unknown = list(dict.fromkeys(token for line in text.split("\n") for token in self.unknown_tokens(line)))
+        return f"the prompt contains tokens that the model does not know: {quote_names(unknown)}" if unknown else ""
 
     def encode(self, text: str) -> list[int]:
         if self.unit == "subwords":

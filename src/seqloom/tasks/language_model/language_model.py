@@ -124,7 +124,7 @@ class LanguageModel(LanguageModelSettings):
         return example
 
     def input_warning(self, example: TextLine) -> str:
-        return self.tokenizer.describe_unknown(example.text)
+        return self._objective.input_warning(example.text)
 
     def unknown_words(self, example: TextLine) -> list[str]:
         return self.tokenizer.unknown_tokens(example.text.replace(MASK, " "))
@@ -133,9 +133,8 @@ class LanguageModel(LanguageModelSettings):
     def reads_unknown_by(self) -> str:
         return "letters" if self.fitted.characters is not None else ""
 
-    def is_empty_input(self, example: TextLine) -> bool:  # noqa: ARG002
-        """An empty line is a text, too, and has a probability."""
-        return False
+    def is_empty_input(self, example: TextLine) -> bool:
+        return self._objective.is_empty_input(example.text)
 
     def summarize_example(self, example: TextLine) -> ExampleSummary:
         return ExampleSummary(content=example.text.encode())
@@ -198,6 +197,9 @@ class LanguageModel(LanguageModelSettings):
     @property
     def example_prompt(self) -> str | None:
         return "" if (self.objective, self.direction) == ("causal", "forward") else None
+
+    def describe_prompt(self, prompt: str) -> str:
+        return self.tokenizer.describe_prompt(prompt)
 
     def generate(
         self, model: nn.Module, prompt: str, *, length: int, sample: Sample, alternatives: int = 0

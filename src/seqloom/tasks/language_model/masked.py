@@ -1,6 +1,7 @@
 """The masked objective: hidden tokens are predicted from those on both sides (BERT, Devlin et al. 2019)."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,8 @@ from seqloom.tasks.task import Predictions
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
 
+LOOKALIKE = re.compile(r"[\[<({]\|?\s*mask\s*\|?[\])>}]", re.IGNORECASE)
+"""What other models have in the place of [MASK], such as <mask>."""
 NBEST, SHOWN = 10, 5
 """Fillers of each [MASK], and how many of them are printed."""
 
@@ -84,6 +87,16 @@ class Masked(Objective):
     @property
     def specials(self) -> tuple[str, ...]:
         return (END, MASK)
+
+    def input_warning(self, text: str) -> str:
+        others = [name for name in LOOKALIKE.findall(text) if name != MASK]
+        if others and MASK not in text:
+            return f"{others[0]} is ordinary text to this model: did you mean {MASK}?"
+        return super().input_warning(text)
+
+    def is_empty_input(self, text: str) -> bool:
+        """No token can be hidden."""
+        return not self.tokenizer.tokens(text)
 
     @property
     def no_bptt_reason(self) -> str:

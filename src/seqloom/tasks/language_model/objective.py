@@ -45,6 +45,14 @@ class Objective(ABC):
         """Why truncated back-propagation is impossible; empty if it is possible."""
         return ""
 
+    def input_warning(self, text: str) -> str:
+        """Why the answer to a text means little; empty: nothing to say."""
+        return self.tokenizer.describe_unknown(text)
+
+    def is_empty_input(self, text: str) -> bool:  # noqa: ARG002
+        """Whether a text has nothing that could be predicted; of an empty line, that is its end."""
+        return False
+
     @abstractmethod
     def collate(self, examples: Sequence[TextLine]) -> Batch:
         """Examples as tensors."""
