@@ -73,12 +73,20 @@ def test_the_rows_and_the_horizon_that_are_named_leave_an_example(tmp_path: Path
 
 
 def test_the_only_example_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("up it goes up\n")
     config = settings(tmp_path, "classify")
-    alone = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 1 - 1e-9}))
-    with pytest.raises(
-        DataError, match=r"of 18 examples, 18 are held out for development\. Set task\.dev, or task\.dev_fraction=0"
-    ):
-        list(data_readers(alone).train())
+    problems = []
+    for fold in ("1/2", "2/2"):
+        update = {"train": str(tmp_path / "one.txt"), "dev": "", "dev_fold": fold}
+        try:
+            list(data_readers(config._replace(task=config.task.model_copy(update=update))).train())
+        except DataError as error:
+            problems.append(error.message)
+    (problem,) = problems
+    assert problem.startswith(
+        "found no examples to train on: of 1 example, 1 is held out for development. Set task.dev,"
+    )
+    assert problem.endswith(" or another task.dev_fold")
 
 
 def test_dev_examples_of_a_run(tmp_path: Path) -> None:

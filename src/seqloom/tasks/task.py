@@ -278,7 +278,7 @@ class Task(Capabilities, ABC):
 
     def held_out_advice(self, source: Path | Sequence[Any]) -> str:  # noqa: ARG002
         """What to do if holding out development examples leaves none to train on."""
-        return "set task.dev, or task.dev_fraction=0"
+        return f"set task.dev, or {'another task.dev_fold' if self.fold else 'task.dev_fraction=0'}"
 
     @abstractmethod
     def fit(self, examples: Iterable[Any]) -> Self:
