@@ -278,6 +278,9 @@ def sentences(source: Any) -> list[Any]:
             "x.jsonl",
             '{"tokens": ["EU", "rejects"], "ner_tags": ["ORG", "O"]}\n{"tokens": ["Peter"], "ner_tags": ["PER"]}',
         ),
+        ("x.csv", "text,tags\nEU rejects,ORG O\nPeter,PER\n"),
+        ("x.csv", "id;Sentence;NER tags\n1;EU rejects;ORG O\n2;Peter;PER\n"),
+        ("x.jsonl", '{"text": "EU rejects", "labels": ["ORG", "O"]}\n{"text": "Peter", "labels": ["PER"]}'),
         ("x.json", '[{"words": ["EU", "rejects"], "labels": ["ORG", "O"]}, {"words": ["Peter"], "labels": ["PER"]}]'),
     ],
 )
@@ -294,6 +297,22 @@ def test_words_in_frames() -> None:
     assert sentences({"tokens": [["EU"]]}) == [(("EU",), None)]
 
 
+def test_sentences_in_rows_may_have_no_labels(tmp_path: Path) -> None:
+    """The column is the one of training; a word per row, such as New York, is no sentence."""
+    path = write(tmp_path, "x.csv", "id,text\n1,EU rejects\n2,Peter\n3,a b\n")
+    reader = TaggedReader(words="text", labels="tags")
+    assert [example.words for example in reader.read(path) if isinstance(example, Sentence)] == [
+        ("EU", "rejects"),
+        ("Peter",),
+        ("a", "b"),
+    ]
+    settings, note = TaggedReader().inspect(write(tmp_path, "y.csv", "id,text,tags\n1,a b,X Y\n"))
+    assert settings == {"word_column": "text", "label_column": "tags"}
+    assert note == "word from column 2 'text', label from column 3 'tags'; not read: column 'id'"
+    path = write(tmp_path, "z.csv", "id,word,tag\n1,in,O\n1,New York,LOC\n")
+    assert sentences(path) == [(("in", "New York"), ("O", "LOC"))]
+
+
 def test_columns_of_words_are_named(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text(TABLE)
@@ -308,6 +327,7 @@ def test_columns_of_words_are_named(tmp_path: Path) -> None:
         ("id,word,tag\n1,a,X\n2,b,Y\n1,c,X\n", "x.csv:4: the rows of sentence '1' are not consecutive"),
         ("word,tag\na,X\nb,Y\n", "x.csv:1: cannot tell which column holds the number of the sentence"),
         ("id,word,tag\n1,a,X\n1,b,\n", "x.csv:3: the label of a word is missing"),
+        ("text,tags\na b c,X Y X\nd e,X Y X\n", "x.csv:3: found 2 words, but 3 labels"),
     ],
 )
 def test_errors_in_tables_of_words(tmp_path: Path, text: str, message: str) -> None:

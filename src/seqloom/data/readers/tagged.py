@@ -379,12 +379,14 @@ def _table_format(source: Source, chosen: Chosen, *, separator: str, encoding: s
     if first and not first[0].startswith(("{", "[")):
         names = [column_names.normalize(name) for name in _cells(first[0], separator)]
         configured = [str(name) for column in chosen.values() for name in label_columns(column)]
-        usual = {*column_names.WORD, *column_names.GROUP, *column_names.TIME, *configured}
+        usual = {*column_names.WORD, *column_names.TEXT, *column_names.GROUP, *column_names.TIME, *configured}
         if usual.isdisjoint(names) or len(names) < 2:
             return None
     table = tables.read_table(source, separator=separator, encoding=encoding)
     if not table.names:
         return None
+    if _sentence_column(table, chosen):
+        return "table"
     names = [column_names.normalize(name) for name in table.names]
     words = chosen.get("word_column")
     has_words = words in table.names if words else not set(column_names.WORD).isdisjoint(names)
@@ -448,6 +450,9 @@ def read_conllu(
 
 
 def _find_sentences(source: Source, chosen: Chosen, reading: Mapping[str, Any]) -> tuple[Table, Columns]:
+    options = {key: reading[key] for key in ("separator", "encoding") if key in reading}
+    if name := _sentence_column(tables.read_table(source, **options), chosen):
+        return find_columns(source, (WORD, LABEL), {**chosen, WORD.key: name}, **reading)
     roles = (WORD, LABEL, long_tables.GROUP)
     table, columns = find_columns(source, roles, chosen, **reading)
     group = _group(table, chosen)
@@ -462,6 +467,55 @@ def _find_sentences(source: Source, chosen: Chosen, reading: Mapping[str, Any]) 
             (replace(long_tables.GROUP, noun="number of the sentence"),),
         )
     return table, replace(columns, indices=indices)
+
+
+def _sentence_column(table: Table, chosen: Chosen) -> str:
+    """The column with a whole sentence in each row, beside as many labels; empty: there is none.
+
+    The words, and the labels if they are text, are separated by whitespace.
+    """
+    if isinstance(chosen.get(LABEL.key), tuple):  # numbers
+        return ""
+    words = _named(table, chosen.get(WORD.key), (*column_names.WORD, *column_names.TEXT))
+    labels = _named(table, chosen.get(LABEL.key), LABEL.names)
+    for name in words:
+        texts = table.column(table.names.index(name))
+        if not texts or not all(isinstance(text, str) for text in texts):
+            continue
+        if not labels and 2 * sum(len(text.split()) > 1 for text in texts) > len(texts):
+            return name
+        if any(_labels_each_word(table, name, label) for label in labels):
+            return name
+    return ""
+
+
+def _named(table: Table, column: LabelColumn | None, usual: Sequence[str]) -> list[str]:
+    """The configured column, or else those with usual names, the most certain ones first."""
+    if isinstance(column, int):
+        return [name for name in table.names[column:][:1] if name]
+    if column:
+        return [name for name in table.names if name == column]
+    names = [(column_names.normalize(name), name) for name in table.names]
+    return [name for each in usual for normalized, name in names if normalized == each]
+
+
+def _labels_each_word(table: Table, text: str, label: str) -> bool:
+    """Whether at least half of the rows have several words and as many labels; the others are errors, or short."""
+    first, second = table.names.index(text), table.names.index(label)
+    counts = [
+        (len(_listed(row[first])), len(_listed(row[second])))
+        for _, row in table.head
+        if len(row) > max(first, second) and _listed(row[second])
+    ]
+    several = sum(words == labels > 1 for words, labels in counts)
+    return several > 0 and 2 * several >= len(counts)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """The elements of a list, or the words of a text; none if the value is missing."""
+    if isinstance(value, str):
+        return value.split()
+    return value if isinstance(value, list | tuple | np.ndarray) else ()
 
 
 def _group(table: Table, chosen: Chosen) -> int | None:
@@ -515,10 +569,10 @@ def read_sentences(
 def _listed_sentence(location: Location, fields: list[Any], columns: Columns) -> TaggedSequence:
     """The words, or the vectors, in a record of lists, with their labels."""
     words, labels = (columns.value(location, fields, key) for key in (WORD.key, LABEL.key))
-    if not isinstance(words, list | tuple | np.ndarray):
+    if not isinstance(words, str | list | tuple | np.ndarray):
         raise DataError(location, f"{columns.name(WORD.key)!r}: expected a list of words, found {type(words).__name__}")
     name = columns.name(WORD.key)
-    listed = list(labels) if isinstance(labels, list | tuple | np.ndarray) else []
+    words, listed = _listed(words), list(_listed(labels))
     if listed and len(listed) != len(words):
         raise DataError(location, f"found {len(words)} words, but {len(listed)} labels")
     if len(words) and not isinstance(words[0], str):
