@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from benchmarks.measure import Result, compare_rates, interleave
 from seqloom.data.loading import BatchLoader
-from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.sentences import Sentence
 from seqloom.data.readers.text_files import Location
 from seqloom.models.character_encoder import CharacterConfig
 from seqloom.models.encoder import DecoderConfig

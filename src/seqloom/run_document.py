@@ -10,7 +10,7 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.schema import all_keys
 from seqloom.config.toml import one_of
-from seqloom.data.readers import audio_files, labelled_formats, midi, parallel, tagged, text_pairs, text_tables
+from seqloom.data.readers import audio_files, labelled_formats, midi, parallel, sentence_tables, text_pairs, text_tables
 from seqloom.data.readers.columns import no_named_column
 from seqloom.data.readers.tables import read_table, suffix
 from seqloom.data.readers.text_files import DataError, expand, refuse_stream, resolve
@@ -70,7 +70,7 @@ def check_files(document: Document) -> None:
 
 COLUMNS = {
     "classify": (labelled_formats.TEXT.key, text_pairs.SECOND_TEXT.key, labelled_formats.LABEL.key),
-    "tag": (tagged.WORD.key,),
+    "tag": (sentence_tables.WORD.key,),
     "translate": (parallel.SOURCE.key, parallel.TARGET.key),
     "language_model": (text_tables.KEY,),
     "embed": (text_tables.KEY,),

@@ -8,7 +8,7 @@ import pytest
 
 from seqloom import tasks
 from seqloom.comparison.disagreement import compare_predictions
-from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.sentences import Sentence
 from seqloom.data.readers.text_files import Location
 from seqloom.tasks.targets.tags import TagPrediction
 

@@ -21,8 +21,8 @@ from seqloom.data.dataset_summary import (
 from seqloom.data.readers.captioned_signals import CaptionedSignal
 from seqloom.data.readers.labelled import LabelledSequence
 from seqloom.data.readers.recordings import Recording
+from seqloom.data.readers.sentences import Sentence
 from seqloom.data.readers.series import Series, Window
-from seqloom.data.readers.tagged import Sentence
 from seqloom.data.readers.text_files import Location
 from seqloom.data.readers.vectors import VectorSequence
 from seqloom.tasks.caption import Caption

@@ -9,7 +9,7 @@ import pytest
 
 from seqloom import tasks, training_data
 from seqloom.config import ConfigError, Document
-from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.sentences import Sentence
 from seqloom.data.readers.tagged_parts import cut_sequence
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import VectorSequence

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqloom.data.readers.sentences import Sentence
 from seqloom.data.readers.tagged import (
-    Sentence,
     TaggedReader,
     detect,
     read_conll,

@@ -13,7 +13,7 @@ from torch import Tensor
 from seqloom import config, workflow
 from seqloom.checkpoint import RunError, Snapshot
 from seqloom.config import ConfigError
-from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.sentences import Sentence
 from seqloom.data.readers.text_files import DataError, Location, resolve
 from seqloom.model import load
 from seqloom.models.pretrained.combined import CombinedInput, ContextualEmbedding, ContextualInput, PretrainedEmbedding

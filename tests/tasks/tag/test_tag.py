@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score
 
-from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.sentences import Sentence
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import VectorSequence
 from seqloom.models.crf import CRF

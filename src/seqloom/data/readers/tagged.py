@@ -1,18 +1,15 @@
 """Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files, tables or plain lines, and vectors."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seqloom.data.feature_statistics import compact
 from seqloom.data.readers import column_names, long_tables, tables
-from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns, unclear
+from seqloom.data.readers.columns import Chosen, LabelColumn
 from seqloom.data.readers.conll import Block, conll, conllu
 from seqloom.data.readers.conll_columns import (
     CONLLU,
@@ -28,10 +25,8 @@ from seqloom.data.readers.conll_columns import (
 from seqloom.data.readers.decimal_marks import DecimalMark, NumberFormat, rows_format
 from seqloom.data.readers.media_lists import is_media
 from seqloom.data.readers.numeric_targets import (
-    Numbers,
     TargetFormat,
     TargetType,
-    as_target,
     column_name,
     detect_targets,
     finite,
@@ -40,9 +35,10 @@ from seqloom.data.readers.numeric_targets import (
 )
 from seqloom.data.readers.parallel_labels import describe_parallel_files
 from seqloom.data.readers.row_ranges import Range, without_range
+from seqloom.data.readers.sentence_tables import LABEL, find_sentences, group_column, read_sentences, sentence_column
+from seqloom.data.readers.sentences import Sentence, TaggedSequence, array_of, with_labels
 from seqloom.data.readers.spans import to_bio
-from seqloom.data.readers.table_values import as_label, as_required_text
-from seqloom.data.readers.tables import Table
+from seqloom.data.readers.table_values import as_label
 from seqloom.data.readers.tagged_frames import read_frames
 from seqloom.data.readers.tagged_media import TaggedMedia, lists_media
 from seqloom.data.readers.text_files import (
@@ -55,31 +51,6 @@ from seqloom.data.readers.text_files import (
     pluralize,
 )
 from seqloom.data.readers.vectors import Missing, VectorSequence
-
-WORD = Role("word_column", "word", (*column_names.WORD, *column_names.VALUES))
-LABEL = Role("label_column", "label", column_names.WORD_LABEL, optional=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """Words, with their labels if known."""
-
-    location: Location  # location of the first word
-    words: tuple[str, ...]
-    labels: tuple[str, ...] | None = None
-    lines: Sequence[int] = ()  # line of each word; empty if all are on one line
-    target: Numbers | None = None  # (T, K), numbers in place of the labels
-    features: tuple[tuple[str, ...], ...] = ()  # further columns that the model reads, one value per word each
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def at(self, word: int) -> Location:
-        return self.location._replace(line=self.lines[word]) if self.lines else self.location
-
-
-TaggedSequence = Sentence | VectorSequence
-Tagged = TypeVar("Tagged", Sentence, VectorSequence)
 
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
 DETECTION_LINES = 500  # lines in which an empty one shows that empty lines separate sequences
@@ -216,7 +187,7 @@ class TaggedReader:
         source, _ = without_range(source)
         kind = self.detect(source)
         if kind == "table":
-            _, columns = _find_sentences(source, self._chosen, self._tables)
+            _, columns = find_sentences(source, self._chosen, self._tables)
             return columns.settings(), columns.describe()
         if kind == "long":
             if isinstance(source, Path) and source.is_dir():
@@ -385,14 +356,14 @@ def _table_format(source: Source, chosen: Chosen, *, separator: str, encoding: s
     table = tables.read_table(source, separator=separator, encoding=encoding)
     if not table.names:
         return None
-    if _sentence_column(table, chosen):
+    if sentence_column(table, chosen):
         return "table"
     names = [column_names.normalize(name) for name in table.names]
     words = chosen.get("word_column")
     has_words = words in table.names if words else not set(column_names.WORD).isdisjoint(names)
     lists = any(isinstance(value, list) for index in range(table.width) for value in table.column(index)[:1])
     if has_words or (lists and not set(column_names.VALUES).isdisjoint(names)):
-        return "table" if lists or _group(table, chosen) is not None or "" not in first else "conll"
+        return "table" if lists or group_column(table, chosen) is not None or "" not in first else "conll"
     layout = long_tables.shown_layout(table, chosen)
     grouped = long_tables.GROUP.key in layout.columns.indices or "" not in first
     return "long" if long_tables.is_long(layout) and grouped else None
@@ -449,154 +420,6 @@ def read_conllu(
         yield _sentence(block, first, second if known else [], third)
 
 
-def _find_sentences(source: Source, chosen: Chosen, reading: Mapping[str, Any]) -> tuple[Table, Columns]:
-    options = {key: reading[key] for key in ("separator", "encoding") if key in reading}
-    if name := _sentence_column(tables.read_table(source, **options), chosen):
-        return find_columns(source, (WORD, LABEL), {**chosen, WORD.key: name}, **reading)
-    roles = (WORD, LABEL, long_tables.GROUP)
-    table, columns = find_columns(source, roles, chosen, **reading)
-    group = _group(table, chosen)
-    indices = {key: index for key, index in columns.indices.items() if key != long_tables.GROUP.key}
-    lists = any(isinstance(value, list) for value in table.column(indices[WORD.key])[:1]) if indices else False
-    if group is not None and not lists:
-        indices[long_tables.GROUP.key] = group
-    if table.head and not lists and long_tables.GROUP.key not in indices:
-        raise unclear(
-            table,
-            (replace(long_tables.GROUP, noun="sentence", optional=False),),
-            (replace(long_tables.GROUP, noun="number of the sentence"),),
-        )
-    return table, replace(columns, indices=indices)
-
-
-def _sentence_column(table: Table, chosen: Chosen) -> str:
-    """The column with a whole sentence in each row, beside as many labels; empty: there is none.
-
-    The words, and the labels if they are text, are separated by whitespace.
-    """
-    if isinstance(chosen.get(LABEL.key), tuple):  # numbers
-        return ""
-    words = _named(table, chosen.get(WORD.key), (*column_names.WORD, *column_names.TEXT))
-    labels = _named(table, chosen.get(LABEL.key), LABEL.names)
-    for name in words:
-        texts = table.column(table.names.index(name))
-        if not texts or not all(isinstance(text, str) for text in texts):
-            continue
-        if not labels and 2 * sum(len(text.split()) > 1 for text in texts) > len(texts):
-            return name
-        if any(_labels_each_word(table, name, label) for label in labels):
-            return name
-    return ""
-
-
-def _named(table: Table, column: LabelColumn | None, usual: Sequence[str]) -> list[str]:
-    """The configured column, or else those with usual names, the most certain ones first."""
-    if isinstance(column, int):
-        return [name for name in table.names[column:][:1] if name]
-    if column:
-        return [name for name in table.names if name == column]
-    names = [(column_names.normalize(name), name) for name in table.names]
-    return [name for each in usual for normalized, name in names if normalized == each]
-
-
-def _labels_each_word(table: Table, text: str, label: str) -> bool:
-    """Whether at least half of the rows have several words and as many labels; the others are errors, or short."""
-    first, second = table.names.index(text), table.names.index(label)
-    counts = [
-        (len(_listed(row[first])), len(_listed(row[second])))
-        for _, row in table.head
-        if len(row) > max(first, second) and _listed(row[second])
-    ]
-    several = sum(words == labels > 1 for words, labels in counts)
-    return several > 0 and 2 * several >= len(counts)
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    """The elements of a list, or the words of a text; none if the value is missing."""
-    if isinstance(value, str):
-        return value.split()
-    return value if isinstance(value, list | tuple | np.ndarray) else ()
-
-
-def _group(table: Table, chosen: Chosen) -> int | None:
-    """The column that names the sentence of each row; it may name only the first row of a sentence."""
-    column = chosen.get(long_tables.GROUP.key)
-    if column not in ("", None):
-        if isinstance(column, str):
-            return table.names.index(column) if column in table.names else None
-        return column if isinstance(column, int) else None
-    names = [(column_names.normalize(name), name.strip().casefold()) for name in table.names]
-    usual = (index for name in column_names.GROUP for index, both in enumerate(names) if name in both)
-    return next(usual, None)
-
-
-def read_sentences(
-    source: Source,
-    chosen: Chosen,
-    reading: Mapping[str, Any] = MappingProxyType({}),  # separator, encoding and decimal mark
-) -> Iterator[TaggedSequence]:
-    """A table with a word per row and a column that names its sentence, or with lists of words and labels."""
-    table, columns = _find_sentences(source, chosen, reading)
-    if long_tables.GROUP.key not in columns.indices:
-        for location, fields in table.records:
-            yield _listed_sentence(location, fields, columns)
-        return
-    current = ""
-    seen: set[str] = set()
-
-    def sentence_of(record: tuple[Location, list[Any]]) -> str:
-        nonlocal current
-        location, fields = record
-        name = as_label(location, columns.value(location, fields, long_tables.GROUP.key), name="sentence")
-        if name is not None and name != current:
-            if name in seen:
-                raise DataError(location, f"the rows of sentence {name!r} are not consecutive: sort the table by it")
-            seen.add(name)
-            current = name
-        return current
-
-    for _, group in groupby(table.records, sentence_of):
-        rows = list(group)
-        words = tuple(
-            as_required_text(location, columns.value(location, fields, WORD.key), name=columns.name(WORD.key))
-            for location, fields in rows
-        )
-        labels = [(location, columns.value(location, fields, LABEL.key)) for location, fields in rows]
-        sentence = Sentence(rows[0][0], words, None, tuple(location.line for location, _ in rows))
-        yield _with_labels(sentence, labels)
-
-
-def _listed_sentence(location: Location, fields: list[Any], columns: Columns) -> TaggedSequence:
-    """The words, or the vectors, in a record of lists, with their labels."""
-    words, labels = (columns.value(location, fields, key) for key in (WORD.key, LABEL.key))
-    if not isinstance(words, str | list | tuple | np.ndarray):
-        raise DataError(location, f"{columns.name(WORD.key)!r}: expected a list of words, found {type(words).__name__}")
-    name = columns.name(WORD.key)
-    words, listed = _listed(words), list(_listed(labels))
-    if listed and len(listed) != len(words):
-        raise DataError(location, f"found {len(words)} words, but {len(listed)} labels")
-    if len(words) and not isinstance(words[0], str):
-        vectors = VectorSequence(location, _array(location, [np.atleast_1d(word) for word in words]))
-        return _with_labels(vectors, [(location, label) for label in listed])
-    sentence = Sentence(location, tuple(as_required_text(location, word, name=name) for word in words))
-    return _with_labels(sentence, [(location, label) for label in listed])
-
-
-def _with_labels(sentence: Tagged, labels: Sequence[tuple[Location, Any]]) -> Tagged:
-    """A sentence with the labels, or the numbers, of its words, if they have any."""
-    targets = [as_target(location, value, name="label") for location, value in labels]
-    known = [target for target in targets if target is not None]
-    if known and len(known) < len(targets):
-        location = labels[[target is None for target in targets].index(True)][0]
-        raise DataError(location, "the label of a word is missing, but others of this sentence have one")
-    if not known:
-        return sentence
-    names = tuple(target for target in known if isinstance(target, str))
-    if len(names) == len(known):
-        return replace(sentence, labels=names)
-    return replace(sentence, target=np.stack([to_number(sentence.location, target) for target in known]))
-
-
 def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-8") -> Iterator[Sentence]:
     """Words and labels in two files, line by line; the second file may be missing.
 
@@ -637,7 +460,7 @@ def read_items(items: Sequence[Any]) -> Iterator[TaggedSequence]:
         elif isinstance(item, list | tuple) and all(isinstance(word, str) for word in item):
             yield Sentence(location, tuple(item))
         else:
-            yield VectorSequence(location, _array(location, item))
+            yield VectorSequence(location, array_of(location, item))
 
 
 def _labelled(location: Location, item: Any, labels: Any) -> TaggedSequence:
@@ -649,7 +472,7 @@ def _labelled(location: Location, item: Any, labels: Any) -> TaggedSequence:
             raise DataError(location, f"expected numbers for each of {len(words)} elements, found {len(target)}")
         if all(isinstance(word, str) for word in words):
             return Sentence(location, tuple(words), target=target)
-        return VectorSequence(location, _array(location, item), target=target)
+        return VectorSequence(location, array_of(location, item), target=target)
     names = [as_label(location, label, name="labels") for label in labels]
     if len(words) != len(names):
         raise DataError(location, f"expected a label for each of {len(words)} elements, found {len(names)}")
@@ -658,19 +481,7 @@ def _labelled(location: Location, item: Any, labels: Any) -> TaggedSequence:
     known = tuple(name for name in names if name is not None)
     if all(isinstance(word, str) for word in words):
         return Sentence(location, tuple(words), known)
-    return VectorSequence(location, _array(location, item), labels=known)
-
-
-def _array(location: Location, item: Any) -> NDArray[np.floating[Any]]:
-    try:
-        values = np.asarray(item, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(
-            location, f"expected a string, a list of words or an array (T, D), found {type(item).__name__}"
-        ) from None
-    if values.ndim != 2 or not np.isfinite(values).all():
-        raise DataError(location, f"expected finite numbers (T, D), found an array {values.shape}")
-    return compact(values)
+    return VectorSequence(location, array_of(location, item), labels=known)
 
 
 def _sentence(block: Block, words: int, labels: Sequence[int], features: Sequence[int]) -> Sentence:
@@ -686,7 +497,7 @@ def _sentence(block: Block, words: int, labels: Sequence[int], features: Sequenc
     if len(labels) < 2:
         return sentence
     rows = [(block.at(number), [row[label] for label in labels]) for number, row in enumerate(block.rows)]
-    return _with_labels(sentence, rows)
+    return with_labels(sentence, rows)
 
 
 def to_numbers(sequence: TaggedSequence, *, name: str = "target", decimal: DecimalMark = "") -> TaggedSequence:

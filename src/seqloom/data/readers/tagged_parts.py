@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.sentences import Sentence, TaggedSequence
 
 CONTINUED = ("I-", "E-")  # prefixes of labels inside a span
 

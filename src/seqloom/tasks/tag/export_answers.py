@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.sentences import Sentence, TaggedSequence
 from seqloom.export_check import ExportError, padded_samples
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.character_encoder import CharacterInput

@@ -11,7 +11,7 @@ from torch import nn
 from seqloom.data.batch import Padded, pad
 from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.readers.channel_names import match_channels
-from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.sentences import Sentence, TaggedSequence
 from seqloom.data.readers.text_files import DataError, pluralize
 from seqloom.data.readers.vectors import Values, VectorSequence
 from seqloom.data.text.vocabulary import build_vocabulary, vocabulary_from_counts

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from seqloom.data.readers.tagged import TaggedSequence
+from seqloom.data.readers.sentences import TaggedSequence
 from seqloom.export_check import ExportError, padded_vectors
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.models.character_encoder import MAX_CHARACTERS

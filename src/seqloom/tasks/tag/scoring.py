@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from seqloom.data.readers import spans
-from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.sentences import Sentence, TaggedSequence
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
 from seqloom.metrics.labels import compare_spans, f1, overlap_f1, overlap_rows
 from seqloom.metrics.learning import constant_answer

@@ -14,7 +14,7 @@ from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.length_limit import TooLong
 from seqloom.data.readers import spans
-from seqloom.data.readers.tagged import Sentence, TaggedSequence
+from seqloom.data.readers.sentences import Sentence, TaggedSequence
 from seqloom.data.readers.tagged_parts import cut_sequence
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.target_scale import TargetStatistics
