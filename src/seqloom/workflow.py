@@ -38,7 +38,7 @@ from seqloom.run_config import Config, custom_layer, load_config, resume_changes
 from seqloom.run_recorder import RunRecorder
 from seqloom.sample_answers import describe_samples, sample_answers
 from seqloom.training import engine, schedules
-from seqloom.training.config import TrainConfig
+from seqloom.training.config import LIMITS, TrainConfig
 from seqloom.training.cores import busy_note, default_threads
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.divergence import Diverged
@@ -278,7 +278,7 @@ def _threads_notes(run: Run, config: Config) -> tuple[str, ...]:
 def _changes_notes(planned: TrainConfig, changes: Mapping[str, Any], start: Snapshot | None) -> tuple[str, ...]:
     """What is changed when a run is resumed, and what that does to the learning rate."""
     notes = ["resumed with " + ", ".join(f"train.{name} = {value}" for name, value in changes.items())]
-    limits = {"epochs", "updates", "tokens", "minutes"} & changes.keys()
+    limits = set(LIMITS) & changes.keys()
     if start is not None and limits and planned.schedule in schedules.NEED_TOTAL_UPDATES:
         later = any((changes[name] or math.inf) > (getattr(planned, name) or math.inf) for name in limits)
         effect = (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.comparison.variants import Budget, parse_variants
+from seqloom.comparison.variants import Budget, parse_variants, settings_for_all
 from seqloom.config import ConfigError
 
 FREE = Budget()
@@ -22,6 +22,21 @@ def test_a_variant_is_a_list_of_changes_a_file_or_base(config: Path, tmp_path: P
     assert (base.task.decoder.hidden_size, whole.task.decoder.hidden_size) == (8, 9)  # type: ignore[attr-defined]
     assert len({variant.folder for variant in result}) == 3
     assert all(len(variant.folder) <= 80 and "/" not in variant.folder for variant in result)
+
+
+def test_a_variant_that_looks_like_a_setting_for_all_gets_a_hint(config: Path) -> None:
+    def hints(*names: str) -> list[str]:
+        return settings_for_all(parse_variants(config, names, budget=FREE, seeds=2))
+
+    changes = "train.epochs=1 is a variant; to set it for all variants: --override train.epochs=1"
+    both = "train.threads=1,train.log_to=['wandb']"
+    quoted = f"{both} is a variant; to set it for all variants: --override train.threads=1 --override "
+    assert hints("base", "task.decoder.cell=gru", "train.epochs=1", both) == [
+        changes,
+        quoted + """'train.log_to=['"'"'wandb'"'"']'""",
+    ]
+    assert not hints("base", "train.learning_rate=0.1", "train.epochs=1,task.decoder.cell=gru")
+    assert not hints("train.epochs=1", "train.epochs=2")  # they are compared
 
 
 def test_whole_configurations_are_compared_with_the_first(config: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A comparison: train every variant with every seed and fold, one after the other, and tabulate the results."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,10 +15,10 @@ from seqloom.comparison.matching import match_parameters as match_sizes
 from seqloom.comparison.result import Comparison
 from seqloom.comparison.table import summarize, trial_name
 from seqloom.comparison.trial import results_path, write_json
-from seqloom.comparison.variants import Budget, Variant, VariantLike, parse_variants
+from seqloom.comparison.variants import Budget, Variant, VariantLike, parse_variants, settings_for_all
 from seqloom.config import Document
 from seqloom.data.readers.memory import IN_MEMORY
-from seqloom.data.readers.text_files import resolve
+from seqloom.data.readers.text_files import pluralize, resolve
 from seqloom.insight.comparison_plot import draw_compared_curves
 from seqloom.insight.plotting import plot_theme
 from seqloom.interrupt import Interrupted
@@ -81,6 +82,8 @@ def compare(
     trials: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in all_variants}
     shown: set[tuple[str, str]] = set()  # data about which warnings have been shown
     position, total = 0, sum(len(variant.configs) for variant in all_variants)
+    for line in (_describe_runs(len(all_variants), seeds, folds), *settings_for_all(all_variants)):
+        report(line)
     for variant in all_variants:
         counted: set[str] = set()  # folds that need no other seed
         for run_config in variant.configs:
@@ -108,6 +111,14 @@ def compare(
     for row, variant in zip(rows, all_variants, strict=True):
         row["adapted"] = variant.note
     return _write_results(Comparison(rows, output), trials, all_variants, budget=budget)
+
+
+def _describe_runs(variants: int, seeds: int, folds: int) -> str:
+    """How many trainings follow, such as ``6 runs: 3 variants × 2 seeds``."""
+    counts = {"variant": variants, "seed": seeds, "fold": folds or 1}
+    factors = " × ".join(pluralize(count, noun) for noun, count in counts.items() if count > 1)
+    total = pluralize(math.prod(counts.values()), "run")
+    return f"{total}: {factors}" if factors else total
 
 
 def _with_data(variants: Sequence[Variant], report: Callable[[str], object], sources: Sources) -> list[Variant]:

@@ -1,7 +1,9 @@
 """The variants of a comparison: changes to a configuration, other files or layers, with the same budget and seeds."""
 
 import re
+import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +12,7 @@ from seqloom.config import Document, parse, read
 from seqloom.config.toml import literal
 from seqloom.models.encoder import LayerFactory
 from seqloom.run_config import Config, find_layer
+from seqloom.training.config import LIMITS, MACHINE_AND_RECORD
 
 BASE = "base"
 """The name of the variant without changes."""
@@ -18,6 +21,9 @@ LAYER = "layer="
 """How the custom layer of a variant begins, such as ``layer=module:name``."""
 
 MAX_FOLDER_NAME = 80  # characters
+
+FOR_ALL = frozenset(f"train.{name}" for name in (*LIMITS, *MACHINE_AND_RECORD))
+"""Keys that are usually set for all variants."""
 
 VariantLike = str | Mapping[str, Any] | LayerFactory
 """A variant as text, as a mapping of its changes (a custom layer under ``layer``), or as a custom layer."""
@@ -58,6 +64,7 @@ class Variant(NamedTuple):
     configs: tuple[Config, ...]  # one for each fold and seed
     layer: VariantLayer | None = None
     note: str = ""  # what was adapted, to be shown below the table
+    changed: frozenset[str] = frozenset()  # keys that it changes, such as train.epochs
 
 
 class _Changes(NamedTuple):
@@ -72,6 +79,12 @@ class _Changes(NamedTuple):
     def is_base(self) -> bool:
         """Whether it changes nothing."""
         return not self.overrides and self.layer is None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys that it changes; ``layer`` stands for a custom layer."""
+        own = (override.partition("=")[0] for override in self.overrides)
+        return frozenset([*own, *["layer"] * (self.layer is not None)])
 
 
 def parse_variants(
@@ -111,10 +124,30 @@ def parse_variants(
         if changes.layer:
             first = first.with_layer(changes.layer.factory)
         folder = _folder(changes, {other.folder for other in result})
-        result.append(Variant(changes.name, folder, _with_seeds_and_folds(first, seeds, folds), changes.layer))
+        configs = _with_seeds_and_folds(first, seeds, folds)
+        result.append(Variant(changes.name, folder, configs, changes.layer, changed=changes.keys))
     if len(tasks := {variant.configs[0].name for variant in result}) > 1:
         raise ValueError(f"all variants must have the same task, found {', '.join(sorted(tasks))}")
     return result
+
+
+def settings_for_all(variants: Sequence[Variant]) -> list[str]:
+    """A hint for each variant that seems to be meant as a setting for all: its limit or its machine is all it changes.
+
+    Elsewhere, such as in ``seqloom train``, ``train.epochs=1`` is such a setting. Variants of one key are compared.
+    """
+    times = Counter(key for variant in variants for key in variant.changed)
+    return [
+        f"{variant.name} is a variant; to set it for all variants: "
+        + " ".join(f"--override {shlex.quote(part)}" for part in split_changes(variant.name))
+        for variant in variants
+        if variant.changed and variant.changed <= FOR_ALL and all(times[key] == 1 for key in variant.changed)
+    ]
+
+
+def split_changes(text: str) -> list[str]:
+    """The changes of a variant, separated at commas followed by section.key= or layer=: lists contain commas, too."""
+    return re.split(rf",(?=(?:{LAYER}|[\w-]+(?:\.[\w-]+)+=))", text)
 
 
 def _with_seeds_and_folds(config: Config, seeds: int, folds: int) -> tuple[Config, ...]:
@@ -139,8 +172,7 @@ def _changes(variant: VariantLike) -> _Changes:
             raise ValueError(
                 f"{variant!r} is not a variant, expected section.key=value, a .toml file, {LAYER}module:name, or {BASE}"
             )
-        # Split only at commas followed by section.key= or layer=: values such as lists contain commas, too.
-        parts = re.split(rf",(?=(?:{LAYER}|[\w-]+(?:\.[\w-]+)+=))", variant)
+        parts = split_changes(variant)
         layers = [part.removeprefix(LAYER) for part in parts if part.startswith(LAYER)]
         if len(layers) > 1:
             raise ValueError(f"the variant {variant} has {len(layers)} layers, expected one")

@@ -13,6 +13,13 @@ PlotTheme = Literal["light", "dark"]
 LoggerName = Literal["tensorboard", "mlflow", "wandb"]
 DECAY = {"linear": 0.0, "step": 0.5, "plateau": 0.5}
 """The default of ``decay`` for the schedules other than cosine."""
+LIMITS = ("epochs", "updates", "tokens", "minutes")
+"""Settings that end a training."""
+MACHINE_AND_RECORD = (
+    *("device", "threads", "workers", "save_every_minutes", "keep"),
+    *("plot_format", "plot_theme", "log_every", "log_to", "doctor_every"),
+)
+"""Settings that say where a training runs and what is kept of it, without an effect on the model."""
 
 
 def _default_decay(values: dict[str, Any]) -> float:
