@@ -245,6 +245,14 @@ def test_a_file_is_no_run(classifiers: tuple[Path, Path], folder: Path) -> None:
     assert "texts.csv: not a run but a file: give the folder of a training run" in result.stderr
 
 
+def test_a_run_is_no_data(classifiers: tuple[Path, Path]) -> None:
+    run = str(classifiers[0])
+    for arguments in (["train", "--task", "tag", "--data", run], ["predict", run, run], ["evaluate", run, run]):
+        result = call(*arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"{run}: a run, not data: give a file, or a folder with the data" in result.stderr
+
+
 def test_experiments_take_a_task_and_its_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not reached here is tested with a configuration."""
     calls: list[tuple[Any, ...]] = []

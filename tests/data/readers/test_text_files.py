@@ -241,6 +241,15 @@ def test_data_error_can_be_pickled() -> None:
     assert (str(again), again.location, again.message) == ("a:3: wrong", Location("a", 3), "wrong")
 
 
+def test_a_run_is_no_data(tmp_path: Path) -> None:
+    for name in ("manifest.json", "learned.json"):
+        assert resolve(str(tmp_path)) == tmp_path  # any folder
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(DataError, match=f"{tmp_path}: a run, not data: give a file, or a folder with the data"):
+        resolve(str(tmp_path))
+    assert resolve(str(tmp_path), may_be_run=True) == tmp_path
+
+
 def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_bytes(tmp_path, b"", "train.tsv")
     monkeypatch.setenv("FOLDER", str(tmp_path))

@@ -31,6 +31,8 @@ from seqloom.data.readers.utf16 import recode
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
 SHOWN_NAME = 80  # characters of a file name in a message
 STANDARD_INPUT = Path("-")
+RUN_FILES = ("manifest.json", "learned.json")
+"""Files by which the folder of a run is recognised."""
 ZIP = b"PK\x03\x04"  # first bytes of a zip archive
 
 
@@ -103,10 +105,11 @@ Source = Path | Sequence[Any]
 """A file (``-`` is standard input) or a list of Python values."""
 
 
-def resolve(text: str) -> Path:
+def resolve(text: str, *, may_be_run: bool = False) -> Path:
     """The path that a text names, checked to exist; ``$NAME`` is an environment variable, ``-`` standard input.
 
-    The path may stand for two files (``x.{en,de}``) or end in a range of rows (``x.csv[0:10]``).
+    The path may stand for two files (``x.{en,de}``) or end in a range of rows (``x.csv[0:10]``). A run is no data: its
+    files would be read as texts and labels.
     """
     if isinstance(text, UnopenedFile):
         raise DataError(text.run, text.reason)
@@ -129,6 +132,8 @@ def resolve(text: str) -> Path:
             if not all(map(os.path.lexists, values)):  # a value that is no path may be a secret
                 raise DataError(text, "no such file")
             raise no_such_file(file)
+        if not may_be_run and all(os.path.isfile(file / name) for name in RUN_FILES):  # noqa: PTH113  of any length
+            raise DataError(str(file), "a run, not data: give a file, or a folder with the data")
     return path
 
 

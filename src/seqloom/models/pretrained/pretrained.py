@@ -204,7 +204,7 @@ class PretrainedConfig(ConfigSection):
         return PretrainedInputs(language=language, words=tuple(words))
 
     def _open_run(self) -> tuple[Run, Document]:
-        run = Run.open(resolve(self.run))
+        run = Run.open(resolve(self.run, may_be_run=True))
         return run, parse(run.config, str(run.path / "config.toml"))
 
     def _embed_vectors(self, words: Container[str]) -> tuple[list[str], NDArray[np.float32]]:

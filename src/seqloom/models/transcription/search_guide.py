@@ -101,7 +101,7 @@ def build_guide(
         lexicon = load_lexicon(entries, tokenizer, name=lexicon_file)
         notes += tuple(filter(None, [missing_words(entries, lexicon, tokenizer, name=lexicon_file)]))
     if config.model:
-        path = resolve(config.model)
+        path = resolve(config.model, may_be_run=True)
         model = load_run(path) if path.is_dir() else path
         names = lexicon.words if lexicon else tokenizer.vocabulary.tokens
         lm = load_language_model(model, names, unit="words" if lexicon else tokenizer.unit, name=config.model)
