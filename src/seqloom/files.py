@@ -24,6 +24,12 @@ def os_error_message(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def refuse_existing(path: Path) -> None:
+    """Raise ValueError if data are to be written to a file that exists: data are never overwritten."""
+    if os.path.lexists(path):
+        raise ValueError(f"{path}: already exists, and data are never overwritten: choose another name, or remove it")
+
+
 def write(path: Path, data: str | bytes, *, inside: Path | None = None) -> None:
     """Write a file, creating its folder if needed; see ``replacing``."""
     with replacing(path, inside=inside) as file:

@@ -136,6 +136,9 @@ def test_the_file_has_the_known_pairs_first_and_can_be_read_again(tmp_path: Path
     read = [(pair.source, pair.target) for pair in PairReader().read(output)]
     assert read[: len(pairs)] == pairs
     assert read[len(pairs) :] == recombine(pairs, 5)
+    for existing in (output, source):
+        with pytest.raises(ValueError, match=f"{existing}: already exists, and data are never overwritten"):
+            recombine_file(source, existing)
 
 
 def test_files_without_targets_or_without_exchangeable_phrases(tmp_path: Path) -> None:

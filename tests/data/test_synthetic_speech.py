@@ -84,6 +84,8 @@ class TestWithStandIn:
         with wave.open(str(path.parent / rows[3][0])) as sound:
             assert (sound.getframerate(), sound.getnchannels()) == (8000, 1)
             assert abs(sound.getnframes() - 2400) < 40  # "one": 0.3 s
+        with pytest.raises(ValueError, match=r"voices\.tsv: already exists, and data are never overwritten"):
+            synthesize(texts, tmp_path / "data" / "voices", voices=voices)
 
     @pytest.mark.parametrize(("text", "message"), [("refuse", "no such voice"), ("???", r"says nothing for '\?\?\?'")])
     def test_failures_say_what_happened(self, text: str, message: str) -> None:

@@ -192,7 +192,8 @@ def recombine_file(
     same_length: bool = True,
     seed: int = 1,
 ) -> tuple[int, int]:
-    """Write the pairs of a file and new ones as TSV; returns their numbers."""
+    """Write the pairs of a file and new ones to a new TSV file; returns their numbers."""
+    files.refuse_existing(output)
     pairs = []
     for pair in PairReader().read(source):
         if pair.target is None:

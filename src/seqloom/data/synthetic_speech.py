@@ -125,6 +125,8 @@ def synthesize(
     rate: int = 16000,
 ) -> Path:
     """Write all texts in all voices to ``folder`` as WAV files; returns their list, FOLDER.tsv beside the folder."""
+    path = folder.with_name(f"{folder.name}.tsv")
+    files.refuse_existing(path)
     rows = []
     for voice in voices:
         for number, (text, label) in enumerate(texts, start=1):
@@ -134,7 +136,6 @@ def synthesize(
                 sound.setparams((1, 2, rate, 0, "NONE", ""))
                 sound.writeframes((samples.clip(-1, 1) * 32767).astype("<i2").tobytes())
             rows.append(f"{Path(folder.name, name).as_posix()}\t{label}\n")
-    path = folder.with_name(f"{folder.name}.tsv")
     files.write(path, "".join(rows))
     return path
 

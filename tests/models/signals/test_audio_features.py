@@ -98,6 +98,10 @@ def test_modules_follow_the_configuration() -> None:
         ),
         (recording(np.zeros(99), 4000), "r:1: the audio r.wav has 99 samples, but a window needs 100"),
         (recording(np.zeros((5, 6))), "r:1: expected audio as in the other examples, found frames of 6 features"),
+        (
+            recording(np.zeros((5, 6)))._replace(name="r.PNG"),
+            "r:1: expected audio as in the other examples, found an image",
+        ),
     ],
 )
 def test_mismatching_recordings_are_reported(example: LocatedSignal, message: str) -> None:

@@ -1,6 +1,7 @@
 """What the signals of the training data have in common: their kind, size and scale."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection
 from seqloom.data.feature_statistics import RunningMoments, check_scales
+from seqloom.data.readers import pixels
 from seqloom.data.readers.channel_names import match_channels
 from seqloom.data.readers.media import Kind, Signal
 from seqloom.data.readers.text_files import DataError, Location
@@ -26,6 +28,12 @@ class LocatedSignal(NamedTuple):
     signal: Signal
     name: str = ""  # file name; empty if there is none
     channel_names: Sequence[str] = ()  # of vectors; empty: unknown
+
+    def describe(self) -> str:
+        """What it is in words: an image also where the decoder has made frames of its columns."""
+        if self.signal.kind == "vectors" and Path(self.name).suffix.lower() in pixels.SUFFIXES:
+            return describe("image", 3)
+        return describe(self.signal.kind, self.signal.values.shape[-1])
 
 
 class SignalStatistics(ConfigSection):
@@ -60,11 +68,8 @@ class SignalStatistics(ConfigSection):
             raise DataError(location, f"the audio{name} has {len(values)} samples, but a window needs {window}")
 
     def _mismatch(self, example: LocatedSignal) -> DataError:
-        kind, size = example.signal.kind, example.signal.values.shape[-1]
-        return DataError(
-            example.location,
-            f"expected {describe(self.kind, self.size)} as in the other examples, found {describe(kind, size)}",
-        )
+        expected = f"expected {describe(self.kind, self.size)} as in the other examples"
+        return DataError(example.location, f"{expected}, found {example.describe()}")
 
     def in_order(self, example: LocatedSignal) -> NDArray[Any]:
         """The values of an example, vectors with their channels in the order of the training data."""
