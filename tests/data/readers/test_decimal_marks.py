@@ -29,6 +29,12 @@ def test_numbers_are_read_as_they_are_written(numbers: list[str], expected: list
     assert series.number_note == note
 
 
+def test_columns_of_integers_have_no_decimal_comma() -> None:
+    series = table(["day;load;people", "2020-01-01;210,6;12", "2020-01-02;211,5;1", "2020-01-03;3,25;7"])
+    assert series.values[:, 1].tolist() == [12, 1, 7]
+    assert series.number_note == "numbers with a decimal comma: load"
+
+
 @pytest.mark.parametrize(("decimal", "expected"), [(",", 1.234), (".", 1234.0)])
 def test_a_comma_before_three_digits_is_ambiguous(decimal: Any, expected: float) -> None:
     ambiguous = lines("1,234", "2,345", "998")

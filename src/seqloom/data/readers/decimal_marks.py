@@ -54,6 +54,7 @@ class NumberMarks(NamedTuple):
     marks: dict[int, str]  # decimal marks of the columns with commas or thousands separators
     pointed: frozenset[int] = frozenset()  # columns in which points separate thousands, and nothing has a comma
     uncertain: tuple[int, ...] = ()  # columns in which all numbers are like 1.234, read with a decimal point
+    integers: frozenset[int] = frozenset()  # columns without a comma or a point, whose mark is that of the others
 
     def describe(self, names: Sequence[str], columns: Container[int]) -> str:
         """One sentence about those of some columns whose numbers are not plain; empty if there are none."""
@@ -63,7 +64,7 @@ class NumberMarks(NamedTuple):
             return {index for index in shown if shown[index] == mark}
 
         meanings = {
-            "numbers with a decimal comma": shown_as(",") - self.pointed,
+            "numbers with a decimal comma": shown_as(",") - self.pointed - self.integers,
             "numbers with points between thousands (1.234 is 1234)": self.pointed & shown.keys(),
             "numbers with thousands separators": shown_as("."),
         }
@@ -115,7 +116,8 @@ def find_marks(
         raise _undecidable(location, names[uncertain[0]], written[uncertain[0]][0])
     kept = {index: mark for index, mark in marks.items() if index in unusual or mark == ","}
     pointed = frozenset(index for index, mark in kept.items() if mark == "," and _thousands(written[index]))
-    return NumberMarks(kept, pointed, tuple(uncertain))
+    integers = frozenset(index for index in kept if all(value.lstrip("+-").isdigit() for value in written[index]))
+    return NumberMarks(kept, pointed, tuple(uncertain), integers)
 
 
 def _undecidable(location: Location, name: str, value: str) -> DataError:
