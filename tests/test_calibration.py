@@ -44,8 +44,8 @@ def test_a_random_walk_is_forecast_by_its_last_value(tmp_path: Path) -> None:
     stored = run.load_best().facts["metrics"]
     for name in ("mse_scaled", "crps", "coverage_80"):
         assert stored[name] == pytest.approx(scores[name])
-    assert "do not show that the network is better" in (run.path / "train.log").read_text()
-    assert "do not show that the network is better" in summarize(run, load_config(run)).calibration
+    assert "the network is not used" in (run.path / "train.log").read_text()
+    assert "the network is not used" in summarize(run, load_config(run)).calibration
 
 
 def test_a_good_model_keeps_its_forecasts_and_a_resumed_one_is_calibrated_again(tmp_path: Path) -> None:

@@ -160,6 +160,8 @@ def test_the_verdict_on_a_model_that_has_learned_nothing_says_what_to_try(summar
     assert "does not fall: 2 at first, 1.999 now. Raise train.learning_rate" in verdict(
         replace(base, flat_loss=(2.0, 1.999))
     )
+    unused = verdict(replace(base, network_is_unused=True))
+    assert unused.endswith("0.5. More rows, or columns that explain the series, may help more than a longer training.")
     better = replace(base, metrics={"accuracy": 0.9}, flat_loss=(2.0, 1.999))  # as after a warm start
     assert verdict(better) == "Better than the baseline (b): 0.9 against 0.5."
     assert verdict(replace(better, metrics={})).startswith("The training loss does not fall")

@@ -16,14 +16,15 @@ def calibrate_best(run: Run, config: Config, dev: Sequence[Any]) -> None:
         return
     snapshot = run.load_best()
     module = task.load_model(snapshot.model, run.path).to(config.train.device)
-    note = task.calibrate_to(module, dev, predict=lambda: predict_all(config, module, dev))
-    if not note:
+    calibration = task.calibrate_to(module, dev, predict=lambda: predict_all(config, module, dev))
+    if not calibration.note:
         return
     predictions = predict_all(config, module, dev)
     metrics, details = split_details(score(task, predictions, dev))
     degenerate = task.degenerate_predictions(predictions, dev)
     weights = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
     run.write_details(terminal.json_value(details))
-    facts = {**snapshot.facts, "metrics": metrics, "calibration": note, "degenerate": degenerate}
+    facts = {**snapshot.facts, "metrics": metrics, "degenerate": degenerate}
+    facts |= {"calibration": calibration.note, "network_is_unused": calibration.network_is_unused}
     run.save("best", snapshot._replace(model=weights, facts=facts))
-    run.log(note)
+    run.log(calibration.note)

@@ -59,6 +59,7 @@ class RunSummary:
     degenerate: str  # how the predictions show that the model has learned nothing; empty: they do not
     remedy: str  # what to try then
     calibration: str  # how the best model was adjusted to the development data after training; empty: it was not
+    network_is_unused: bool  # the answers are those of a simpler model, as the dev data show no gain
     flat_loss: tuple[float, float] | None  # at first and at the end, if it has not fallen
     overfit_since: float | None  # epoch from which on the dev error rose while the training loss fell; None: none
     baseline: str  # name; empty: there is none
@@ -118,6 +119,7 @@ class _Checkpoint(BaseModel):
     metrics: dict[str, Any] = {}
     degenerate: str = ""
     calibration: str = ""
+    network_is_unused: bool = False
     quantized_from: str = ""
     seconds: float | None = Field(None, ge=0, allow_inf_nan=False)
     position: dict[str, Any] = {}
@@ -168,6 +170,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         degenerate=best.degenerate,
         remedy=task.degenerate_remedy(Remedies.of(run.path, finished, overfit)),
         calibration=best.calibration,
+        network_is_unused=best.network_is_unused,
         flat_loss=flat_loss([loss for _, loss in _curve(rows, "loss")]),
         overfit_since=overfit,
         baseline=baseline.name if baseline is not None else "",
@@ -299,7 +302,7 @@ def _comparison(summary: RunSummary) -> str:
         remedy = problem or "The baseline is perfect: these data need no model, or are too easy to tell two apart."
         return f"{'As good as' if value == usual else 'No better than'} {comparison}. {remedy}"
     if sign * value <= sign * usual or _number(value) == _number(usual):
-        return f"No better than {comparison}. {problem or flat or _no_better(remedies)}"
+        return f"No better than {comparison}. {problem or flat or _no_better(summary, remedies)}"
     if sign * nearest <= sign * usual:
         text = f"Not clearly better than {comparison}, which is within the 95 % confidence interval."
     elif sign * value <= sign * _far_end(summary, usual):
@@ -309,11 +312,13 @@ def _comparison(summary: RunSummary) -> str:
     return f"{text} {problem}".rstrip()
 
 
-def _no_better(remedies: Remedies) -> str:
+def _no_better(summary: RunSummary, remedies: Remedies) -> str:
     """What to try with a model that is no better than the baseline."""
     check = f"seqloom check {shlex.quote(remedies.config)}"
     if remedies.overfitting:
         return f"{remedies.overfitting} {check} looks for problems in the data."
+    if summary.network_is_unused:
+        return "More rows, or columns that explain the series, may help more than a longer training."
     return (
         f"Try another learning rate ({remedies.find_learning_rate}) or a larger {remedies.train_longer}, and look for "
         f"problems in the data with {check}."

@@ -74,6 +74,13 @@ class Predictions(NamedTuple):
     state: Any = None  # model state after this batch, for a batch that continues it
 
 
+class Calibration(NamedTuple):
+    """How a trained model was adjusted to the development data."""
+
+    note: str = ""  # what has changed, for the log; empty: nothing
+    network_is_unused: bool = False  # it does not help, so that the answers are those of a simpler model
+
+
 class PredictionOptions(TypedDict, total=False):
     """Settings that can be changed when a trained model is used; each task supports some of them."""
 
@@ -344,9 +351,9 @@ class Task(Capabilities, ABC):
         examples: Sequence[Any],  # noqa: ARG002  for development
         *,
         predict: Callable[[], list[Any]],  # noqa: ARG002  what the model, as it is now, predicts for them
-    ) -> str:
-        """Adjust a trained model to the development examples; what has changed, for the log, or empty: nothing."""
-        return ""
+    ) -> Calibration:
+        """Adjust a trained model to the development examples."""
+        return Calibration()
 
     def as_given(self, answer: Any) -> Any:
         """A prediction for Python, with values of the types that the training data in memory had."""

@@ -49,7 +49,10 @@ def test_a_useless_model_returns_to_its_base_and_a_good_one_is_kept() -> None:
     none = estimate_shrinkage(*parts(-0.5, 0.1), overlap=1)
     assert none is not None
     assert none.factor == 0
-    assert "do not show that the network is better" in describe_shrinkage(none, "last value")
+    assert (
+        "the network is not used, since the dev data do not show that it is better than the last value"
+        in describe_shrinkage(none, "last value")
+    )
 
 
 def test_overlapping_examples_count_as_one() -> None:

@@ -113,16 +113,16 @@ def test_the_score_of_the_outside_label_is_calibrated() -> None:
     with torch.no_grad():
         model.linear.bias[:] = torch.tensor([0.0, 1.25])
     before = tagger.score(predict(), examples)["span_f1"]
-    note = tagger.calibrate_to(model, examples, predict=predict)
+    calibration = tagger.calibrate_to(model, examples, predict=predict)
     outside = model.linear.bias[1].item()
     after = tagger.score(predict(), examples)["span_f1"]
     assert outside in (0.25, -0.25)
     assert after > before + 0.1
-    assert note == (
+    assert calibration.note == (
         f"calibrated: the score of O is lowered by {1.25 - outside:g}, which changes span_f1 on the dev data from "
         f"{before:.4f} to {after:.4f}"
     )
-    assert tagger.calibrate_to(model, examples, predict=predict) == ""
+    assert not tagger.calibrate_to(model, examples, predict=predict).note
     assert model.linear.bias[1].item() == outside
 
 

@@ -83,7 +83,10 @@ def estimate_shifts(
 def describe_shrinkage(shrinkage: Shrinkage, base: str) -> str:
     """Why and how far forecasts return to the base forecast."""
     if not shrinkage.factor:
-        return f"the dev data do not show that the network is better than the {base}, so that this is the forecast"
+        return (
+            f"the network is not used, since the dev data do not show that it is better than the {base}, which is the "
+            "forecast instead"
+        )
     return (
         f"the changes from the {base} are multiplied by {shrinkage.factor:.2f}: the best factor on the dev data is "
         f"{shrinkage.best:.2f} ± {ERRORS * shrinkage.error:.2f}"

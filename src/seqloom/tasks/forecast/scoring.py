@@ -19,6 +19,7 @@ from seqloom.tasks.forecast.baselines import BaselineForecasts
 from seqloom.tasks.forecast.calibration import describe_shrinkage, estimate_shifts, estimate_shrinkage
 from seqloom.tasks.forecast.features import ForecastFeatures
 from seqloom.tasks.forecast.prediction import ForecastPrediction, Quantiles
+from seqloom.tasks.task import Calibration
 
 
 def series_names(examples: Sequence[Window]) -> list[str]:
@@ -56,7 +57,9 @@ class ForecastScoring(ForecastFeatures):
             and (self.distribution != "negative_binomial")
         )
 
-    def calibrate_to(self, model: nn.Module, examples: Sequence[Window], *, predict: Callable[[], list[Any]]) -> str:
+    def calibrate_to(
+        self, model: nn.Module, examples: Sequence[Window], *, predict: Callable[[], list[Any]]
+    ) -> Calibration:
         forecaster, (columns, places) = cast(Forecaster, model), self._scored()
         scale, overlap, notes = np.array(self.fitted.deviations)[columns], self.gap + 1, []
         forecaster.calibrate(shrinkage=0.0)
@@ -69,7 +72,7 @@ class ForecastScoring(ForecastFeatures):
             overlap=overlap,
         )
         if shrinkage is None:
-            return ""
+            return Calibration()
         forecaster.calibrate(shrinkage.factor)
         if shrinkage.factor < 1:
             notes.append(describe_shrinkage(shrinkage, "linear forecast" if self.fitted.linear_base else "last value"))
@@ -79,8 +82,8 @@ class ForecastScoring(ForecastFeatures):
             blocks = math.ceil(len(examples) / overlap)
             shifts = estimate_shifts(truth, quantiles, self.levels, blocks=blocks)
             forecaster.calibrate(shrinkage.factor, shifts.tolist())
-            notes.append("the quantiles were moved towards those of the errors on the dev data")
-        return "calibrated: " + "; ".join(notes) if notes else ""
+            notes.append("the intervals were adjusted to the errors on the dev data")
+        return Calibration("calibrated: " + "; ".join(notes) if notes else "", network_is_unused=not shrinkage.factor)
 
     def _scored(self) -> tuple[list[int], list[int]]:
         """The columns to score, and their places among the targets: those that change."""

@@ -50,7 +50,7 @@ from seqloom.tasks.tag.scoring import OUTSIDE, TagScoring
 from seqloom.tasks.tag.settings import Learned
 from seqloom.tasks.targets.numbers import StepRegression
 from seqloom.tasks.targets.tags import TagPrediction, tag_prediction
-from seqloom.tasks.task import Loss, Predictions, Task
+from seqloom.tasks.task import Calibration, Loss, Predictions, Task
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
@@ -247,7 +247,7 @@ class Tag(TagScoring):
 
     def calibrate_to(
         self, model: nn.Module, examples: Sequence[TaggedSequence], *, predict: Callable[[], list[Any]]
-    ) -> str:
+    ) -> Calibration:
         """Raise or lower the score of O, so that as many spans are predicted as is best for their F1."""
         biases: Tensor = cast(Tagger, model).linear.bias.data
         outside = self.fitted.labels.index(OUTSIDE, location="labels")
@@ -259,7 +259,7 @@ class Tag(TagScoring):
 
         shift = find_shift(evaluate)
         biases[outside] = trained - (shift.size if shift else 0.0)
-        return str(shift) if shift else ""
+        return Calibration(str(shift) if shift else "")
 
     def _carried(self, state: Any) -> Any:
         """The state for a batch that continues this one; a bidirectional encoder has none."""
