@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cells": {"state"},
     "layers": {"cells", "kernels", "state"},
     "data": {"cache", "files", "formats", "config", "state", "kernels"},
-    "training": {"config", "state", "data", "checkpoint"},
+    "training": {"config", "state", "metrics", "data", "checkpoint"},
     "decoding": {"files", "cache", "config", "state", "kernels"},
     "models": {
         "files",
@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_config": {"config", "run", "run_document", "data", "layers", "training", "models", "tasks"},
     "training_data": {"checkpoint", "run", "data", "run_config"},
     "evaluation": {"data", "metrics", "training", "tasks", "run_config"},
-    "calibration": {"terminal", "run", "run_config", "evaluation"},
+    "calibration": {"terminal", "run", "models", "run_config", "evaluation"},
     "learning_monitor": {"metrics", "training", "tasks"},
     "run_summary": {"config", "formats", "data", "metrics", "models", "terminal", "run", "run_config"},
     "warm_start": {"config", "run", "data", "training", "models", "tasks", "run_config"},
@@ -112,7 +112,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workflow": {
         *("files", "checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation"),
         *("run_recorder", "training_data", "loggers", "learning_monitor", "warm_start", "config", "layers", "seqloom"),
-        *("diagnosis", "sample_answers"),
+        *("diagnosis", "sample_answers", "metrics"),
     },
     "comparison": {
         *(

@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy.stats import binomtest
 from tests.contracts.tiny import CASES, build
 from tests.model.test_model import Mean
 
 from seqloom import workflow
 from seqloom.config import Document
 from seqloom.info import describe_run, print_run
+from seqloom.metrics.confidence import SignificanceTest
 from seqloom.model import load
+from seqloom.models.baseline import load_baseline
 from seqloom.run import Run, RunError
 from seqloom.run_config import Config, load_config
 from seqloom.run_summary import (
@@ -24,7 +27,6 @@ from seqloom.run_summary import (
     changed_settings,
     commands,
     ending,
-    load_baseline,
     model_card,
     print_summary,
     remedies,
@@ -105,15 +107,6 @@ def test_settings_that_follow_from_others_or_from_the_data_are_not_listed(tmp_pa
     assert changed_settings(detected) == {"train.epochs": 8}
 
 
-def test_one_hit_is_not_clearly_better_than_none(summary: RunSummary) -> None:
-    few = replace(summary, metric="exact_match", examples={"dev": 266}, degenerate="", baseline="b")
-    few = replace(few, baseline_scores={"exact_match": 0.0})
-    one = replace(few, metrics={"exact_match": 1 / 266, "exact_match_interval": [0.0007, 0.02]})
-    assert verdict(one).startswith("Not clearly better than the baseline (b): 0.003759 against 0; ")
-    many = replace(few, metrics={"exact_match": 9 / 266, "exact_match_interval": [0.018, 0.063]})
-    assert verdict(many).startswith("Better than")
-
-
 def test_commands_name_the_files_again_that_a_run_does_not_open(summary: RunSummary) -> None:
     files = {"constrain": "allowed.txt", "folder": "my sounds", "captions": "captions.txt"}
     shown = commands(replace(summary, files=files))
@@ -124,35 +117,43 @@ def test_commands_name_the_files_again_that_a_run_does_not_open(summary: RunSumm
 
 
 def test_the_verdict_compares_with_the_baseline(summary: RunSummary) -> None:
-    def judge(value: float, usual: float, interval: list[float], *, higher: bool = True) -> str:
-        metrics = {"m": value, "m_interval": interval}
-        return verdict(
-            replace(
-                summary,
-                metric="m",
-                metrics=metrics,
-                higher_is_better=higher,
-                degenerate="",
-                baseline="last value",
-                baseline_scores={"m": usual},
-            )
-        )
+    def judge(value: float, usual: float, test: SignificanceTest | None = None, *, higher: bool = True) -> str:
+        base = replace(summary, metric="m", metrics={"m": value}, higher_is_better=higher, degenerate="")
+        return verdict(replace(base, baseline="last value", baseline_scores={"m": usual}, baseline_test=test))
 
-    assert judge(0.8, 0.2, [0.7, 0.9]) == "Better than the baseline (last value): 0.8 against 0.2."
-    assert judge(0.8, 0.75, [0.7, 0.9]).startswith(
-        "Not clearly better than the baseline (last value): 0.8 against 0.75"
-    )
-    assert judge(0.2, 0.2, [0.1, 0.3]).startswith("No better than the baseline")
-    assert judge(0.2, 0.8, [0.1, 0.3], higher=False).startswith("Better than")
-    assert judge(0.2, 0.25, [0.1, 0.3], higher=False).startswith("Not clearly better")
-    assert judge(0.9, 0.8, [0.8, 1.0], higher=False).startswith("No better")
-    assert judge(math.nan, 0.8, [0.8, 1.0]) == ""
+    clear, unclear, few = SignificanceTest(0.001, 300), SignificanceTest(0.21875, 23), SignificanceTest(0.0625, 5)
+    better = "etter than the baseline (last value): 0.8 against 0.2"
+    assert judge(0.8, 0.2, clear) == f"B{better} (p = 0.001 in a paired test)."
+    assert judge(0.8, 0.2, unclear) == f"Not clearly b{better} (p = 0.22 in a paired test)."
+    assert judge(0.8, 0.2, few) == f"B{better}, on dev data that are too few for a test of significance."
+    assert judge(0.8, 0.2) == f"B{better}."
+    assert judge(0.2, 0.2, clear).startswith("No better than the baseline")
+    assert judge(0.2, 0.8, clear, higher=False).startswith("Better than")
+    assert judge(0.2, 0.25, unclear, higher=False).startswith("Not clearly better")
+    assert judge(0.9, 0.8, clear, higher=False).startswith("No better")
+    assert judge(math.nan, 0.8, clear) == ""
     assert verdict(replace(summary, baseline="", baseline_scores={}, degenerate="")) == ""
+
+
+def test_the_difference_from_the_baseline_is_tested_example_by_example(run: Run, summary: RunSummary) -> None:
+    model, test = load(run.path), summary.baseline_test
+    assert test is not None
+    assert test.examples == summary.examples["dev"]
+    examples = list(model.task.read(Path(model.task.dev)))
+    usual = str(run.summary()["baseline"]["answer"])
+    answers = [answer.label for answer in model.predict(model.task.dev)]
+    pairs = [
+        (answer == example.label, usual == example.label) for answer, example in zip(answers, examples, strict=True)
+    ]
+    gained, lost = pairs.count((True, False)), pairs.count((False, True))
+    expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert test.p_value == pytest.approx(expected)
+    assert model.evaluate(model.task.dev)["baseline"]["p_value"] == test.p_value
 
 
 def test_the_verdict_on_a_model_that_has_learned_nothing_says_what_to_try(summary: RunSummary) -> None:
     base = replace(summary, degenerate="", flat_loss=None, baseline="b", metrics={"accuracy": 0.5})
-    base = replace(base, baseline_scores={"accuracy": 0.5})
+    base = replace(base, baseline_scores={"accuracy": 0.5}, baseline_test=None)
     assert f"seqloom check {base.path}/config.toml --learning-rate" in verdict(base)
     assert "a larger train.minutes, and look" in verdict(replace(base, finished="2 minutes elapsed"))
     constant = replace(base, degenerate="Every prediction is 'up'", remedy="raise train.epochs")
@@ -281,6 +282,7 @@ def test_a_run_with_a_custom_layer_is_described_without_it(tmp_path: Path, capsy
 def test_an_evaluation_has_the_scores_of_the_baseline(run: Run) -> None:
     model = load(run.path)
     scores = model.evaluate(model.task.dev)
+    assert 0 < scores["baseline"].pop("p_value") <= 1
     assert scores["baseline"] == {"name": model.baseline.name, **run.summary()["baseline_scores"]}  # type: ignore[union-attr]
 
 

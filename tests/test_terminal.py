@@ -284,24 +284,6 @@ def test_baselines_of_a_forecast(capsys: pytest.CaptureFixture[str]) -> None:
         "mae         1    1.5",
         "",
     ]
-    sentence = terminal.compare_with_baselines(errors(0.5), better["baselines"])
-    assert sentence.startswith("The model is better than every baseline; the best of them is drift")
-    sentence = terminal.compare_with_baselines(errors(0.8), better["baselines"] | {"DLinear": errors(0.6)})
-    assert sentence.startswith(
-        "The model is worse than DLinear (mse_scaled 0.8 against 0.6), and also worse than drift:"
-    )
-    assert sentence.endswith(": use DLinear, or train longer.")
-    overfitted = terminal.compare_with_baselines(errors(0.8), better["baselines"], overfitting="The dev error rises.")
-    assert overfitted.endswith(": use drift. The dev error rises.")
-    close = errors(0.65) | {"mse_scaled_interval": [0.6, 0.72]}
-    assert terminal.compare_with_baselines(close, better["baselines"]).startswith(
-        "The model is not clearly better than"
-    )
-    clear = errors(0.5) | {"mse_scaled_interval": [0.4, 0.6]}
-    assert terminal.compare_with_baselines(clear, better["baselines"]).endswith("(mse_scaled 0.5 against 0.7).")
-    for equal in (0.7, 0.7 + 1e-8, 0.7 - 1e-8):  # rounding errors of a model that returns to a baseline
-        sentence = terminal.compare_with_baselines(errors(equal), better["baselines"])
-        assert sentence == "The model is as good as the best baseline, drift."
 
 
 def test_of_many_series_those_with_the_largest_errors_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqloom import terminal
-from seqloom.evaluation import predict_all, score, split_details
+from seqloom.evaluation import compare_with_baseline, predict_all, score, split_details
+from seqloom.models.baseline import load_baseline
 from seqloom.run import Run
 from seqloom.run_config import Config
 
@@ -25,6 +26,10 @@ def calibrate_best(run: Run, config: Config, dev: Sequence[Any]) -> None:
     weights = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
     run.write_details(terminal.json_value(details))
     facts = {**snapshot.facts, "metrics": metrics, "degenerate": degenerate}
+    baseline = load_baseline(run)
+    sums = None if baseline is None else task.baseline_sums(baseline, dev)
+    test = compare_with_baseline(task, predictions, dev, sums)
+    facts |= {"baseline_test": test and test._asdict()}
     facts |= {"calibration": calibration.note, "network_is_unused": calibration.network_is_unused}
     run.save("best", snapshot._replace(model=weights, facts=facts))
     run.log(calibration.note)

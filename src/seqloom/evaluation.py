@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from seqloom.data.loading import BatchLoader
-from seqloom.metrics.confidence import RESAMPLES, MetricSums, bootstrap, quantiles
+from seqloom.metrics.confidence import RESAMPLES, MetricSums, SignificanceTest, bootstrap, quantiles, significance
 from seqloom.metrics.length_bins import LengthBins
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
@@ -54,6 +54,14 @@ def _interval(task: Task, sums: MetricSums) -> dict[str, Any]:
     resamples = RESAMPLES if len(blocks.rows) <= FEW_ROWS else RESAMPLES // 5
     interval = quantiles(bootstrap(blocks, resamples=resamples))
     return {f"{task.main_metric}_interval": list(interval)} if all(map(math.isfinite, interval)) else {}
+
+
+def compare_with_baseline(
+    task: Task, predictions: Sequence[Any], examples: Sequence[Any], baseline: MetricSums | None
+) -> SignificanceTest | None:
+    """The paired test of a model and the baseline, whose ``baseline_sums`` are given; None if there is none."""
+    sums = None if baseline is None or not examples else task.metric_sums(predictions, examples)
+    return None if baseline is None or sums is None else significance(sums, baseline, overlap=max(task.gap + 1, 1))
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def quantize_run(
     compared = compare_predictions((task, task), (predictions[0], predictions[1]), examples)
     _check_loss(run, task.main_metric, before, after, higher_is_better=task.higher_is_better, tolerance=tolerance)
     snapshot = run.load_best()
-    kept = ("update", "epoch", "degenerate")
+    kept = ("update", "epoch", "degenerate", "baseline_test")
     facts: dict[str, Any] = {name: snapshot.facts[name] for name in kept if name in snapshot.facts}
     facts |= {"precision": "int8", "quantized_from": run.name, "float32_metrics": split_details(metrics[0])[0]}
     _write(run, Path(new), _stored_weights(snapshot.model, rounded_weights(model.module)), facts, metrics[1])

@@ -49,7 +49,8 @@ class RunRecorder:
         due = self.group.any_rank(flag=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
         if event.kept and event.evaluation is not None:
             facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
-            facts |= {"degenerate": event.evaluation.degenerate}
+            test = event.evaluation.baseline_test
+            facts |= {"degenerate": event.evaluation.degenerate, "baseline_test": test and test._asdict()}
             if self.group.is_main:
                 self.run.write_details(terminal.json_value(event.evaluation.details))
                 self.run.save("best", Snapshot(event.weights(), {}, facts))

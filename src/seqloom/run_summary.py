@@ -17,10 +17,10 @@ from seqloom.config import Document
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.text_files import resolve
 from seqloom.formats import format_duration, format_number
-from seqloom.metrics.confidence import wilson_interval
+from seqloom.metrics.confidence import SignificanceTest
 from seqloom.metrics.learning import LIMIT, Remedies, describe_flat_loss, flat_loss, overfit_since
 from seqloom.metrics.meaning import is_perfect, meaning
-from seqloom.models.baseline import Baseline
+from seqloom.models.baseline import load_baseline
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.run import SUMMARY, Run, RunError
 from seqloom.run_config import Config, custom_layer
@@ -64,6 +64,7 @@ class RunSummary:
     overfit_since: float | None  # epoch from which on the dev error rose while the training loss fell; None: none
     baseline: str  # name; empty: there is none
     baseline_scores: dict[str, float]
+    baseline_test: SignificanceTest | None  # of the difference from it; None: the metric allows none
     settings: dict[str, Any]  # that differ from their defaults
     resumable: bool  # the last checkpoint is there
     inputs_are_files: bool
@@ -84,17 +85,6 @@ class RunSummary:
     def remedies(self) -> Remedies:
         """What to change about the training."""
         return Remedies.of(self.path, self.finished, self.overfit_since)
-
-
-def load_baseline(run: Run) -> Baseline | None:
-    """The baseline of a run; None if it has none."""
-    stored = run.summary().get("baseline")
-    if stored is None:
-        return None
-    try:
-        return Baseline.model_validate(stored)
-    except ValueError as error:
-        raise RunError(f"{run.path / 'summary.json'}: not a valid baseline") from error
 
 
 class _Facts(BaseModel):
@@ -120,6 +110,7 @@ class _Checkpoint(BaseModel):
     degenerate: str = ""
     calibration: str = ""
     network_is_unused: bool = False
+    baseline_test: SignificanceTest | None = None
     quantized_from: str = ""
     seconds: float | None = Field(None, ge=0, allow_inf_nan=False)
     position: dict[str, Any] = {}
@@ -175,6 +166,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         overfit_since=overfit,
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.baseline_scores,
+        baseline_test=best.baseline_test,
         settings=facts.settings,
         resumable=run.saved("last") and not (finished and config.train.keep == "best"),
         inputs_are_files=task.inputs_are_files,
@@ -294,21 +286,20 @@ def _comparison(summary: RunSummary) -> str:
     problem = f"{summary.degenerate}: {summary.remedy}." if summary.degenerate else ""
     if not summary.baseline or usual is None or math.isnan(value):
         return problem
-    sign = 1 if summary.higher_is_better else -1
-    low, high = summary.metrics.get(f"{summary.metric}_interval", (value, value))
-    nearest = low if summary.higher_is_better else high
+    sign, test = 1 if summary.higher_is_better else -1, summary.baseline_test
     comparison = f"the baseline ({summary.baseline}): {_number(value)} against {_number(usual)}"
     if is_perfect(summary.metric, usual, higher_is_better=summary.higher_is_better):
         remedy = problem or "The baseline is perfect: these data need no model, or are too easy to tell two apart."
         return f"{'As good as' if value == usual else 'No better than'} {comparison}. {remedy}"
     if sign * value <= sign * usual or _number(value) == _number(usual):
         return f"No better than {comparison}. {problem or flat or _no_better(summary, remedies)}"
-    if sign * nearest <= sign * usual:
-        text = f"Not clearly better than {comparison}, which is within the 95 % confidence interval."
-    elif sign * value <= sign * _far_end(summary, usual):
-        text = f"Not clearly better than {comparison}; the 95 % confidence interval of the baseline includes both."
-    else:
+    if test is None:
         text = f"Better than {comparison}."
+    elif not test.is_possible:
+        text = f"Better than {comparison}, on dev data that are too few for a test of significance."
+    else:
+        clearly = "Better" if test.is_significant else "Not clearly better"
+        text = f"{clearly} than {comparison} (p = {test.p_value:.2g} in a paired test)."
     return f"{text} {problem}".rstrip()
 
 
@@ -323,13 +314,6 @@ def _no_better(summary: RunSummary, remedies: Remedies) -> str:
         f"Try another learning rate ({remedies.find_learning_rate}) or a larger {remedies.train_longer}, and look for "
         f"problems in the data with {check}."
     )
-
-
-def _far_end(summary: RunSummary, usual: float) -> float:
-    """The better end of the confidence interval of the baseline, if its score is a share of the examples."""
-    total = summary.examples.get("dev", 0)
-    is_share = summary.metric == "exact_match" or (summary.task == "classify" and summary.metric == "accuracy")
-    return wilson_interval(round(usual * total), total)[1] if is_share and total and 0 <= usual <= 1 else usual
 
 
 def _number(value: float) -> str:

@@ -228,34 +228,6 @@ def _print_baselines(metrics: Mapping[str, Any], baselines: Mapping[str, Mapping
     table(("forecast", *columns), rows)
 
 
-def compare_with_baselines(
-    metrics: Mapping[str, Any],
-    baselines: Mapping[str, Mapping[str, float]],
-    *,
-    overfitting: str = "",  # why longer training does not help; empty: it may
-) -> str:
-    """Which baselines have a smaller squared error than the model."""
-    own = metrics["mse_scaled"]
-    errors = {name: row["mse_scaled"] for name, row in baselines.items()}
-    best = min(errors, key=lambda name: errors[name])
-    better = sorted((name for name in errors if errors[name] < own), key=lambda name: errors[name])
-    figures = f"{format_value(own)} against {format_value(errors[best])}"
-    if format_value(own) == format_value(errors[best]):  # a model that returns to a baseline differs by rounding errors
-        return f"The model is as good as the best baseline, {best}."
-    if better:
-        others = f", and also worse than {' and '.join(better[1:])}" if len(better) > 1 else ""
-        remedy = f". {overfitting}" if overfitting else ", or train longer."
-        return f"The model is worse than {best} (mse_scaled {figures}){others}: use {best}{remedy}"
-    low, high = metrics.get("mse_scaled_interval", (math.nan, math.nan))
-    if low <= errors[best] <= high:
-        return (
-            f"The model is not clearly better than {best}, the best baseline (mse_scaled {figures}), which is within "
-            "the 95 % confidence interval of the model."
-        )
-    few = "; there are too few forecasts for a confidence interval" if math.isnan(low) else ""
-    return f"The model is better than every baseline; the best of them is {best} (mse_scaled {figures}){few}."
-
-
 def _print_label_scores(metrics: Mapping[str, Any], *, most: int) -> None:
     """Print precision, recall and F1 of each label; of many labels, those with the most errors."""
     scores: Mapping[str, Any] = metrics.get("per_label") or metrics.get("per_type") or {}

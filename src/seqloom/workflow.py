@@ -26,12 +26,13 @@ from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.split import Read
 from seqloom.diagnosis.training_doctor import TrainingDoctor
-from seqloom.evaluation import predict_all, score, split_details
+from seqloom.evaluation import compare_with_baseline, predict_all, score, split_details
 from seqloom.interrupt import Interrupted, interruptible, is_closed_output
 from seqloom.layers.layer_error import LayerError, describe_error
 from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
-from seqloom.models.baseline import TargetCounter
+from seqloom.metrics.confidence import MetricSums
+from seqloom.models.baseline import TargetCounter, load_baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, custom_layer, load_config, resume_changes
@@ -380,8 +381,11 @@ def _run_training(
         seconds = float(start.facts["seconds"]) if start else 0.0
         recorder = RunRecorder(run, config, group, dev=dev, rows=rows, seconds=seconds, plots=plots)
 
+        baseline = load_baseline(run) if dev and group.is_main else None
+        sums = None if baseline is None else config.task.baseline_sums(baseline, dev)
+
         def evaluate(model: nn.Module) -> Evaluation:
-            return _evaluate(run, config, model, dev=dev, group=group, interrupted=interrupted)
+            return _evaluate(run, config, model, dev=dev, baseline=sums, group=group, interrupted=interrupted)
 
         events = engine.train(
             rule, evaluate=evaluate if dev else None, time_fraction=recorder.time_fraction, start=start
@@ -523,6 +527,7 @@ def _evaluate(
     module: nn.Module,
     *,
     dev: Sequence[Any],
+    baseline: MetricSums | None,  # in the main process
     group: ProcessGroup,
     interrupted: Callable[[], bool],
 ) -> Evaluation:
@@ -531,11 +536,12 @@ def _evaluate(
 
     task = config.task
     predictions = predict_all(config, module, dev, group=group, before_batch=stop_if_interrupted)
-    results, degenerate, answers = group.broadcast(
+    results, degenerate, answers, test = group.broadcast(
         lambda: (
             score(task, predictions, dev),
             task.degenerate_predictions(predictions, dev),
             sample_answers(task, predictions, dev),
+            compare_with_baseline(task, predictions, dev, baseline),
         )
     )
     metrics, details = split_details(results)
@@ -543,7 +549,7 @@ def _evaluate(
     if math.isnan(metrics.get("loss") or 0.0):  # some labels or words are right even if all outputs are NaN
         value = math.nan
     sign = 1 if task.higher_is_better else -1
-    return Evaluation(sign * value, metrics, task.main_metric, details, degenerate, answers)
+    return Evaluation(sign * value, metrics, task.main_metric, details, degenerate, answers, test)
 
 
 def _create_once(group: ProcessGroup, create: Callable[[], Run]) -> Run:

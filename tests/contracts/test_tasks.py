@@ -34,6 +34,7 @@ EVERY_LAW = [
     *laws.LAWS,
     laws.loss_is_a_sum_over_rows,
     laws.metric_is_computed_from_sums,
+    laws.baseline_is_paired_with_the_model,
     laws.inputs_are_predicted,
 ]
 

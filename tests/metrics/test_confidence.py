@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binomtest, ttest_1samp
+from scipy.stats import binomtest, permutation_test, ttest_1samp
 
 from seqloom.metrics.confidence import (
     MetricSums,
@@ -17,7 +17,9 @@ from seqloom.metrics.confidence import (
     mean_of_sums,
     paired_difference,
     quantiles,
+    randomization_test,
     ratio_of_sums,
+    significance,
     t_tail,
     wilson_interval,
 )
@@ -65,6 +67,43 @@ def resampled_sums(rows: NDArray[np.float64], *, resamples: int) -> NDArray[np.f
     """Sums over examples drawn one by one."""
     generator = np.random.default_rng(11)
     return np.stack([rows[generator.integers(0, len(rows), len(rows))].sum(axis=0) for _ in range(resamples)])
+
+
+def hits(*correct: int) -> MetricSums:
+    return ratio_of_sums(correct, [1] * len(correct))
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(4, 0), (5, 1), (3, 3), (0, 6), (0, 0), (9, 0)])
+def test_the_randomization_test_of_shares_is_the_exact_test_of_mcnemar(gained: int, lost: int) -> None:
+    model, baseline = [1] * gained + [0] * lost + [1, 0, 0], [0] * gained + [1] * lost + [1, 0, 0]
+    expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert randomization_test(hits(*model), hits(*baseline)) == pytest.approx(expected)
+
+
+def test_the_randomization_test_of_a_mean_equals_scipy_and_counts_an_observed_difference() -> None:
+    generator = np.random.default_rng(5)
+    first, other = generator.normal(size=30), generator.normal(0.5, size=30)
+    sums = [mean_of_sums([[value] for value in values]) for values in (first, other)]
+    expected = permutation_test(
+        (first, other), lambda x, y, axis: (x - y).mean(axis=axis), permutation_type="samples", n_resamples=20000
+    ).pvalue
+    assert randomization_test(*sums, resamples=20000) == pytest.approx(expected, abs=0.006)  # four standard errors
+    assert randomization_test(sums[0], mean_of_sums([[value] for value in other + 9])) == 1 / 1001
+    assert math.isnan(randomization_test(sums[0], mean_of_sums([[math.inf]] * 30)))
+
+
+def test_the_significance_of_overlapping_and_of_many_examples() -> None:
+    def tested(first: MetricSums, other: MetricSums, *, overlap: int = 1) -> tuple[float, int, bool, bool]:
+        test = significance(first, other, overlap=overlap)
+        assert test is not None
+        return test.p_value, test.examples, test.is_possible, test.is_significant
+
+    always, never = hits(*[1] * 12), hits(*[0] * 12)
+    assert tested(always, never) == (2 / 4096, 12, True, True)
+    assert tested(always, never, overlap=3) == (0.125, 4, False, False)
+    many, half = hits(*[1] * 50_001), hits(*[1, 0] * 25_000, 1)
+    assert tested(many, half) == (1 / 1001, 50_001, True, True)
+    assert significance(always, hits(1)) is None
 
 
 def test_paired_difference_equals_resampling_both_models_together() -> None:

@@ -13,7 +13,8 @@ from tests.testing.broken import Broken, assert_caught, each
 from torch import nn
 
 from seqloom.data.batch import Batch
-from seqloom.metrics.confidence import ratio_of_sums
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import BidirectionalEncoder
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.task import Loss, Predictions
@@ -62,6 +63,11 @@ class DrawsRandomNumbers(Classify):
 class WrongSums(Classify):
     def metric_sums(self, _: Sequence[Any], examples: Sequence[Any]) -> Any:
         return ratio_of_sums(np.arange(len(examples)), np.ones(len(examples)))
+
+
+class UnpairedBaseline(Classify):
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[Any]) -> MetricSums:
+        return super().baseline_sums(baseline, examples[1:])
 
 
 class ForgottenLabels(Classify):
@@ -113,6 +119,7 @@ BROKEN: list[Broken] = [
     (ChangesWeights, laws.predicting_changes_nothing, "expected .*, found"),
     (DrawsRandomNumbers, laws.predicting_changes_nothing, "draws random numbers"),
     (WrongSums, laws.metric_is_computed_from_sums, "accuracy of 6 examples"),
+    (UnpairedBaseline, laws.baseline_is_paired_with_the_model, "baseline_sums: expected rows"),
     (ForgottenLabels, laws.fitted_state_survives_json, "restored from JSON: answer 0.label"),
     (Drifting, laws.configuration_survives, "suffix"),
     (Unsaved, laws.saved_weights_restore_the_model, "with saved weights: answer 0.probability"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from seqloom import terminal
 from seqloom.formats import format_value
 from seqloom.metrics.backtest import Row, columns_of, spread_rows
+from seqloom.tasks.forecast.verdict import compare_with_baselines
 
 if TYPE_CHECKING:
     from seqloom.model import Model
@@ -49,7 +50,7 @@ def print_backtest(
         _print_table("By origin", "first step", rows, list(range(max(count - MAX_ROWS, 0), count)))
     terminal.print_lines("")
     scores = {name: value for name, value in result.scores.items() if name != "per_target"}
-    verdict = terminal.compare_with_baselines(scores, scores["baselines"], overfitting=overfitting)
+    verdict = compare_with_baselines(scores, scores["baselines"], overfitting=overfitting)
     terminal.print_results(scores, {}, source="value", sentences=[verdict])
     if drawn is not None:
         terminal.print_lines("", f"picture  {drawn}")

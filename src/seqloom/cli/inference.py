@@ -1,7 +1,7 @@
 """Commands that use a trained model. Slow imports are inside the command that needs them."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -92,6 +92,7 @@ def evaluate(
     """
     from seqloom import terminal
     from seqloom.data.readers.text_files import pluralize
+    from seqloom.tasks.forecast.verdict import compare_with_baselines
 
     with errors():
         files = {"constrain": constrain, "lexicon": lexicon, "lm": lm, "folder": folder, "captions": captions}
@@ -124,10 +125,10 @@ def evaluate(
             terminal.print_json(metrics)
         else:
             baseline = metrics.get("baseline", {})
-            sentences = [f"Baseline: {baseline['name']}."] if baseline else []
+            sentences = [_describe_baseline(baseline)] if baseline else []
             if baselines := metrics.get("baselines"):
                 overfitting = _remedies(run[0], model).overfitting
-                verdict = terminal.compare_with_baselines(metrics, baselines, overfitting=overfitting)
+                verdict = compare_with_baselines(metrics, baselines, overfitting=overfitting)
                 sentences = [verdict, *sentences]
             terminal.print_results(metrics, baseline, source="value", sentences=sentences)
 
@@ -138,6 +139,13 @@ def _remedies(run: Path, model: "Model") -> "Remedies":
     from seqloom.run_summary import remedies
 
     return remedies(Run.open(run), model.config)
+
+
+def _describe_baseline(baseline: Mapping[str, Any]) -> str:
+    """What the baseline does, and whether the difference from it is significant."""
+    if "p_value" not in baseline:
+        return f"Baseline: {baseline['name']}."
+    return f"Baseline: {baseline['name']}; the difference has p = {baseline['p_value']:.2g} in a paired test."
 
 
 def _report_backtest(

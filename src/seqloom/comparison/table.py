@@ -6,9 +6,7 @@ from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
-from seqloom.metrics.confidence import cross_validated_test, paired_difference
-
-SIGNIFICANT = 0.05  # p values below this are called better or worse
+from seqloom.metrics.confidence import SIGNIFICANT, cross_validated_test, paired_difference
 
 Trial = Mapping[str, Any]
 """The results of ``run_trial``, or a seed and an error."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,14 @@ NORMAL = 1.959963984540054
 """95 % of a normal distribution lie within this many standard deviations."""
 
 RESAMPLES = 1000
+SIGNIFICANT = 0.05
+"""A p value below this is called significant."""
+MIN_PAIRS = 6
+"""Examples from which on a paired test can be significant: fewer can be exchanged in at most 32 ways."""
+MAX_EXACT = 12
+"""Examples that differ, up to which all exchanges are counted."""
+MAX_PAIRS = 20_000
+"""More examples are exchanged in groups."""
 COUNTS_AT_ONCE = 1 << 22
 """Resampled counts held in memory at once: 32 MB."""
 
@@ -122,6 +131,75 @@ def bootstrap(
     count = len(sums.rows)
     times = (np.bincount(random.integers(count, size=count), minlength=count) for _ in range(resamples if count else 0))
     return np.array([sums.value(counts @ sums.rows) for counts in times])
+
+
+class SignificanceTest(NamedTuple):
+    """Whether two models differ on the same examples."""
+
+    p_value: float  # two-sided
+    examples: int  # of which each is independent of the others
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there are enough examples for any difference to be significant."""
+        return self.examples >= MIN_PAIRS
+
+    @property
+    def is_significant(self) -> bool:
+        return self.p_value < SIGNIFICANT
+
+
+def significance(
+    first: MetricSums,
+    other: MetricSums,  # on the same examples
+    *,
+    overlap: int = 1,  # successive examples that overlap, and count as one
+) -> SignificanceTest | None:
+    """The randomization test of two models; None if their metrics cannot be paired."""
+    if len(first.rows) != len(other.rows) or not len(first.rows):
+        return None
+    first, other = (sums.in_blocks(overlap) for sums in (first, other))
+    together = math.ceil(len(first.rows) / MAX_PAIRS)
+    p_value = randomization_test(*(sums.in_blocks(together) for sums in (first, other)))
+    return None if math.isnan(p_value) else SignificanceTest(p_value, len(first.rows))
+
+
+def randomization_test(
+    first: MetricSums,
+    other: MetricSums,  # on the same examples
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> float:
+    """The p value of the difference between two models, two-sided; NaN if one of the metrics is not finite.
+
+    If the models are equally good, exchanging their results on an example changes nothing: the share of exchanges with
+    at least the observed difference (Noreen 1989, Riezler & Maxwell 2005). If few examples differ, all exchanges are
+    counted, which for shares of correct answers is the exact test of McNemar.
+    """
+    if not (np.isfinite(first.rows).all() and np.isfinite(other.rows).all()):
+        return math.nan
+    changes = (other.rows - first.rows)[(other.rows != first.rows).any(axis=1)]
+    totals = first.rows.sum(axis=0), other.rows.sum(axis=0)
+
+    def difference(exchanged: NDArray[np.float64]) -> float:  # (examples that differ,), 1: exchanged
+        moved = exchanged @ changes
+        return abs(first.value(totals[0] + moved) - first.value(totals[1] - moved))
+
+    count = len(changes)
+    observed = difference(np.zeros(count))
+    if not math.isfinite(observed):
+        return math.nan
+    random = np.random.default_rng(seed)
+    is_exact = count <= MAX_EXACT
+    exchanges: Iterator[NDArray[np.float64]] = (
+        (np.array(signs, np.float64) for signs in product((0, 1), repeat=count))
+        if is_exact
+        else (random.integers(2, size=count).astype(np.float64) for _ in range(resamples))
+    )
+    least = observed * (1 - 1e-9)  # rounding
+    extreme = sum(not difference(each) < least for each in exchanges)
+    return extreme / (1 << count) if is_exact else (extreme + 1) / (resamples + 1)
 
 
 def paired_difference(first: Sequence[ArrayLike], other: Sequence[ArrayLike]) -> tuple[float, float]:

@@ -11,11 +11,11 @@ from seqloom.decoding.tokens.search import Search
 from seqloom.formats import describe_type
 from seqloom.layers.quantization import round_weights, use_int8
 from seqloom.model.model import Model, Precision
+from seqloom.models.baseline import load_baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.run import Name, Run, RunError
 from seqloom.run_config import load_config
-from seqloom.run_summary import load_baseline
 from seqloom.tasks.task import PredictionOptions, Task
 
 

@@ -23,7 +23,7 @@ from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
-from seqloom.evaluation import LengthScore, evaluate, predict_all, score_by_length
+from seqloom.evaluation import LengthScore, compare_with_baseline, predict_all, score, score_by_length
 from seqloom.formats import shorten
 from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.drawing import Drawing
@@ -352,7 +352,7 @@ class Model:
         *,
         top_words: int = 0,  # evaluate word vectors on this many of the most frequent words; 0: on all
     ) -> dict[str, Any]:
-        """The scores on labelled data; ``baseline`` has those of a trivial model.
+        """The scores on labelled data; ``baseline`` has those of a trivial model, and the p value of the difference.
 
         ``in_train`` is the number of examples that the model was trained on, if the data are its training data.
         """
@@ -360,10 +360,14 @@ class Model:
         if top_words:
             config = config._replace(task=self.task.with_top_words(top_words))
         data, examples = self.inputs.labelled(source)
-        scores = evaluate(config, self.module, examples)
+        predictions = predict_all(config, self.module, examples)
+        scores = score(config.task, predictions, examples)
         scores |= self.task.thorough_scores(examples, predict=self._predict_examples)
         if self.baseline is not None:
             scores["baseline"] = {"name": self.baseline.name, **self.task.score_baseline(self.baseline, examples)}
+            sums = self.task.baseline_sums(self.baseline, examples)
+            if (test := compare_with_baseline(config.task, predictions, examples, sums)) and test.is_possible:
+                scores["baseline"]["p_value"] = test.p_value
         if trained := count_trained(self.config, data, examples, recorded=self.trained_on):
             scores["in_train"] = trained
         return scores

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from seqloom.config import ConfigSection
+from seqloom.run import SUMMARY, Run, RunError
 
 MAX_CHARACTERS = 20_000_000
 """Text of the distinct targets that are counted; further ones are counted only if they have occurred before."""
@@ -49,6 +50,17 @@ class TargetCounter:
                     )
                     self.counts[target] = 1
             yield example
+
+
+def load_baseline(run: Run) -> Baseline | None:
+    """The baseline of a run; None if it has none."""
+    stored = run.summary().get("baseline")
+    if stored is None:
+        return None
+    try:
+        return Baseline.model_validate(stored)
+    except ValueError as error:
+        raise RunError(f"{run.path / SUMMARY}: not a valid baseline") from error
 
 
 def most_frequent(counts: Counter[str]) -> str:

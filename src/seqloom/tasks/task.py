@@ -466,9 +466,14 @@ class Task(Capabilities, ABC):
         """The trivial model of the counted training targets; of several, the best on these development examples."""
         return None
 
-    def score_baseline(self, baseline: Baseline, examples: Sequence[Any]) -> dict[str, float]:  # noqa: ARG002
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002
+        """``metric_sums`` of the baseline, to compare a model with it example by example; None if there are none."""
+        return None
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[Any]) -> dict[str, float]:
         """The main metric of the baseline on examples, and others that it has; empty if it has none."""
-        return {}
+        sums = self.baseline_sums(baseline, examples)
+        return {} if sums is None else {self.main_metric: sums.whole}
 
     @property
     def answers_each_line(self) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -212,6 +213,26 @@ def _assert_metric(sums: MetricSums, total: Any, task: Task, predicted: Sequence
     )
 
 
+def baseline_is_paired_with_the_model(case: TaskCase) -> None:
+    """The rows of ``baseline_sums`` are for the examples of ``metric_sums``, and give the score of the baseline."""
+    task, examples = case.task, case.examples
+    counts = Counter(target for example in examples for target in task.baseline_targets(example))
+    baseline = task.fit_baseline(counts, examples)
+    sums = None if baseline is None else task.baseline_sums(baseline, examples)
+    own = task.metric_sums(answers(case, examples), examples)
+    if baseline is None or sums is None or own is None:
+        return
+    require(
+        sums.rows.shape == own.rows.shape,
+        f"baseline_sums: expected rows {own.rows.shape} as of metric_sums, found {sums.rows.shape}",
+    )
+    expected = task.score_baseline(baseline, examples)[task.main_metric]
+    require(
+        math.isclose(sums.whole, expected, rel_tol=EXACT, abs_tol=1e-12),
+        f"{task.main_metric} of the baseline: expected {expected} (score_baseline), found {sums.whole} (baseline_sums)",
+    )
+
+
 def fitted_state_survives_json(case: TaskCase) -> None:
     """The learned state survives JSON, and the task predicts the same with it."""
     learned: Any = case.task.learned
@@ -278,7 +299,7 @@ def laws_for(case: TaskCase) -> tuple[Law, ...]:
     if not isinstance(case.module, SelfTrained):
         laws += (loss_is_a_sum_over_rows,)
     if case.task.metric_sums(answers(case, case.examples), case.examples) is not None:
-        laws += (metric_is_computed_from_sums,)
+        laws += (metric_is_computed_from_sums, baseline_is_paired_with_the_model)
     return (*laws, inputs_are_predicted) if case.inputs else laws
 
 

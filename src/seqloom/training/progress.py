@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from torch import Tensor
 
 from seqloom.checkpoint import Snapshot
+from seqloom.metrics.confidence import SignificanceTest
 
 
 class UpdateResult(NamedTuple):
@@ -86,6 +87,7 @@ class Evaluation(NamedTuple):
     details: Mapping[str, Any] = MappingProxyType({})  # tables and lists, such as the scores of each label
     degenerate: str = ""  # how the predictions show that the model has learned nothing; empty: they do not
     answers: tuple[str, ...] = ()  # to a few fixed examples
+    baseline_test: SignificanceTest | None = None  # of the difference from the baseline
 
     @property
     def loss(self) -> float | None:

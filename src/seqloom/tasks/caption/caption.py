@@ -365,10 +365,10 @@ class Caption(CaptionSettings):
         answer = most_frequent(counts)
         return Baseline(name=f"most frequent caption, {quote(answer)}", answer=answer)
 
-    def score_baseline(self, baseline: Baseline, examples: Sequence[CaptionedSignal]) -> dict[str, float]:
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[CaptionedSignal]) -> MetricSums:
         text = baseline.answer.lower() if self.text.lowercase else baseline.answer
         answer = CaptionPrediction(text, 0.0, [], [], [], "", [], [])
-        return {self.metric: self.metric_sums([answer] * len(examples), examples).whole}
+        return self.metric_sums([answer] * len(examples), examples)
 
     def metric_sums(self, predictions: Sequence[CaptionPrediction], examples: Sequence[CaptionedSignal]) -> MetricSums:
         hypotheses, references = [answer.text for answer in predictions], self._references(examples)

@@ -342,6 +342,9 @@ class Classify(ClassifyInputs):
     def fit_baseline(self, counts: Counter[str], examples: Sequence[LabelledSequence]) -> Baseline | None:  # noqa: ARG002
         return self._targets.fit_baseline(counts)
 
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> MetricSums:
+        return self._targets.baseline_sums(baseline, self._with_targets(examples))
+
     def score_baseline(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> dict[str, float]:
         return self._targets.score_baseline(baseline, self._with_targets(examples))
 

@@ -70,6 +70,10 @@ class SequenceTargets(ABC):
         """The trivial model; ``counts``: of the labels in the training data."""
 
     @abstractmethod
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> MetricSums:
+        """The sums of its main metric."""
+
+    @abstractmethod
     def score_baseline(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> dict[str, float]:
         """Its metrics."""
 
@@ -137,10 +141,11 @@ class ClassTargets(SequenceTargets):
         probabilities = {name: times / total for name, times in counts.items()}
         return Baseline(name=f"most frequent label, {label!r}", answer=label, probabilities=probabilities)
 
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> MetricSums:
+        return self.metric_sums([_baseline_answer(baseline)] * len(examples), examples)
+
     def score_baseline(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> dict[str, float]:
-        probability = baseline.probabilities.get(baseline.answer, 1.0)
-        answer = Classification(baseline.answer, probability, baseline.probabilities)
-        scores = self.score([answer] * len(examples), examples)
+        scores = self.score([_baseline_answer(baseline)] * len(examples), examples)
         return {name: scores[name] for name in ("accuracy", "macro_f1", "loss")}
 
     def explained(self, name: str, prediction: Any) -> tuple[str, Score]:
@@ -150,6 +155,11 @@ class ClassTargets(SequenceTargets):
 
     def draw(self, predict: Predict, examples: Sequence[LabelledSequence], folder: Path) -> None:
         """Nothing: confusions are drawn from the scores."""
+
+
+def _baseline_answer(baseline: Baseline) -> Classification:
+    probability = baseline.probabilities.get(baseline.answer, 1.0)
+    return Classification(baseline.answer, probability, baseline.probabilities)
 
 
 @dataclass(frozen=True)
@@ -187,6 +197,10 @@ class SequenceNumbers(SequenceTargets):
 
     def fit_baseline(self, counts: Counter[str]) -> Baseline | None:  # noqa: ARG002
         return self.numbers.fit_baseline(Counter())
+
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> MetricSums:
+        truths = [example.target[np.newaxis] for example in examples if example.target is not None]
+        return self.numbers.baseline_sums(baseline, truths, [()] * len(truths))
 
     def score_baseline(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> dict[str, float]:
         truths = [example.target[np.newaxis] for example in examples if example.target is not None]

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 from seqloom.data.readers.series import Numbers, Window
 from seqloom.data.readers.text_files import DataError
 from seqloom.metrics import regression
-from seqloom.metrics.confidence import MetricSums, mean_of_sums
+from seqloom.metrics.confidence import MetricSums, mean_of_sums, significance
 from seqloom.metrics.forecasts import LAST, SEASONAL, Forecasts
 from seqloom.models.baseline import Baseline
 from seqloom.models.forecaster import Forecaster
@@ -112,7 +113,10 @@ class ForecastScoring(ForecastFeatures):
         ]
 
     def metric_sums(self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]) -> MetricSums:
-        pairs = self._pairs(predictions, examples)
+        return self._sums(self._pairs(predictions, examples))
+
+    def _sums(self, pairs: Sequence[tuple[Numbers, Numbers]]) -> MetricSums:
+        """The sums of the main metric, from the truth and the forecasts of each example."""
         if self.data_type == "binary":
             return mean_of_sums([regression.log_losses(*pair) for pair in pairs])
         columns, places = self._scored()
@@ -143,6 +147,11 @@ class ForecastScoring(ForecastFeatures):
             ],
         )
         scores = forecasts.score()
+        own, overlap = self._sums(self._pairs(predictions, examples)), self._overlap(examples)
+        for name in baselines.names:
+            test = significance(own, self._forecast_sums(baselines.forecast(name, examples), examples), overlap=overlap)
+            if test is not None and test.is_possible:
+                scores["baselines"][name]["p_value"] = test.p_value
         return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
 
     def _baselines(self) -> BaselineForecasts:
@@ -165,11 +174,10 @@ class ForecastScoring(ForecastFeatures):
             return np.concatenate([answer.step_quantiles for answer in predictions])
         return np.stack([answer.quantiles for answer in predictions])
 
-    def _observed(self, examples: Sequence[Window]) -> Numbers:  # (N, horizon, targets)
-        """The values to forecast, in the order of the examples."""
-        every_step = self.output == "every_step"
-        futures = [window.future(self.horizon, every_step=every_step) for window in examples]
-        return np.concatenate(futures)[..., self._targets(self.fitted.columns)]
+    def _observed(self, examples: Sequence[Window]) -> list[Numbers]:  # (N, horizon, targets) each
+        """The values to forecast of each example."""
+        every_step, targets = self.output == "every_step", self._targets(self.fitted.columns)
+        return [window.future(self.horizon, every_step=every_step)[..., targets] for window in examples]
 
     def fit_baseline(self, counts: Counter[Any], examples: Sequence[Window]) -> Baseline | None:  # noqa: ARG002
         if self.data_type == "binary":
@@ -189,8 +197,27 @@ class ForecastScoring(ForecastFeatures):
         method = baseline.method or (SEASONAL if baseline.lag > 1 else LAST)  # runs of earlier versions have lags only
         return self._baselines().forecast(method, examples)
 
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[Window]) -> MetricSums:
+        if self.data_type == "binary":
+            means = np.array(self.fitted.means)[self._targets(self.fitted.columns)]
+            return self._sums([(truth, np.broadcast_to(means, truth.shape)) for truth in self._observed(examples)])
+        return self._forecast_sums(self.baseline_forecast(baseline, examples), examples)
+
+    def _forecast_sums(self, forecasts: Numbers, examples: Sequence[Window]) -> MetricSums:  # (N, horizon, targets)
+        """The sums of the main metric of forecasts of all examples, in their order."""
+        truths = self._observed(examples)
+        parts = np.split(forecasts, np.cumsum(list(map(len, truths)))[:-1])
+        return self._sums(list(zip(truths, parts, strict=True)))
+
+    def _overlap(self, examples: Sequence[Window]) -> int:
+        """How many successive examples share values that they forecast: those of a backtest may not."""
+        if self.output == "every_step":
+            return self.gap + 1
+        steps = [after.stop - before.stop for before, after in pairwise(examples) if after.stop > before.stop]
+        return math.ceil(self.horizon / min(steps)) if steps else 1
+
     def score_baseline(self, baseline: Baseline, examples: Sequence[Window]) -> dict[str, float]:
-        learned, truth = self.fitted, self._observed(examples)
+        learned, truth = self.fitted, np.concatenate(self._observed(examples))
         targets = self._targets(learned.columns)
         if self.data_type == "binary":
             forecast = np.broadcast_to(np.array(learned.means)[targets], truth.shape)

@@ -211,13 +211,9 @@ class Handwriting(HandwritingSettings):
     def fit_baseline(self, counts: Counter[Any], examples: Sequence[Recording]) -> Baseline | None:  # noqa: ARG002
         return Baseline(name="a single Gaussian")
 
-    def score_baseline(self, baseline: Baseline, examples: Sequence[Recording]) -> dict[str, float]:  # noqa: ARG002
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[Recording]) -> MetricSums:  # noqa: ARG002
         """Every movement drawn from one Gaussian, every state of the pen from its frequency."""
-        total, points = 0.0, 0
-        for example in examples:
-            total -= float(self._gaussian(example.values).sum())
-            points += len(example.values) + 1
-        return {"nll": total / max(points, 1)}
+        return nll_sums([self._gaussian(example.values).tolist() for example in examples])
 
     def _gaussian(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """The log-likelihood of each point and of the end under the baseline."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from seqloom.data.batch import Batch
@@ -270,11 +271,13 @@ class LanguageModel(LanguageModelSettings):
         probabilities = {names[token]: (times + 1) / total for token, times in tokens.items()}
         return Baseline(name="unigram frequencies", probabilities={**probabilities, "": 1 / total})
 
-    def score_baseline(self, baseline: Baseline, examples: Sequence[TextLine]) -> dict[str, float]:
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[TextLine]) -> MetricSums:
         vocabulary, rest = self.tokenizer.vocabulary, baseline.probabilities[""]
         logs = np.log([baseline.probabilities.get(token, rest) for token in vocabulary.tokens])
-        rows = [logs[self._objective.scored_tokens(example)] for example in examples]
-        total, tokens = -math.fsum(row.sum() for row in rows), sum(map(len, rows))
+        return _loss_sums([logs[self._objective.scored_tokens(example)] for example in examples])
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[TextLine]) -> dict[str, float]:
+        total, tokens = self.baseline_sums(baseline, examples).rows.sum(axis=0).tolist()
         scores = {"perplexity": perplexity(total, tokens), "loss": total / max(tokens, 1)}
         return scores | self._objective.text_scores(total, examples)
 
@@ -282,8 +285,7 @@ class LanguageModel(LanguageModelSettings):
         """Negative log-probability and number of tokens of each line, also if lines were concatenated."""
         values = np.concatenate([np.array(answer.token_log_probabilities) for answer in predictions])
         lengths = np.array([len(self._objective.scored_tokens(example)) for example in examples])
-        losses = [-part.sum() for part in np.split(values, np.cumsum(lengths)[:-1])]
-        return MetricSums(np.stack([losses, lengths], axis=1), lambda sums: perplexity(*sums.tolist()))
+        return _loss_sums(np.split(values, np.cumsum(lengths)[:-1]))
 
     def input_tokens(self, example: TextLine) -> list[str]:
         return self._objective.input_tokens(example)
@@ -324,3 +326,9 @@ def _texts(examples: Iterable[TextLine], characters: Counter[str] | None, *, hid
         if characters is not None:
             characters.update("".join(text.split()))
         yield text
+
+
+def _loss_sums(log_probabilities: Sequence[NDArray[np.float64]]) -> MetricSums:
+    """The perplexity by the negative log-probability and the number of tokens of each line."""
+    rows = [(-row.sum(), len(row)) for row in log_probabilities]
+    return MetricSums(np.array(rows, np.float64).reshape(-1, 2), lambda sums: perplexity(*sums.tolist()))

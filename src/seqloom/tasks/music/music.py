@@ -166,14 +166,13 @@ class Music(MusicSettings):
     def fit_baseline(self, counts: Counter[Any], examples: Sequence[Piece]) -> Baseline | None:  # noqa: ARG002
         return Baseline(name="each key by whether it sounded in the frame before")
 
-    def score_baseline(self, baseline: Baseline, examples: Sequence[Piece]) -> dict[str, float]:  # noqa: ARG002
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[Piece]) -> MetricSums:  # noqa: ARG002
         stays, starts = np.array(self.fitted.stays), np.array(self.fitted.starts)
-        total, frames = 0.0, 0
+        likelihoods = []
         for piece in examples:
             sounds = np.where(_shifted(piece.frames) > 0, stays, starts)
-            total -= float(np.log(np.where(piece.frames > 0, sounds, 1 - sounds)).sum())
-            frames += len(piece)
-        return {"nll": total / max(frames, 1)}
+            likelihoods.append(np.log(np.where(piece.frames > 0, sounds, 1 - sounds)).sum(axis=1).tolist())
+        return nll_sums(likelihoods)
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         from seqloom.tasks.music.onnx_model import onnx_model

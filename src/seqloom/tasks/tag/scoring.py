@@ -138,15 +138,27 @@ class TagScoring(TagSettings):
             return self._numbers.fit_baseline(counts)
         return tag_baseline(counts, words=self.fitted.words is not None)
 
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[TaggedSequence]) -> MetricSums:
+        if self._numbers is not None:
+            return self._numbers.baseline_sums(baseline, *_numbers_and_words(examples))
+        return self.metric_sums(_baseline_answers(baseline, examples), examples)
+
     def score_baseline(self, baseline: Baseline, examples: Sequence[TaggedSequence]) -> dict[str, float]:
         if self._numbers is not None:
-            known = [example for example in examples if example.target is not None]
-            truths = [example.target for example in known if example.target is not None]
-            return self._numbers.score_baseline(baseline, truths, list(map(input_words, known)))
-        answers = []
-        for example in examples:
-            words = example.words if isinstance(example, Sentence) else ("",) * len(example.labels or ())
-            labels = [baseline.answers.get(word, baseline.answer) for word in words]
-            answers.append(TagPrediction([], labels, []))
-        scores = self.score(answers, examples)
+            return self._numbers.score_baseline(baseline, *_numbers_and_words(examples))
+        scores = self.score(_baseline_answers(baseline, examples), examples)
         return {name: scores[name] for name in (self.main_metric, "accuracy")}
+
+
+def _numbers_and_words(examples: Sequence[TaggedSequence]) -> tuple[list[numbers.Numbers], list[Sequence[str]]]:
+    """The true numbers of each example that has some, and its words."""
+    known = [example for example in examples if example.target is not None]
+    return [example.target for example in known if example.target is not None], list(map(input_words, known))
+
+
+def _baseline_answers(baseline: Baseline, examples: Sequence[TaggedSequence]) -> list[TagPrediction]:
+    answers = []
+    for example in examples:
+        words = example.words if isinstance(example, Sentence) else ("",) * len(example.labels or ())
+        answers.append(TagPrediction([], [baseline.answers.get(word, baseline.answer) for word in words], []))
+    return answers

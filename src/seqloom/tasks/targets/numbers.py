@@ -174,13 +174,25 @@ class NumberTargets:
         self, baseline: Baseline, truths: Sequence[Numbers], words: Sequence[Sequence[str]]
     ) -> dict[str, float]:
         """The scores of the baseline; ``words`` of each example, empty if it has none."""
+        scores = self.score(self._baseline_pairs(baseline, truths, words))
+        return {name: scores[name] for name in (MAIN_METRIC, "mse", "mae")}
+
+    def baseline_sums(
+        self, baseline: Baseline, truths: Sequence[Numbers], words: Sequence[Sequence[str]]
+    ) -> MetricSums:
+        """The sums of the main metric of the baseline."""
+        return self.metric_sums(self._baseline_pairs(baseline, truths, words))
+
+    def _baseline_pairs(
+        self, baseline: Baseline, truths: Sequence[Numbers], words: Sequence[Sequence[str]]
+    ) -> list[tuple[Numbers, Numbers]]:
+        """The true numbers of each example and those of the baseline."""
         others = baseline.means.get("", list(self.scale.means))
         pairs = []
         for truth, known in zip(truths, words, strict=True):
             rows = [baseline.means.get(word, others) for word in known] or [others] * len(truth)
             pairs.append((truth, np.array(rows, dtype=np.float64).reshape(truth.shape)))
-        scores = self.score(pairs)
-        return {name: scores[name] for name in (MAIN_METRIC, "mse", "mae")}
+        return pairs
 
     def draw(self, pairs: Sequence[tuple[Numbers, Numbers]], folder: Path, *, steps: bool) -> None:
         """predicted.png: predicted against true values, or at each step the values over time."""

@@ -73,8 +73,8 @@ class TranscribeScoring(TranscribeSettings):
         sign = 1 if self.higher_is_better else -1
         return max(empty, constant, key=lambda each: sign * self.score_baseline(each, examples)[self.main_metric])
 
-    def score_baseline(self, baseline: Baseline, examples: Sequence[Recording]) -> dict[str, float]:
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[Recording]) -> MetricSums:
         text = baseline.answer.lower() if self.text.lowercase else baseline.answer
         tokens = self.fitted.text.tokens(self._spelling.spell(text))
         answer = Transcription(text, 0.0, 0.0, 0.0, tokens, [], [], [], [], "", None)
-        return {self.main_metric: self.metric_sums([answer] * len(examples), examples).whole}
+        return self.metric_sums([answer] * len(examples), examples)

@@ -131,12 +131,12 @@ class TranslateScoring(TranslateSettings):
             return copying
         return max(copying, constant, key=lambda each: sign * self.score_baseline(each, examples)[self.main_metric])
 
-    def score_baseline(self, baseline: Baseline, examples: Sequence[Pair]) -> dict[str, float]:
+    def baseline_sums(self, baseline: Baseline, examples: Sequence[Pair]) -> MetricSums:
         hypotheses = [example.source if baseline.copies else baseline.answer for example in examples]
         if self._target_text.lowercase:
             hypotheses = [text.lower() for text in hypotheses]
         answers = [Translation(text, 0.0, [], [], [], [], []) for text in hypotheses]
-        return {self.main_metric: self.metric_sums(answers, examples).whole}
+        return self.metric_sums(answers, examples)
 
     def metric_sums(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> MetricSums:
         """For exact matches and errors there is one row per distinct source."""
