@@ -212,3 +212,32 @@ def test_rows_missing_in_the_longest_gap(stamps: list[str], missing: int) -> Non
     axis = axis_of(stamps, "year") if len(stamps[0]) == 4 else axis_of(stamps)
     assert axis is not None
     assert axis.irregularities().missing == missing
+
+
+@pytest.mark.parametrize(
+    "months",
+    [
+        "Jan Feb Mär Apr Mai Jun Jul Aug Sep Okt Nov Dez",
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
+        "ene feb mar abr may jun jul ago sep oct nov dic",
+        "gen feb mar apr mag giu lug ago set ott nov dic",
+        "jan fev mar abr mai jun jul ago set out nov dez",
+        "jan feb mrt apr mei jun jul aug sep okt nov dec",
+    ],
+)
+def test_names_of_months_are_read_in_several_languages(months: str) -> None:
+    axis, others = find_time_axis(["Monat"], [[f"{month} {year}" for year in (2010, 2011) for month in months.split()]])
+    assert axis is not None
+    assert axis.stamps is not None
+    assert not others
+    assert axis.stamps.astype("M8[M]").tolist() == np.arange("2010-01", "2012-01", dtype="M8[M]").tolist()
+
+
+def test_a_column_that_looks_like_dates_names_what_cannot_be_read() -> None:
+    axis, _ = find_time_axis(["m"], [["mar 2010", "kwi 2010", "maj 2010", "lip 2010", "mar 2011"]])
+    assert axis is not None
+    assert (axis.stamps, axis.unreadable) == (None, "kwi 2010")
+    axis, _ = find_time_axis(["m"], [["mary", "john", "mark", "anna 2010", "juli"]])
+    assert axis is not None
+    assert axis.unreadable == ""

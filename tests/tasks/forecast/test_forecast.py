@@ -81,6 +81,14 @@ class Oracle(nn.Module):
         return self.values, state
 
 
+def test_a_column_of_unreadable_months_is_warned_of(tmp_path: Path) -> None:
+    months = ["Jan", "Feb", "Mrca", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    rows = [f"{months[step % 12]} {2010 + step // 12},{step % 7}" for step in range(48)]
+    (tmp_path / "x.csv").write_text("\n".join(["month,value", *rows]) + "\n")
+    _, notes = task(train=str(tmp_path / "x.csv")).resolve(tmp_path / "x.csv")
+    assert any("warning: column 'month' looks like dates, but 'Mrca 2010' cannot be read" in note for note in notes)
+
+
 def test_scales_come_from_the_training_rows(tmp_path: Path) -> None:
     values = wave(50)
     values[30:] += 1000  # would change the statistics
@@ -554,7 +562,9 @@ def test_irregular_and_descending_time_stamps(tmp_path: Path) -> None:
     assert notes[1].startswith("warning: irregular")
     assert f"{path}:10; 1 missing in the longest)" in notes[1]
     path.write_text("\n".join(["day,load", *rows[::-1]]))
-    with pytest.raises(DataError, match=r"x\.csv:3: time runs backwards in column 'day'; sort the rows by time"):
+    with pytest.raises(
+        DataError, match=r"x\.csv:3: time runs backwards in column 'day'; sort the rows by time, the oldest first"
+    ):
         task(train=str(path)).resolve(path)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.readers.month_names import in_english
 from seqloom.data.readers.table_values import is_missing
 
 Dates = NDArray[np.datetime64]  # (T,), in microseconds
@@ -20,6 +21,7 @@ DATE_FORMATS = (
     *("%b %Y", "%b-%Y", "%B %Y", "%b-%y", "%Y %b", "%Y-%jT", "%a %b %d %Y"),
 )
 CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %H.%M.%S", " %H")
+PROBED = 24  # values of a column that show whether it looks like dates
 DIGIT = re.compile(r"\d")
 QUARTER = re.compile(r"(?:(\d{4})[\s-]*[Qq]([1-4])|[Qq]([1-4])[\s/-]*(\d{4}))")
 
@@ -45,6 +47,12 @@ def parse_dates(values: Sequence[Any]) -> list[ParsedDates]:
     if not all(isinstance(value, str) for value in values):
         return []
     texts = [value.strip() for value in values]
+    return _parse_texts(texts) or _parse_texts(in_english(texts) or [])
+
+
+def _parse_texts(texts: Sequence[str]) -> list[ParsedDates]:
+    if not texts:
+        return []
     try:
         return [ParsedDates(np.array([_naive(datetime.fromisoformat(text)) for text in texts], "M8[us]"))]
     except ValueError:
@@ -73,6 +81,16 @@ def count_leading_dates(values: Sequence[Any]) -> int:
         else:
             low = middle
     return low
+
+
+def first_unreadable(values: Sequence[Any]) -> Any | None:
+    """The first value that is no date, in a column in which at least two others are; None: it does not look like dates.
+
+    An evident mistake, or names of months in a language that is not known.
+    """
+    head = values[:PROBED]
+    unreadable = [value for value in head if is_missing(value) or not parse_dates([value])]
+    return unreadable[0] if unreadable and len(head) - len(unreadable) >= 2 else None
 
 
 def _order(format_: str) -> DateOrder:

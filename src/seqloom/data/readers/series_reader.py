@@ -101,6 +101,11 @@ class SeriesReader:
         if axis is not None:
             settings["date"] = axis.names if len(axis.names) > 1 else axis.names[0]
             notes.append(axis.describe())
+            if axis.unreadable:
+                notes.append(
+                    f"{WARNING}column {axis.names[0]!r} looks like dates, but {axis.unreadable[:40]!r} cannot be read: "
+                    "forecasts have no dates; write dates as 2010-03 or 2010-03-31"
+                )
             settings |= {"date_order": axis.order} if axis.order else {}
             season = axis.step.season if axis.step is not None else 0
             if season and series.stop - series.start >= SEASONS * season:
@@ -228,7 +233,7 @@ class SeriesReader:
             first = irregular.backwards[0]
             source = f"{'the index' if series.axis.is_index else 'column'} {' and '.join(map(repr, series.axis.names))}"
             problem = f"time runs backwards in {source}" if irregular.is_descending else f"{source} is not in order"
-            raise DataError(series.at(first), f"{problem}; sort the rows by time")
+            raise DataError(series.at(first), f"{problem}; sort the rows by time, the oldest first")
         return self._marked(series)
 
     def _marked(self, series: Series) -> Series:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import column_names
-from seqloom.data.readers.date_formats import DateOrder, Dates, ParsedDates, parse_dates, with_format
+from seqloom.data.readers.date_formats import DateOrder, Dates, ParsedDates, first_unreadable, parse_dates, with_format
 from seqloom.data.readers.table_values import as_number, is_missing
 
 Stamps = NDArray[Any]  # dates or numbers
@@ -89,6 +89,7 @@ class TimeAxis:
     order: DateOrder = ""  # of day and month, where the format leaves it open
     is_ambiguous: bool = False  # the dates do not show which of two numbers is the day
     is_index: bool = False  # of a data frame, instead of a column
+    unreadable: str = ""  # the first value that is no date, of names of rows that look like dates
 
     @property
     def has_dates(self) -> bool:
@@ -208,7 +209,7 @@ def find_time_axis(
     """The time axis, and further columns that only number the rows or hold dates."""
     if chosen:
         indices = tuple(names.index(name) for name in chosen)
-        return _axis(indices, names, columns, certain=True, order=order) or _names_axis(indices, names), []
+        return _axis(indices, names, columns, certain=True, order=order) or _names_axis(indices, names, columns), []
     used_names = set(taken)
     free = [index for index, name in enumerate(names) if name not in used_names]
     joined = _date_parts(names, free)
@@ -223,12 +224,14 @@ def find_time_axis(
         axis = min(candidates, key=lambda candidate: not candidate.has_dates)
     others = [candidate.columns[0] for candidate in candidates if candidate is not axis]
     if axis is None and 0 in free and _name_rows(columns[0]):
-        axis = _names_axis((0,), names)
+        axis = _names_axis((0,), names, columns)
     return axis, others
 
 
-def _names_axis(indices: tuple[int, ...], names: Sequence[str]) -> TimeAxis:
-    return TimeAxis(indices, tuple(names[index] for index in indices), None, None)
+def _names_axis(indices: tuple[int, ...], names: Sequence[str], columns: Sequence[Sequence[Any]]) -> TimeAxis:
+    unreadable = first_unreadable(columns[indices[0]]) if len(indices) == 1 else None
+    shown = "" if unreadable is None else str(unreadable)
+    return TimeAxis(indices, tuple(names[index] for index in indices), None, None, unreadable=shown)
 
 
 def _name_rows(values: Sequence[Any]) -> bool:
