@@ -133,5 +133,9 @@ def report_by_length(
     if as_json:
         terminal.print_json({**report.to_json(), "plot": str(output)})
         return
+    if len(report.scores[0]) == 1:
+        terminal.print_note(
+            "nearly all inputs are equally long, so that there is one row; --bins chooses other lengths"
+        )
     terminal.table(*report.table())
     terminal.print_lines("", f"{report.metric} by length: {output}")

@@ -61,6 +61,7 @@ def test_a_list_with_texts_is_aligned_into_files(run: Path, tmp_path: Path) -> N
     assert [Path(path).name for path in printed] == ["0.TextGrid", "1.TextGrid", "2.TextGrid"]
     for path, text in zip(printed, TEXTS, strict=True):
         assert all(f'text = "{word}"' in Path(path).read_text() for word in text.split())
+    assert "got 'json'; --json without --timings prints JSON" in refused("align", run, file, "--timings", "json")
     assert "a file holds one recording, but there are several" in refused("align", run, file, "--timings", "srt")
     rows = [line.split() for line in invoke("align", run, file, "--timings", "ctm").splitlines()]
     assert [(Path(row[0]).name, row[4]) for row in rows] == [

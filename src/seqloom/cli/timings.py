@@ -19,7 +19,8 @@ class TimingWriter:
     def __init__(self, task: Task, timings: str, folder: Path | None) -> None:
         timings = timings.lower()
         if timings not in FORMATS:
-            raise ValueError(f"--timings: expected one of {', '.join(FORMATS)}, got {timings!r}")
+            instead = "; --json without --timings prints JSON" if timings == "json" else ""
+            raise ValueError(f"--timings: expected one of {', '.join(FORMATS)}, got {timings!r}{instead}")
         task.require_timings()
         self.task, self.timings, self.folder = task, timings, folder
         self.examples: deque[tuple[str, float]] = deque()  # name and length of those without an answer

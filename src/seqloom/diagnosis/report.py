@@ -44,7 +44,8 @@ def report_lines(diagnosis: Diagnosis, *, width: int = 0) -> Iterator[str]:
     if rows:
         yield ""
         yield from terminal.table_lines(
-            ("part", "layer", "direction", "sees (steps)", "left per step", "σ of a step", "Lyapunov exponent"), rows
+            ("part", "layer", "direction", "sees (steps)", "gradient per step", "singular value", "Lyapunov exponent"),
+            rows,
         )
 
 

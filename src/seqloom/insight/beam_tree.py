@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_BRANCHES = 60
 """Branches that are shown; more cannot be read."""
+TREE_NOTE = "the best hypothesis at the left margin, the others indented; each ends with its score and outcome"
+"""How the tree is read."""
 LIGHT_GREY = "#9aa5b1"
 
 PRUNED = {
@@ -132,7 +134,7 @@ def _remove(branches: dict[int, Branch], branch: Branch) -> None:
 
 
 def beam_lines(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -> list[str]:
-    """A line for each stretch between two forks; the best path continues straight down, others fork to the right."""
+    """A line for each stretch between two forks; the best hypothesis stays at the margin, others are indented."""
     root, removed = build_tree(nodes, max_branches=max_branches)
     joined = are_joined([node.token for node in nodes])
     rows = list(_rows(root, "", joined=joined))

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from seqloom import html
 from seqloom.formats import format_number
-from seqloom.insight.beam_tree import BeamNode, beam_lines
+from seqloom.insight.beam_tree import TREE_NOTE, BeamNode, beam_lines
 from seqloom.insight.ctc_plot import BLANK_SIGN, FrameProbabilities
 from seqloom.insight.explanation import AttentionMap, Explanation
 from seqloom.insight.frame_strip import png_address
@@ -92,7 +92,7 @@ def beam_html(nodes: Sequence[BeamNode]) -> str:
     """The hypotheses of a search as a tree."""
     lines = "\n".join(html.escape(line) for line in beam_lines(nodes))
     return (
-        html.heading("search", "the best path goes straight down; at the end of each branch its score and its fate")
+        html.heading("search", TREE_NOTE)
         + f'<pre style="margin:4px 0;line-height:1.3;overflow-x:auto;background:none">{lines}</pre>'
     )
 

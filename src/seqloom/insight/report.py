@@ -14,7 +14,7 @@ from seqloom import files, terminal
 from seqloom.formats import format_percent, shorten
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
 from seqloom.insight.attribution_plot import attribution_lines, draw_attribution
-from seqloom.insight.beam_tree import beam_lines, draw_beam
+from seqloom.insight.beam_tree import TREE_NOTE, beam_lines, draw_beam
 from seqloom.insight.ctc_lattice import draw_lattice
 from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, timing_lines
 from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
@@ -111,7 +111,7 @@ def print_explanation(explanation: Explanation) -> None:
     if explanation.embedding_map is not None:
         print_embedding_map(explanation.embedding_map)
     if explanation.beam:
-        terminal.print_lines("", "Beam search tree (the best path continues straight down), with scores and outcomes:")
+        terminal.print_lines("", f"Beam search tree: {TREE_NOTE}.")
         terminal.print_lines(*beam_lines(explanation.beam))
     if explanation.prefixes:
         header, prefix_rows, others = prefix_table(explanation.prefixes)
