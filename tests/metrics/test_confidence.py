@@ -1,6 +1,7 @@
 """Confidence intervals against SciPy and against resampling example by example."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,10 +85,10 @@ def test_the_randomization_test_of_a_mean_equals_scipy_and_counts_an_observed_di
     generator = np.random.default_rng(5)
     first, other = generator.normal(size=30), generator.normal(0.5, size=30)
     sums = [mean_of_sums([[value] for value in values]) for values in (first, other)]
-    expected = permutation_test(
-        (first, other), lambda x, y, axis: (x - y).mean(axis=axis), permutation_type="samples", n_resamples=20000
-    ).pvalue
-    assert randomization_test(*sums, resamples=20000) == pytest.approx(expected, abs=0.006)  # four standard errors
+    options: dict[str, Any] = {"permutation_type": "samples", "n_resamples": 20000, "random_state": 1}
+    expected = permutation_test((first, other), lambda x, y, axis: (x - y).mean(axis=axis), **options).pvalue
+    difference = 4 * math.sqrt(2 * 0.07 * 0.93 / 20000)  # four standard errors of that of two samples
+    assert randomization_test(*sums, resamples=20000) == pytest.approx(expected, abs=difference)
     assert randomization_test(sums[0], mean_of_sums([[value] for value in other + 9])) == 1 / 1001
     assert math.isnan(randomization_test(sums[0], mean_of_sums([[math.inf]] * 30)))
 

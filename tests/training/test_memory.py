@@ -53,14 +53,14 @@ def test_long_examples_are_truncated_and_counted(tmp_path: Path, monkeypatch: py
     file = write(tmp_path, words=400_000)
     monkeypatch.setattr(memory, "available_memory", lambda: 10**8)
     run = train(file, "train.max_length=100")
-    note = f"{file}:41: 1 of 32 training examples is longer than 100 (train.max_length) and truncated"
+    note = f"{file}:41: 1 of 33 training examples is longer than 100 (train.max_length) and truncated"
     assert note in run.notes
     assert note in (run.path / "train.log").read_text()
     with pytest.raises(DataError, match=r"input:2: an input of 3,000,000 steps needs about"):
         load(run.path).predict(["a fine film", "word " * 3_000_000])
     assert len(load(run.path).predict(["a fine film", "word " * 3000])) == 2
     (tmp_path / "run").rename(tmp_path / "before")
-    with pytest.raises(DataError, match=r"all 32 examples are longer than 2 \(train\.max_length\)"):
+    with pytest.raises(DataError, match=r"all 33 examples are longer than 2 \(train\.max_length\)"):
         train(file, "train.max_length=2", "train.too_long=skip")
 
 

@@ -129,7 +129,7 @@ def evaluate(
             if baselines := metrics.get("baselines"):
                 overfitting = _remedies(run[0], model).overfitting
                 verdict = compare_with_baselines(metrics, baselines, overfitting=overfitting)
-                sentences = [verdict, *sentences]
+                sentences = [verdict, f"Baseline: {baseline['name']}."] if baseline else [verdict]
             terminal.print_results(metrics, baseline, source="value", sentences=sentences)
 
 

@@ -230,6 +230,7 @@ def test_generation_depends_on_the_seed_and_keeps_gradient_mode(kind: str) -> No
 MANY = ["naïve café ☕", "日本語 テキスト", "🎈🎉 grüße", "aé"]
 
 
+@pytest.mark.filterwarnings("ignore:the prompt contains tokens that the model does not know")
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
 def test_generated_pieces_join_to_the_text(unit: str, algorithm: str) -> None:

@@ -51,10 +51,11 @@ def as_numbers(
     for index, value in enumerate(values):
         plain = _plain(value, decimal) if isinstance(value, str) else value
         number = None if isinstance(value, bool) or plain is None else as_number(plain)
-        if number is None:
+        missing = is_missing(value) or value == "?"
+        if number is None and not missing:
             raise DataError(location, f"{name!r}: {_no_number(str(value), decimal)}")
-        if not math.isfinite(number):
-            shown = "a missing value" if is_missing(value) or value == "?" else str(value)
+        if number is None or not math.isfinite(number):
+            shown = "a missing value" if missing else str(value)
             raise DataError(location, f"{name!r}: expected a finite number as the target, found {shown}")
         numbers[index] = number
     if not len(numbers):
