@@ -71,7 +71,7 @@ def machine_info() -> MachineInfo:
         cores=os.cpu_count() or 1,
         threads=torch.get_num_threads(),
         vector_bits=8 * jit_cache.vector_bytes(),
-        bfloat16=bfloat16_gemm.unsupported() or "AVX512_BF16 (train.precision)",
+        bfloat16=bfloat16_gemm.unsupported() or f"{bfloat16_gemm.instructions()} (train.precision)",
         int8=quantized_gemm.instructions().name,
         cache_folder=str(folder),
         cache_files=len(sizes),

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
 from seqloom.kernels.fuse.symbols import Product
-from seqloom.kernels.linalg import bfloat16_gemm, gemm, quantized_gemm
+from seqloom.kernels.linalg import bfloat16_packing, gemm, quantized_gemm
 
 COMMON_ARGUMENTS = (
     "batch",
@@ -84,7 +84,7 @@ class Rounding(NamedTuple):
     def row_size(self, depth: int) -> int:
         """Floats in whose memory a rounded row fits."""
         if self.precision == "bfloat16":
-            return bfloat16_gemm.row_bytes(depth) // FLOAT_BYTES
+            return bfloat16_packing.row_bytes(depth) // FLOAT_BYTES
         return quantized_gemm.instructions().row_bytes(depth) // FLOAT_BYTES
 
     @property
@@ -176,4 +176,4 @@ class ScratchLayout:
     @staticmethod
     def packed_pairs(rows: int) -> int:
         """Pairs of rows in the memory of packed sides in bfloat16."""
-        return bfloat16_gemm.packed_words(rows, 1) // bfloat16_gemm.WIDTH
+        return bfloat16_packing.packed_words(rows, 1) // bfloat16_packing.WIDTH

@@ -9,7 +9,7 @@ from llvmlite import ir
 from torch import Tensor
 
 from seqloom.kernels.linalg import bfloat16_gemm
-from seqloom.kernels.linalg.bfloat16_gemm import WIDTH, packed_words, row_bytes
+from seqloom.kernels.linalg.bfloat16_packing import LINE, WIDTH, packed_words, row_bytes
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.llvm.ir_builder import Emitter, Value
 from seqloom.kernels.runtime import threads
@@ -86,7 +86,7 @@ _WORDS = torch.empty(0, dtype=torch.int32)
 
 def _aligned(words: Tensor) -> int:
     """The address of the first line."""
-    return -(-words.data_ptr() // bfloat16_gemm.LINE) * bfloat16_gemm.LINE
+    return -(-words.data_ptr() // LINE) * LINE
 
 
 def _parts(work: int, items: int, limit: int) -> int:

@@ -1,14 +1,9 @@
-"""Matrix products of bfloat16 numbers with sums in float32: register tiles of ``vdpbf16ps``, which adds two products.
+"""Matrix products of bfloat16 numbers with sums in float32, of sides that are rounded and packed already.
 
-``round_rows``    rows of floats → rows of bfloat16, the left side of ``multiply``
-``pack_rows``     a matrix of contiguous rows → panels of columns, either side of ``contract``
-``pack_columns``  a matrix of contiguous columns → panels of columns
-``multiply``      out = left · packed
-``contract``      out = leftᵀ · packed, or added to out: sums over many rows, gradients of matrices
+``multiply``   out = left · packed, where left is rounded rows
+``contract``   out = leftᵀ · packed, or added to out: sums over many rows, gradients of matrices; left is packed, too
 
-All are called with floats: rounding, to the nearest even, is part of packing. A word is a pair of numbers that follow
-each other in depth, the dimension that is summed over. A panel holds the words of its columns, pair by pair; beyond the
-depth and the last column it is zero, as are the ends of rounded rows.
+They use AMX where the processor has it, otherwise tiles of registers and ``vdpbf16ps``, which adds two products.
 """
 
 from functools import cache
@@ -16,40 +11,26 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg import bfloat16_amx, gemm
+from seqloom.kernels.linalg.bfloat16_packing import (
+    LANES,
+    LINE,
+    NUMBERS,
+    WIDTH,
+    WORD,
+    WORD_BYTES,
+    WORDS,
+    emit_packing,
+    load_words,
+    panel_bytes,
+)
 from seqloom.kernels.llvm import jit_cache
-from seqloom.kernels.llvm.ir_builder import POINTER, Emitter, Value, integer
+from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
 
-LANES = 16
-"""Words in a vector: the instructions need vectors of 512 bits."""
-WIDTH = gemm.PANEL_VECTORS * LANES
-"""Columns in a panel."""
-WORD_BYTES = 4
-LINE = 64
-"""Bytes: rounded rows begin at multiples of them."""
 DEPTH_BLOCK = 512
 """Pairs that are summed before the next panel: a block of a panel stays in the first cache."""
 ROW_BLOCK = 224
 """Rows of the left side that are multiplied before the next block: they stay in the second cache."""
-
-WORD = ir.IntType(32)
-WORDS = ir.VectorType(WORD, LANES)
-
-
-class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
-    """The type of LLVM, which llvmlite does not define."""
-
-    def __str__(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-NUMBERS = ir.VectorType(_BFloat(), 2 * LANES)
 
 
 def unsupported() -> str | None:
@@ -57,6 +38,11 @@ def unsupported() -> str | None:
     if jit_cache.has_cpu_feature("avx512bf16") and jit_cache.vector_bytes() == LINE:
         return None
     return "this processor has no instructions for bfloat16 products (AVX512_BF16)"
+
+
+def instructions() -> str:
+    """The instructions that products use where they are supported."""
+    return "AMX" if bfloat16_amx.is_available() else "AVX512_BF16"
 
 
 class Bfloat16Functions(NamedTuple):
@@ -72,127 +58,29 @@ class Bfloat16Functions(NamedTuple):
 @cache
 def functions() -> Bfloat16Functions:
     """The compiled functions."""
-    return Bfloat16Functions(*jit_cache.load("bfloat16 products", _emit, Bfloat16Functions._fields))
+    name = instructions()
+    key, fields = f"bfloat16 products {name}", Bfloat16Functions._fields
+    return Bfloat16Functions(*jit_cache.load(key, lambda: assembly(uses_amx=name == "AMX"), fields))
 
 
-def row_bytes(depth: int) -> int:
-    """Bytes between rounded rows; an odd number of lines, so that rows use different cache sets."""
-    lines = -(-depth // (2 * LANES))
-    return (lines + 1 - lines % 2) * LINE
-
-
-def packed_words(depth: int, columns: int) -> int:
-    """Words of a packed matrix."""
-    return -(-columns // WIDTH) * WIDTH * -(-depth // (2 * LANES)) * LANES
-
-
-def _emit() -> str:
+def assembly(*, uses_amx: bool) -> str:
+    """The functions as LLVM assembly."""
     module = ir.Module("bfloat16")
-    _round_rows(module)
-    _pack_rows(module)
-    _pack_columns(module)
+    emit_packing(module)
+    if uses_amx:
+        bfloat16_amx.emit_products(module)
+    else:
+        _emit_products(module)
+    return str(module)
+
+
+def _emit_products(module: ir.Module) -> None:
+    """Add the functions to a module, with instructions of AVX-512."""
     for rows in range(1, gemm.tile_rows() + 1):
         _tile(module, rows, transposed=False)
         _tile(module, rows, transposed=True)
     _multiply(module)
     _contract(module)
-    return str(module)
-
-
-def _round(emit: Emitter, low: Value, high: Value) -> Value:
-    """Two vectors of floats as one of words: first the numbers of the low one, then those of the high one."""
-    kind = ir.FunctionType(NUMBERS, [emit.vector] * 2)
-    numbers = emit.builder.call(emit.declare("llvm.x86.avx512bf16.cvtne2ps2bf16.512", kind), [high, low])
-    return emit.builder.bitcast(numbers, WORDS)
-
-
-def _store(emit: Emitter, words: Value, address: Value) -> None:
-    emit.builder.store(words, emit.builder.inttoptr(address, POINTER), align=WORD_BYTES)
-
-
-def _load(emit: Emitter, address: Value, kind: Value = WORDS) -> Value:
-    return emit.builder.load(emit.builder.inttoptr(address, POINTER), align=WORD_BYTES, typ=kind)
-
-
-def _panel_bytes(emit: Emitter, depth: Value) -> Value:
-    blocks = emit.builder.udiv(emit.builder.add(depth, integer(2 * LANES - 1)), integer(2 * LANES))
-    return emit.builder.mul(blocks, integer(LANES * WIDTH * WORD_BYTES))
-
-
-def _round_rows(module: ir.Module) -> None:
-    """left (rows, depth) of floats, rounded into out, whose rows are ``out_stride`` bytes apart."""
-    emit = Emitter(module, "round_rows", 6, "float")
-    left, left_stride, depth, rows, out, out_stride = emit.arguments
-    builder = emit.builder
-    with emit.loop(0, rows) as row:
-        source = emit.advance(left, builder.mul(row, left_stride))
-        target = builder.add(out, builder.mul(row, out_stride))
-        with emit.loop(0, depth, 2 * LANES) as index:
-            words = _rounded(emit, source, index, depth)
-            _store(emit, words, builder.add(target, builder.mul(index, integer(WORD_BYTES // 2))))
-    emit.finish()
-
-
-def _rounded(emit: Emitter, source: Value, index: Value, size: Value) -> Value:
-    """The floats from an index on as words, zero beyond the size."""
-    rest = emit.builder.sub(size, index)
-    low = emit.masked_load(emit.address(source, index), rest)
-    second = emit.builder.add(index, integer(LANES))
-    high = emit.masked_load(emit.address(source, second), emit.builder.sub(rest, integer(LANES)))
-    return _round(emit, low, high)
-
-
-def _pack_rows(module: ir.Module) -> None:
-    """Panels [first, last) of matrix (depth, columns), whose rows are ``stride`` floats apart."""
-    emit = Emitter(module, "pack_rows", 7, "float")
-    matrix, stride, depth, columns, packed, first, last = emit.arguments
-    builder = emit.builder
-    size = _panel_bytes(emit, depth)
-    pairs = builder.mul(builder.udiv(size, integer(WIDTH * WORD_BYTES)), integer(2))
-    numbers = ir.VectorType(ir.IntType(16), 2 * LANES)
-    order = [lane // 2 + LANES * (lane % 2) for lane in range(2 * LANES)]
-    with emit.loop(first, last) as panel:
-        begin = builder.mul(panel, integer(WIDTH))
-        target = builder.add(packed, builder.mul(panel, size))
-        with emit.loop(0, pairs, 2) as row:
-            at = builder.add(target, builder.mul(row, integer(WIDTH * WORD_BYTES // 2)))
-            for vector in range(gemm.PANEL_VECTORS):
-                column = builder.add(begin, integer(LANES * vector))
-                sides = []
-                for side in range(2):
-                    position = builder.add(row, integer(side))
-                    exists = builder.icmp_signed("<", position, depth)
-                    count = builder.select(exists, builder.sub(columns, column), integer(0))
-                    source = builder.add(builder.mul(position, stride), column)
-                    sides.append(emit.masked_load(emit.address(matrix, source), count))
-                joined = builder.bitcast(_round(emit, *sides), numbers)
-                shuffle = ir.Constant(ir.VectorType(WORD, 2 * LANES), order)
-                words = builder.shuffle_vector(joined, ir.Constant(numbers, ir.Undefined), shuffle)
-                _store(emit, words, builder.add(at, integer(LANES * vector * WORD_BYTES)))
-    emit.finish()
-
-
-def _pack_columns(module: ir.Module) -> None:
-    """Panels [first, last) of matrix (depth, columns), whose columns are ``stride`` floats apart."""
-    emit = Emitter(module, "pack_columns", 7, "float")
-    matrix, stride, depth, columns, packed, first, last = emit.arguments
-    builder = emit.builder
-    size = _panel_bytes(emit, depth)
-    with emit.loop(first, last) as panel:
-        target = builder.add(packed, builder.mul(panel, size))
-        with emit.loop(0, depth, 2 * LANES) as row:
-            at = builder.add(target, builder.mul(row, integer(WIDTH * WORD_BYTES // 2)))
-            for vector in range(gemm.PANEL_VECTORS):
-                begin = builder.add(builder.mul(panel, integer(WIDTH)), integer(LANES * vector))
-                vectors = []
-                for lane in range(LANES):
-                    column = builder.add(begin, integer(lane))
-                    exists = builder.icmp_signed("<", column, columns)
-                    source = emit.advance(matrix, builder.mul(column, stride))
-                    vectors.append(_rounded(emit, source, row, builder.select(exists, depth, integer(0))))
-                for pair, words in enumerate(gemm.transpose(emit, vectors)):
-                    _store(emit, words, builder.add(at, integer((pair * WIDTH + LANES * vector) * WORD_BYTES)))
-    emit.finish()
 
 
 def _tile(module: ir.Module, rows: int, *, transposed: bool) -> None:
@@ -221,12 +109,12 @@ def _tile(module: ir.Module, rows: int, *, transposed: bool) -> None:
             pair = builder.add(index, integer(repeat))
             base = builder.add(panel, builder.mul(pair, integer(WIDTH * WORD_BYTES)))
             columns = [
-                builder.bitcast(_load(emit, builder.add(base, integer(LINE * vector))), NUMBERS)
+                builder.bitcast(load_words(emit, builder.add(base, integer(LINE * vector))), NUMBERS)
                 for vector in range(vectors)
             ]
             offset = builder.mul(pair, integer(WORD_BYTES * (WIDTH if transposed else 1)))
             for row in range(rows):
-                word = _load(emit, builder.add(starts[row], offset), WORD)
+                word = load_words(emit, builder.add(starts[row], offset), WORD)
                 single = builder.insert_element(undefined, word, WORD(0))
                 value = builder.bitcast(builder.shuffle_vector(single, undefined, zeros), NUMBERS)
                 for vector in range(vectors):
@@ -260,7 +148,7 @@ def _multiply(module: ir.Module) -> None:
     emit = Emitter(module, "multiply_bfloat16", 9, "float")
     left, left_stride, right, depth, out, out_stride, rows, first, last = emit.arguments
     builder, tallest = emit.builder, gemm.tile_rows()
-    size = _panel_bytes(emit, depth)
+    size = panel_bytes(emit, depth)
     all_pairs = builder.udiv(builder.add(depth, integer(1)), integer(2))
     with emit.loop(0, all_pairs, DEPTH_BLOCK) as pair, emit.loop(0, rows, ROW_BLOCK) as top:
         pairs = _smaller(emit, builder.sub(all_pairs, pair), integer(DEPTH_BLOCK))
@@ -285,7 +173,7 @@ def _contract(module: ir.Module) -> None:
     emit = Emitter(module, "contract_bfloat16", 10, "float")
     left, right, depth, out, out_stride, rows, first, last, number, add = emit.arguments
     builder, tallest = emit.builder, gemm.tile_rows()
-    size = _panel_bytes(emit, depth)
+    size = panel_bytes(emit, depth)
     all_pairs = builder.udiv(builder.add(depth, integer(1)), integer(2))
     with emit.loop(0, all_pairs, DEPTH_BLOCK) as pair, emit.loop(first, last) as panel:
         pairs = _smaller(emit, builder.sub(all_pairs, pair), integer(DEPTH_BLOCK))
