@@ -177,17 +177,28 @@ def test_the_verdict_does_not_advise_longer_training_where_it_made_the_model_wor
     assert "a larger train.epochs" in verdict(base)
     assert "continue" in commands(base)
     overfitted = replace(base, overfit_since=1.0)
-    assert "The dev error has risen since epoch 1, while the training loss fell" in verdict(overfitted)
+    assert "The dev loss has risen since epoch 1, while the training loss fell" in verdict(overfitted)
     assert "train.epochs" not in verdict(overfitted)
     assert "continue" not in commands(overfitted)
     better = replace(overfitted, metrics={"accuracy": 0.9})  # accuracy may rise where the loss does, too
     assert "continue" in commands(better)
     copied = Run.open(shutil.copytree(run.path, tmp_path / "run"))
-    curve = [(1, 0.9, 0.5), (2, 0.8, 0.6), (3, 0.7, 0.7)]
-    rows = [[{"epoch": epoch, "loss": loss}, {"epoch": epoch, "dev": {"loss": dev}}] for epoch, loss, dev in curve]
-    (copied.path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for pair in rows for row in pair))
     config = load_config(copied)
-    assert summarize(copied, config).overfit_since == remedies(copied, config).overfit_since == 1
+
+    def found(*accuracies: float) -> float | None:
+        curve = zip((0.9, 0.8, 0.7), (0.5, 0.6, 0.7), accuracies, strict=True)
+        rows = [
+            row
+            for epoch, (loss, dev, accuracy) in enumerate(curve, start=1)
+            for row in ({"epoch": epoch, "loss": loss}, {"epoch": epoch, "dev": {"loss": dev, "accuracy": accuracy}})
+        ]
+        (copied.path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        since = remedies(copied, config).overfit_since
+        assert summarize(copied, config).overfit_since == since
+        return since
+
+    assert found(0.5, 0.6, 0.7) is None  # it still improves, although the loss rises
+    assert found(0.7, 0.6, 0.5) == 1
     remedy = config.task.degenerate_remedy(remedies(copied, config))
     assert "train.learning_rate" in remedy
     assert "train.epochs" not in remedy

@@ -61,7 +61,7 @@ class RunSummary:
     calibration: str  # how the best model was adjusted to the development data after training; empty: it was not
     network_is_unused: bool  # the answers are those of a simpler model, as the dev data show no gain
     flat_loss: tuple[float, float] | None  # at first and at the end, if it has not fallen
-    overfit_since: float | None  # epoch from which on the dev error rose while the training loss fell; None: none
+    overfit_since: float | None  # epoch from which on longer training has made the model worse; None: none
     baseline: str  # name; empty: there is none
     baseline_scores: dict[str, float]
     baseline_test: SignificanceTest | None  # of the difference from it; None: the metric allows none
@@ -84,7 +84,8 @@ class RunSummary:
     @property
     def remedies(self) -> Remedies:
         """What to change about the training."""
-        return Remedies.of(self.path, self.finished, self.overfit_since)
+        curve = _dev_curve(self.metric, higher_is_better=self.higher_is_better)
+        return Remedies.of(self.path, self.finished, self.overfit_since, dev_curve=curve)
 
 
 class _Facts(BaseModel):
@@ -193,10 +194,17 @@ def _readable_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def _overfit_since(rows: Sequence[Mapping[str, Any]], config: Config) -> float | None:
-    """The epoch from which on the dev error has risen while the training loss fell; None: it has not."""
+    """The epoch from which on longer training has made the model worse, as its curves show; None: none."""
     task = config.task
     dev = [{"epoch": row.get("epoch"), **row["dev"]} for row in rows if isinstance(row.get("dev"), dict)]
-    return overfit_since(_curve(dev, "loss" if task.higher_is_better else task.main_metric), _curve(rows, "loss"))
+    curve = _dev_curve(task.main_metric, higher_is_better=task.higher_is_better)
+    score = _curve(dev, task.main_metric) if task.higher_is_better else []
+    return overfit_since(_curve(dev, curve), _curve(rows, "loss"), score=score)
+
+
+def _dev_curve(metric: str, *, higher_is_better: bool) -> str:
+    """The number that shows overfitting by rising: the main metric if it is an error, otherwise the dev loss."""
+    return "loss" if higher_is_better else metric
 
 
 def _curve(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
@@ -211,7 +219,8 @@ def _is_number(value: object) -> bool:
 def remedies(run: Run, config: Config) -> Remedies:
     """What to change about the training of a run, as its record shows."""
     finished = _validated(_Facts, run.summary(), run.path / SUMMARY).finished
-    return Remedies.of(run.path, finished, _overfit_since(_readable_rows(run), config))
+    curve = _dev_curve(config.task.main_metric, higher_is_better=config.task.higher_is_better)
+    return Remedies.of(run.path, finished, _overfit_since(_readable_rows(run), config), dev_curve=curve)
 
 
 def _updates(rows: Sequence[Mapping[str, Any]]) -> int:

@@ -223,8 +223,13 @@ def test_overfitting() -> None:
 def test_longer_training_is_not_advised_where_the_dev_error_rises() -> None:
     steep = [1.0 - 0.04 * number for number in range(20)]
     assert "raise train.epochs" in verdict(build(rows(steep, DEV)), "learning rate")
-    found = verdict(build(rows(steep, [0.5, 0.6, 0.7, 0.8, 0.9])), "learning rate")
-    assert "the dev error has risen since update" in found
+    rising = rows(steep, [0.5, 0.6, 0.7, 0.8, 0.9])
+    assert "raise train.epochs" in verdict(build(rising), "learning rate")  # accuracy rises with the loss
+    worse = [
+        row | {"dev": row["dev"] | {"accuracy": 1 - row["dev"]["accuracy"]}} if "dev" in row else row for row in rising
+    ]
+    found = verdict(build(worse), "learning rate")
+    assert "the dev loss has risen since update" in found
     assert found.endswith("longer training does not help.")
 
 

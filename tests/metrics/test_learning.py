@@ -43,12 +43,23 @@ def test_a_model_overfits_if_the_dev_error_rises_while_the_training_loss_falls()
     assert overfit_since([(1, 0.5), (2, 0.6)], []) is None
 
 
+def test_a_model_whose_score_still_improves_does_not_overfit() -> None:
+    """The dev loss of a classifier often rises with its accuracy."""
+    falling, rising = [(0.5, 1.0), (1.0, 0.9), (2.0, 0.8), (3.0, 0.7)], [(1, 0.5), (2, 0.6), (3, 0.7), (4, 0.8)]
+    assert overfit_since(rising, falling, score=[(1, 0.7), (2, 0.8), (3, 0.85), (4, 0.9)]) is None
+    assert overfit_since(rising, falling, score=[(1, 0.7), (2, 0.8), (3, 0.9), (4, 0.8)]) is None  # its best is late
+    assert overfit_since(rising, falling, score=[(1, 0.7), (2, 0.9), (3, 0.9), (4, 0.8)]) == 1
+    assert overfit_since(rising, falling, score=[(1, 0.9), (2, 0.8), (3, 0.7), (4, 0.7)]) == 1
+
+
 def test_longer_training_is_no_remedy_for_a_model_that_overfits() -> None:
     remedies = Remedies.of("runs/tag", "20 epochs done", 1.0)
     assert remedies.overfitting == (
-        "The dev error has risen since epoch 1, while the training loss fell: longer training does not help; more "
+        "The dev loss has risen since epoch 1, while the training loss fell: longer training does not help; more "
         "data, a smaller model or more dropout may."
     )
+    other = Remedies.of("runs/forecast", "20 epochs done", 1.0, dev_curve="mse_scaled")
+    assert other.overfitting.startswith("The dev mse_scaled has risen since epoch 1, while")
     assert Remedies.of("runs/tag", "20 epochs done").overfitting == ""
 
 

@@ -164,10 +164,11 @@ def learning_rate(record: TrainingRecord, failed: str = "", lower: Sequence[str]
     evidence["late_fall"] = fall
     rates = [rate for _, rate in record.learning_rate]
     decayed = bool(rates) and rates[-1] < 0.2 * max(rates)
-    dev = record.dev_loss if record.higher_is_better else record.score
-    if fall > limit.STILL_FALLING and (since := overfit_since(dev, record.loss)) is not None:
+    higher = record.higher_is_better
+    dev, score, curve = (record.dev_loss, record.score, "loss") if higher else (record.score, [], record.metric)
+    if fall > limit.STILL_FALLING and (since := overfit_since(dev, record.loss, score=score)) is not None:
         verdict = (
-            f"The training loss was still falling when the training ended, but the dev error has risen since update "
+            f"The training loss was still falling when the training ended, but the dev {curve} has risen since update "
             f"{since:,.0f}: longer training does not help."
         )
         return finding("healthy", verdict)

@@ -1,4 +1,4 @@
-"""Signs that a model does not learn: one answer to every input, a loss that does not fall, a dev error that rises."""
+"""Signs that a model does not learn: one answer to every input, a loss that does not fall, a dev loss that rises."""
 
 import re
 import shlex
@@ -35,20 +35,32 @@ def flat_loss(losses: Sequence[float]) -> tuple[float, float] | None:
     return (first, last) if last >= first - FLAT * abs(first) else None
 
 
-def overfit_since(dev: Sequence[tuple[float, float]], train: Sequence[tuple[float, float]]) -> float | None:
-    """When the dev error was lowest, if it has risen since while the training loss fell; None: it has not.
+def overfit_since(
+    dev: Sequence[tuple[float, float]],  # lower values are better
+    train: Sequence[tuple[float, float]],  # the training loss
+    *,
+    score: Sequence[tuple[float, float]] = (),  # the main metric, if higher values are better
+) -> float | None:
+    """When a dev loss or error was lowest, if it has risen since while the training loss fell; None: it has not.
 
-    Both are curves of times and values, lower values are better. A minimum in the second half shows too little.
+    All are curves of times and values. A minimum in the second half shows too little, and so does the loss of a model
+    whose score was still improving there, as those of classifiers often do while their loss rises.
     """
-    if len(dev) < 2 or not train:
+    if len(dev) < 2 or not train or _best_is_late([value for _, value in score]):
         return None
-    place = min(range(len(dev)), key=lambda index: dev[index][1])
+    lowest = [-value for _, value in dev]
+    place = lowest.index(max(lowest))
     (since, best), (_, last) = dev[place], dev[-1]
     before = min(train, key=lambda point: abs(point[0] - since))[1]
     now = fmean(value for _, value in train[-max(len(train) // 10, 1) :])
     rises = last > best + FLAT * abs(best)
     falls = now < before - FLAT * abs(before)
-    return since if rises and falls and 2 * place < len(dev) else None
+    return since if rises and falls and not _best_is_late(lowest) else None
+
+
+def _best_is_late(values: Sequence[float]) -> bool:
+    """Whether the highest value is first reached in the second half."""
+    return bool(values) and 2 * values.index(max(values)) >= len(values)
 
 
 @dataclass(frozen=True)
@@ -58,14 +70,16 @@ class Remedies:
     config: str  # the file with its configuration
     limit: str = "epochs"  # the key of [train] that ends it
     overfit_since: float | None = None  # epoch from which on longer training has made the model worse; None: none
+    dev_curve: str = "loss"  # the metric of the dev data that shows this
 
     @classmethod
-    def of(cls, run: object, finished: str, overfit_since: float | None = None) -> "Remedies":
+    def of(
+        cls, run: object, finished: str, overfit_since: float | None = None, *, dev_curve: str = "loss"
+    ) -> "Remedies":
         """Those of a run that has ended in this way."""
         stopped_early = finished.startswith(EARLY_STOPPING)
-        return cls(
-            f"{run}/config.toml", "patience" if stopped_early else ending_limit(finished) or "epochs", overfit_since
-        )
+        limit = "patience" if stopped_early else ending_limit(finished) or "epochs"
+        return cls(f"{run}/config.toml", limit, overfit_since, dev_curve)
 
     @property
     def overfitting(self) -> str:
@@ -73,8 +87,8 @@ class Remedies:
         if self.overfit_since is None:
             return ""
         return (
-            f"The dev error has risen since epoch {self.overfit_since:.4g}, while the training loss fell: longer "
-            "training does not help; more data, a smaller model or more dropout may."
+            f"The dev {self.dev_curve} has risen since epoch {self.overfit_since:.4g}, while the training loss fell: "
+            "longer training does not help; more data, a smaller model or more dropout may."
         )
 
     @property
