@@ -134,3 +134,40 @@ def test_frames_are_separated_by_semicolons(tmp_path: Path, header: bool) -> Non
         assert isinstance(second, VectorSequence)
         assert targets(first) == [[2.5], [3.75]]
         assert second.values.tolist() == [[0.25, 1]]
+
+
+OPEN_ROWS = ["1,234;2,345;up", "2,345;1,234;down"]
+
+
+@pytest.mark.parametrize(("decimal", "value"), [(",", 1.234), (".", 1234)])
+def test_the_configured_mark_settles_open_values_of_rows(tmp_path: Path, decimal: DecimalMark, value: float) -> None:
+    rows = write(tmp_path / "rows.csv", OPEN_ROWS)
+    with pytest.raises(DataError, match=r"set task\.decimal"):
+        Classify(train="rows.csv").resolve(rows)
+    task, _ = Classify(train="rows.csv", decimal=decimal).resolve(rows)
+    example = next(task.read(rows))
+    assert isinstance(example.content, np.ndarray)
+    assert example.content[0, 0] == pytest.approx(value)
+
+
+@pytest.mark.parametrize("kind", [Classify, Tag])
+def test_the_configured_mark_settles_open_values_of_long_tables(tmp_path: Path, kind: Any) -> None:
+    rows = [f"s{part};{time};{time + 1},234;up" for part in range(3) for time in range(4)]
+    path = write(tmp_path / "long.csv", ["id;t;x;label", *rows])
+    chosen = {"format": "long", "group_column": "id", "time_column": "t", "train": "long.csv"}
+    with pytest.raises(DataError, match=r"set task\.decimal"):
+        kind(**chosen).resolve(path)
+    task, _ = kind(**chosen, decimal=",").resolve(path)
+    example = next(task.read(path))
+    values = example.content if kind is Classify else example.values
+    assert values[:, 0].tolist() == pytest.approx([1.234, 2.234, 3.234, 4.234])
+
+
+def test_the_configured_mark_settles_open_values_of_frames(tmp_path: Path) -> None:
+    path = write(tmp_path / "frames.csv", OPEN_ROWS)
+    with pytest.raises(DataError, match=r"set task\.decimal"):
+        Tag(train="frames.csv").resolve(path)
+    task, _ = Tag(train="frames.csv", decimal=",").resolve(path)
+    example = next(task.read(path))
+    assert isinstance(example, VectorSequence)
+    assert example.values.tolist() == [pytest.approx([1.234, 2.345]), pytest.approx([2.345, 1.234])]

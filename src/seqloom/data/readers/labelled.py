@@ -129,7 +129,7 @@ class LabelledReader:
 
     def target_format(self, source: Source) -> TargetFormat:
         """What the labels of a source are, and how their numbers are written, as the first ones show."""
-        reader = replace(self, target_type="auto", decimal="")
+        reader = replace(self, target_type="auto")
         labels = (
             (example.location, example.label if example.target is None else example.target)
             for example in reader.read(source)

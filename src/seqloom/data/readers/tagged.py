@@ -92,7 +92,7 @@ class TaggedReader:
 
     def target_format(self, source: Source) -> TargetFormat:
         """What the labels of a source are, and how their numbers are written, as the first ones show."""
-        examples = replace(self, target_type="auto", decimal="").read(source)
+        examples = replace(self, target_type="auto").read(source)
         labels = (
             (example.location, target)
             for example in islice(examples, HEAD)
