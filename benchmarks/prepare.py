@@ -25,6 +25,7 @@ LETTER_SIZE, LETTER_REST = 40.0, 0.05  # of character_trajectories: the usual he
 FOLDER = Path("benchmarks/data")
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
 VOICES, STRINGS_PER_VOICE = 300, 3  # synthetic, beside the speakers of fsdd
+CONLL2000_TEST = 2012  # the last lines of PTB (Wall Street Journal, section 20) are the test sentences of conll2000
 Samples = NDArray[np.int16]
 
 
@@ -386,10 +387,14 @@ def labelled_phrases(tree: str) -> Iterator[tuple[str, int]]:
 
 
 def read_corpus() -> Iterator[str]:
-    """The lines of wikitext2, PTB and Brown, cased as they are, with tokens separated by spaces."""
-    for name in ("wikitext2/train.txt.gz", "ptb/ptb.train.txt.gz"):
+    """The lines of wikitext2, PTB and Brown, cased as they are, with tokens separated by spaces.
+
+    Without the lines of PTB that are test sentences of conll2000, whose taggers read vectors of this text.
+    """
+    for name, left_out in (("wikitext2/train.txt.gz", 0), ("ptb/ptb.train.txt.gz", CONLL2000_TEST)):
         with gzip.open(data_file(name), "rt", encoding="utf-8") as file:
-            yield from (" ".join(words) for line in file if (words := line.split()))
+            lines = [" ".join(words) for line in file if (words := line.split())]
+        yield from lines[: len(lines) - left_out]
     with zipfile.ZipFile(data_file("brown/brown.zip")) as archive:
         for name in sorted(archive.namelist()):
             if re.fullmatch(r"brown/c[a-r]\d\d", name):

@@ -74,6 +74,8 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     for needed in [*figure.get("needs", []), *filter(None, [figure.get("from")])]:
         if not (RUNS / needed).exists():
             train_run(needed, prepare_data(needed), overrides=[], retrain=False)
+    if "vectors" in figure:
+        load(RUNS / figure["vectors"]).export(prepare.FOLDER / f"{figure['vectors']}.vec")
     config = figure.get("config", figure.get("run", name))
     path = prepare_data(config)
     run_name = figure.get("run", name)  # may be the run of another figure
