@@ -348,7 +348,7 @@ def test_what_was_detected_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
     print_report(report)
     assert capsys.readouterr().out.startswith(note + "\n")
     run = workflow.train(config._replace(train=config.train.model_copy(update={"epochs": 1})), output=tmp_path / "run")
-    assert run.notes == (note,)
+    assert run.notes == (note, f"30 training examples, 30 dev, {run.summary()['parameters']:,} parameters")
     assert note in (run.path / "train.log").read_text()
     assert 'text_column = "text"\n' in run.config
     assert 'label_column = "label"\n' in run.config

@@ -276,6 +276,7 @@ def test_the_command_says_how_to_resume(tmp_path: Path) -> None:
     process = launch(command(config, tmp_path / "run"), tmp_path)
     assert process.stderr is not None
     assert "the tokens are characters" in process.stderr.readline()
+    assert "training example" in process.stderr.readline()
     assert "update 7 " in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     _, output = process.communicate()

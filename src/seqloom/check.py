@@ -27,6 +27,7 @@ from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import Vocabulary
 from seqloom.evaluation import evaluate
 from seqloom.formats import format_value
+from seqloom.layers.layer import count_parameters
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training.engine import update_rule
@@ -248,7 +249,7 @@ class _Check:
         settings = config.train
         with torch.random.fork_rng(devices=[]):
             module = config.task.build_model().to(settings.device)
-            self.parameters = sum(parameter.numel() for parameter in module.parameters())
+            self.parameters = count_parameters(module)
             self.rule = update_rule(module, _batches(config, train.longest), config.loss_function(), settings)
             self.bytes["model"] = 4 * self.rule.copies * self.parameters
             self._check_memory(config, module, train, dev)

@@ -24,10 +24,12 @@ from seqloom.config import with_changes
 from seqloom.data.dataset_summary import DatasetSummary, all_repeated, findings
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY
+from seqloom.data.readers.text_files import pluralize
 from seqloom.data.split import Read
 from seqloom.diagnosis.training_doctor import TrainingDoctor
 from seqloom.evaluation import compare_with_baseline, predict_all, score, split_details
 from seqloom.interrupt import Interrupted, interruptible, is_closed_output
+from seqloom.layers.layer import count_parameters
 from seqloom.layers.layer_error import LayerError, describe_error
 from seqloom.learning_monitor import LearningMonitor
 from seqloom.loggers.logger import check_installed, open_loggers
@@ -163,7 +165,17 @@ def _prepare(config: Config, sources: Sources, warm_start: WarmStart | None) -> 
     dev_summary = _summarize_dev(config, dev)
     repeated = len(dev) if dev_summary is not None and all_repeated(summary, dev_summary) else 0
     warnings = (*findings(summary, dev_summary), *config.task.warnings)
+    notes = (*notes, _sizes(module, targets.examples, len(dev)))
     return NewTraining(config, module, readers, dev, targets, notes, warnings, repeated)
+
+
+def _sizes(module: nn.Module, trained: int, dev: int) -> str:
+    """A note of how much there is to train with, and what is trained."""
+    parameters = count_parameters(module)
+    examples = pluralize(trained, "training example")
+    return ", ".join(
+        [examples, *[f"{dev:,} dev"] * bool(dev), *[pluralize(parameters, "parameter")] * bool(parameters)]
+    )
 
 
 def _warm_start(path: str | Path | None, layer: LayerFactory | None, vocabulary: VocabularySource) -> WarmStart | None:
@@ -495,7 +507,7 @@ def _facts(config: Config, module: nn.Module, targets: TargetCounter, dev: Seque
     return {
         "started": datetime.now(UTC).astimezone().isoformat(timespec="seconds"),
         "examples": {"train": targets.examples, "dev": len(dev)},
-        "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "parameters": count_parameters(module),
         "metric": config.task.main_metric,
         "higher_is_better": config.task.higher_is_better,
         "samples": describe_samples(config.task, dev),

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from seqloom.lab.depth import KINDS, Depth, Kind, Score, build_stack
-from seqloom.lab.network import count_parameters, widest
+from seqloom.lab.network import widest
 from seqloom.layers.connection import CONNECTIONS
+from seqloom.layers.layer import count_parameters
 
 
 @pytest.mark.parametrize("kind", KINDS)

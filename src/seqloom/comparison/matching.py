@@ -4,6 +4,7 @@ import inspect
 from typing import NamedTuple
 
 from seqloom.comparison.variants import Variant
+from seqloom.layers.layer import count_parameters
 from seqloom.layers.transformer.block import TransformerBlock
 from seqloom.models.encoder import TRANSFORMER, RecurrenceConfig, is_cell_class
 from seqloom.run_config import Config
@@ -33,13 +34,13 @@ class _Fitted(NamedTuple):
         return self.task.model_copy(update=changes)
 
     def parameters(self, width: int) -> int:
-        return sum(parameter.numel() for parameter in self.with_width(width).build_model().parameters())
+        return count_parameters(self.with_width(width).build_model())
 
 
 def match_parameters(variants: list[Variant], sources: Sources = FILES_ONLY) -> list[Variant]:
     """The variants with widths that give each as many parameters as the first one; notes say what was changed."""
     first = _fit(variants[0].configs[0], sources)
-    target = sum(parameter.numel() for parameter in first.task.build_model().parameters())
+    target = count_parameters(first.task.build_model())
     return [variants[0], *(_match(variant, variants[0].name, target, sources) for variant in variants[1:])]
 
 

@@ -13,6 +13,7 @@ import torch
 
 from seqloom import files
 from seqloom.evaluation import predict_all
+from seqloom.layers.layer import count_parameters
 from seqloom.metrics.confidence import bootstrap
 from seqloom.model import Model, load
 from seqloom.models.encoder import LayerFactory
@@ -87,7 +88,7 @@ def run_trial(
         "metric": task.main_metric,
         "higher_is_better": task.higher_is_better,
         "metrics": run.best_metrics(),
-        "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
+        "parameters": count_parameters(model.module),
         **cost,
         "minutes": run.summary()["seconds"] / 60,  # including those before an interruption
         "is_counting_model": task.is_counting_model,

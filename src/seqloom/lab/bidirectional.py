@@ -22,9 +22,10 @@ from seqloom.data.builtin import datasets
 from seqloom.insight.plotting import COLOURS, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import IGNORED, Network, count_parameters, fit
+from seqloom.lab.network import IGNORED, Network, fit
 from seqloom.lab.panels import draw_dots, legend_below, set_title
 from seqloom.layers.build import recurrent
+from seqloom.layers.layer import count_parameters
 from seqloom.training.config import TrainConfig
 
 if TYPE_CHECKING:

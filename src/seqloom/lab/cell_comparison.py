@@ -18,11 +18,11 @@ from seqloom.insight.plotting import panel_figure
 from seqloom.lab.curves import collect_curves
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, count_parameters, evaluation_updates, train, widest
+from seqloom.lab.network import Network, evaluation_updates, train, widest
 from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.texts import TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
-from seqloom.layers.layer import Layer
+from seqloom.layers.layer import Layer, count_parameters
 from seqloom.training.config import TrainConfig
 
 if TYPE_CHECKING:

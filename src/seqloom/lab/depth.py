@@ -15,13 +15,13 @@ from pydantic import Field
 from seqloom.insight.plotting import panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, count_parameters, fit, widest
+from seqloom.lab.network import Network, fit, widest
 from seqloom.lab.panels import draw_dots, set_title
 from seqloom.lab.texts import bits_per_character, load_text
 from seqloom.layers.build import recurrent
 from seqloom.layers.connection import CONNECTIONS
 from seqloom.layers.convolution import Convolution
-from seqloom.layers.layer import Layer
+from seqloom.layers.layer import Layer, count_parameters
 from seqloom.layers.stack import Stack
 from seqloom.training.config import TrainConfig
 

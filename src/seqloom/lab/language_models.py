@@ -16,12 +16,12 @@ from torch import Tensor
 from seqloom.insight.plotting import COLOURS, panel_figure
 from seqloom.lab.estimate import Estimate, conclude
 from seqloom.lab.experiment import Experiment, Table, Trial, Verdict
-from seqloom.lab.network import Network, count_parameters, fit
+from seqloom.lab.network import Network, fit
 from seqloom.lab.panels import draw_curves, legend_below, set_title
 from seqloom.lab.texts import Text, TextName, bits_per_character, load_text
 from seqloom.layers.build import recurrent
 from seqloom.layers.convolution import Convolution
-from seqloom.layers.layer import Layer
+from seqloom.layers.layer import Layer, count_parameters
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import MISSING
 from seqloom.training.config import TrainConfig

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from seqloom.data.batch import Batch, Padded
 from seqloom.data.loading import BatchLoader
-from seqloom.layers.layer import Layer
+from seqloom.layers.layer import Layer, count_parameters
 from seqloom.tasks.task import Loss
 from seqloom.training import engine
 from seqloom.training.config import TrainConfig
@@ -36,11 +36,6 @@ class Network(nn.Module):
         y, _ = self.layer(inputs.values, inputs.mask)
         logits: Tensor = self.output(y[where])
         return logits
-
-
-def count_parameters(module: nn.Module) -> int:
-    """The number of parameters of a module."""
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def widest(build: Callable[[int], nn.Module], parameters: int, *, step: int = 1) -> int:

@@ -10,6 +10,11 @@ import torch
 from torch import Tensor, nn
 
 
+def count_parameters(module: nn.Module) -> int:
+    """The number of parameters of a module."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 class Memory(NamedTuple):
     """The output of an encoder."""
 

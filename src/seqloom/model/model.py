@@ -31,6 +31,7 @@ from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.insight.forecast_paths import ForecastPaths
 from seqloom.insight.piano_roll import PianoRoll
 from seqloom.insight.plotting import named_plots
+from seqloom.layers.layer import count_parameters
 from seqloom.metrics.backtest import Backtest
 from seqloom.metrics.length_bins import LengthBins, quantile_bins
 from seqloom.model.exporting import ExportTarget, write_export
@@ -83,16 +84,16 @@ class Model:
 
     def _repr_html_(self) -> str:
         rows = [
-            (html.escape(name), html.remark(type(part).__name__), f"{_parameters(part):,}")
+            (html.escape(name), html.remark(type(part).__name__), f"{count_parameters(part):,}")
             for name, part in self.module.named_modules()
-            if name and name.count(".") < SHOWN_DEPTH and _parameters(part)
+            if name and name.count(".") < SHOWN_DEPTH and count_parameters(part)
         ]
         parts = html.table(("part", "", "parameters"), rows[:SHOWN_PARTS], right=[2])
         more = html.remark(f"… {len(rows) - SHOWN_PARTS} more") if len(rows) > SHOWN_PARTS else ""
         return html.block(html.heading("Model"), html.pairs(self._summary()), parts, more)
 
     def _summary(self) -> dict[str, str]:
-        values = {"task": self.task.name, "parameters": f"{_parameters(self.module):,}"}
+        values = {"task": self.task.name, "parameters": f"{count_parameters(self.module):,}"}
         if self.precision != "float32":
             values["precision"] = self.precision
         labels = getattr(getattr(self.task.learned, "labels", None), "names", ())
@@ -540,7 +541,3 @@ def _first_lines(tokens: Iterable[GeneratedToken], lines: int) -> Iterator[Gener
         ended += token.token == END
         if lines and ended == lines:
             return
-
-
-def _parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())

@@ -26,6 +26,7 @@ from seqloom.evaluation import predict_all
 from seqloom.insight.beam_tree import KEPT, PRUNED, BeamNode
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
+from seqloom.layers.layer import count_parameters
 from seqloom.model import Model, load
 from seqloom.service.predictions import Input
 from seqloom.service.requests import RequestBody, is_form, read_form, read_json, read_uploads
@@ -129,7 +130,7 @@ async def describe_model(request: Request) -> JSONResponse:
         if data.examples and not task.reads_text
         else "",
         **drawing_style(() if task.reads_text else data.examples),
-        "parameters": sum(parameter.numel() for parameter in model.model.module.parameters()),
+        "parameters": count_parameters(model.model.module),
         "examples": [describe_example(task, data.examples, row) for row in chosen],
         "pictures": has_pictures(task, data.examples),
         "dev_examples": len(data.examples),

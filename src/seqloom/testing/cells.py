@@ -16,6 +16,7 @@ from torch.autograd import gradcheck
 
 from seqloom.cells import LSTM
 from seqloom.cells.cell import Cell
+from seqloom.layers.layer import count_parameters
 from seqloom.layers.recurrent.bidirectional import Bidirectional
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.testing import layers
@@ -429,7 +430,7 @@ def _report(case: CellCase, checker: LawChecker, *, speed: bool) -> CellReport:
     if not is_well_formed:
         return CellReport(case.name, results, skipped=skipped)
     cell = case.layer.cell
-    count = sum(parameter.numel() for parameter in cell.parameters())
+    count = count_parameters(cell)
     sizes = f"{count:,} parameters with input size {case.input_size} and hidden size {case.hidden_size}"
     path = case.layer.path
     kernel = [

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -27,7 +28,7 @@ class Emulator:
         self.products = 0
 
     def memory(self, address: int, size: int) -> NDArray[np.uint8]:
-        return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+        return np.frombuffer(ctypes.string_at(address, size), np.uint8)
 
     def check(self, condition: bool, error: str) -> None:
         if not condition:
@@ -72,7 +73,7 @@ class Emulator:
 
     def floats(self, tile: int) -> NDArray[np.float32]:
         """The numbers of a tile: a bfloat16 is the upper half of a float."""
-        return (self.tiles[tile].view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        return np.asarray((self.tiles[tile].view(np.uint16).astype(np.uint32) << 16).view(np.float32))
 
 
 @pytest.fixture
@@ -81,7 +82,8 @@ def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
     if bfloat16_gemm.unsupported() is not None:
         pytest.skip("no bfloat16 instructions to round with")
     emulator = Emulator()
-    arguments = ([POINTER], [], [TILE], [TILE, POINTER, ctypes.c_int64], [TILE, POINTER, ctypes.c_int64], [TILE] * 3)
+    moved: list[Any] = [TILE, POINTER, ctypes.c_int64]
+    arguments: tuple[list[Any], ...] = ([POINTER], [], [TILE], moved, moved, [TILE] * 3)
     kept: list[Callable[..., None]] = []
     symbols = {}
     for name, kinds in zip(INSTRUCTIONS, arguments, strict=True):
@@ -161,8 +163,8 @@ def test_the_code_consists_of_its_instructions() -> None:
 def test_it_is_not_used_where_something_is_missing(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
     answers = {"platform.machine": "x86_64", "sys.platform": "linux", "has_cpu_feature": True, "vector_bytes": 64}
     answers |= change
-    monkeypatch.setattr(bfloat16_amx.platform, "machine", lambda: answers["platform.machine"])
-    monkeypatch.setattr(bfloat16_amx.sys, "platform", answers["sys.platform"])
+    monkeypatch.setattr("platform.machine", lambda: answers["platform.machine"])
+    monkeypatch.setattr("sys.platform", answers["sys.platform"])
     monkeypatch.setattr(jit_cache, "has_cpu_feature", lambda _: answers["has_cpu_feature"])
     monkeypatch.setattr(jit_cache, "vector_bytes", lambda: answers["vector_bytes"])
     bfloat16_amx.is_available.cache_clear()
