@@ -127,6 +127,24 @@ def test_the_pseudo_perplexity_is_that_of_each_token_hidden_in_turn(tmp_path: Pa
     assert scores == masked.evaluate(path)  # the same tokens are hidden
 
 
+def test_unknown_counts_the_hidden_tokens_that_are_not_in_the_vocabulary(tmp_path: Path) -> None:
+    masked = model(mask_rate=0.5)
+    lines = ["the cow sat on the cow", "a cow", "owls", "", "the cat and the owl sat"]
+    path = tmp_path / "dev.txt"
+    path.write_text("\n".join(lines) + "\n")
+    vocabulary = masked.task.tokenizer.vocabulary  # type: ignore[attr-defined]
+    hidden = []
+    for words in map(str.split, lines):
+        ids = vocabulary.encode(["</s>", *words])
+        noise = np.random.default_rng(ids).random((3, len(ids)))[0, 1:]  # the tokens with the lowest noise are hidden
+        chosen = np.argsort(noise)[: max(1, round(len(words) / 2))]
+        hidden += [words[place] for place in chosen]
+    scores = masked.evaluate(path)
+    assert scores["tokens"] == len(hidden) == 8
+    assert scores["unknown"] == sum(word in ("cow", "owl", "owls") for word in hidden)
+    assert 1 < scores["unknown"] < 5  # not all that the texts contain
+
+
 def test_the_baseline_is_scored_on_the_same_tokens() -> None:
     masked = model()
     task = masked.task

@@ -241,7 +241,7 @@ class LanguageModel(LanguageModelSettings):
             **self._objective.direction_scores(predictions),
             **self._objective.text_scores(total, examples),
             "tokens": tokens,
-            "unknown": sum(self._objective.tokens(example.text).count(unknown) for example in examples),
+            "unknown": sum(self._objective.scored_tokens(example).count(unknown) for example in examples),
         }
 
     def thorough_scores(
