@@ -12,7 +12,7 @@ import typer
 
 from seqloom.cli.inference import load_model
 from seqloom.cli.options import Layer, RunFolder, errors
-from seqloom.formats import single_precision, visible
+from seqloom.formats import quote_names, single_precision, visible
 
 if TYPE_CHECKING:
     from seqloom.model import Model
@@ -217,6 +217,7 @@ def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
 
 
 def _sample_paths(model: "Model", prompt: str, options: GenerationOptions) -> None:
+    from seqloom import terminal
     from seqloom.insight.forecast_paths import draw_paths, write_paths
 
     if not prompt:
@@ -227,6 +228,12 @@ def _sample_paths(model: "Model", prompt: str, options: GenerationOptions) -> No
     series = model.sample_paths(prompt, count=options.count, seed=options.seed)
     write_paths(series, path)
     print(path)
+    names: dict[str, list[str]] = {}
+    for paths in series:
+        names.setdefault(paths.warning, []).append(paths.name)
+    for warning, of in names.items():
+        if warning:
+            terminal.print_note(f"{quote_names(of)}: {warning}" if all(of) else warning)
     for number, paths in enumerate(series, start=1):
         file = path.with_stem(f"{path.stem}-{number}") if len(series) > 1 else path
         _draw_beside(file, model, partial(draw_paths, paths, title=paths.name), "plot")

@@ -32,6 +32,7 @@ class ForecastPaths:
     history: NDArray[np.float64]  # (rows, columns), before the paths
     stamps: NDArray[Any] | None = None  # (rows + horizon,), dates or numbers for a plot; None: steps
     name: str = ""  # of the series; empty: there is only one
+    warning: str = ""  # why the paths may be worse than others
 
     def rows(self) -> list[list[str]]:
         """A row for each path and step, after a header."""

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 import seqloom
 from seqloom.cli.main import app
+from seqloom.insight.forecast_paths import ForecastPaths
+from seqloom.model import Model
 
 DAYS, HORIZON = 120, 4
 
@@ -48,6 +50,20 @@ def test_paths_lie_within_the_intervals_as_often_as_these_say(run: Path) -> None
     low, high = (np.array(bound) for bound in forecast.interval(0.8))
     share = ((paths.values >= low) & (paths.values <= high)).mean(axis=0)
     assert share == pytest.approx(np.full((HORIZON, 1), 0.8), abs=0.03)
+
+
+def test_warnings_of_several_series_are_printed_once(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def paths(_: Model, source: str, **_options: object) -> list[ForecastPaths]:
+        values = np.zeros((2, HORIZON, 1))
+        warned = [(name, warning) for name, warning in (("a", "few"), ("b", ""), ("c", "few")) if source]
+        return [ForecastPaths(["sales"], values, [], values[0], None, name, warning) for name, warning in warned]
+
+    monkeypatch.setattr(Model, "sample_paths", paths)
+    result = CliRunner().invoke(app, ["generate", str(run), "s.csv", "--output", str(tmp_path / "paths.csv")])
+    assert result.exit_code == 0, result.output
+    assert result.stderr.strip() == "note: 'a', 'c': few"
 
 
 @pytest.mark.parametrize(

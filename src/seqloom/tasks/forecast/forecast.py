@@ -395,8 +395,7 @@ class Forecast(ForecastScoring):
             raise ValueError(
                 'sample paths need a model with task.output = "last" and task.distribution, such as "quantiles"'
             )
-        earlier, ends = list(self.read(source)), list(self.read_inputs(source))
-        return draw_forecast_paths(self, earlier, ends, count=count, seed=seed, predict=predict)
+        return draw_forecast_paths(self, self.read(source), count=count, seed=seed, predict=predict)
 
     def onnx_model(self, model: Any) -> "OnnxModel":
         from seqloom.tasks.forecast.onnx_model import onnx_model
