@@ -226,3 +226,24 @@ def test_batches_with_one_long_example_are_counted_and_small() -> None:
     assert loader.count(0) == len(made)
     assert sorted(number for parts in made for part in parts for number in part) == list(range(61))
     assert next(len(part) for parts in made for part in parts if 30 in part) <= 3
+
+
+@given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2), parts=st.integers(1, 4), skip=st.integers(0, 5))
+def test_random_variants_depend_on_the_example_the_epoch_and_the_seed_only(
+    lengths: list[int], form: dict[str, Any], epoch: int, parts: int, skip: int
+) -> None:
+    def variants(epoch: int, skip: int = 0, **options: Any) -> list[list[Example]]:
+        def vary(example: Example, random: np.random.Generator) -> Example:
+            return Example(int(random.integers(1 << 50)), example.length)
+
+        loaded = batches(lengths, **form, **options, vary=vary)
+        return [sorted(example for part in local for example in part.examples) for local in loaded.epoch(epoch, skip)]
+
+    whole = variants(epoch)
+    assert [len(batch) for batch in whole] == [
+        sum(map(len, batch)) for batch in numbers(batches(lengths, **form), epoch)
+    ]
+    assert whole[skip:] == variants(epoch, skip) == variants(epoch, skip, parts=parts, local_parts=range(parts))
+    drawn = {example.number for batch in whole for example in batch}
+    assert len(drawn) == len(lengths)
+    assert drawn.isdisjoint(example.number for batch in variants(epoch + 1) for example in batch)

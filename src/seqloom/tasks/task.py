@@ -19,6 +19,7 @@ from typing import (
     get_args,
 )
 
+import numpy as np
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 from torch import Tensor, nn
 
@@ -323,6 +324,15 @@ class Task(Capabilities, ABC):
     def infeasible_when_augmented(self, example: Any) -> str:  # noqa: ARG002
         """Why a feasible example becomes infeasible at the fastest speed perturbation; empty if it does not."""
         return ""
+
+    @property
+    def varies_examples(self) -> bool:
+        """Whether ``vary_example`` changes examples."""
+        return False
+
+    def vary_example(self, example: Any, random: np.random.Generator) -> Any:  # noqa: ARG002
+        """A random variant of a training example, each time it is read: data augmentation."""
+        return example
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> Batch:

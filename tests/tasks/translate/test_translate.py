@@ -4,9 +4,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors.torch import load_file
 
 from seqloom import workflow
 from seqloom.config import Document
@@ -18,6 +20,7 @@ from seqloom.models.decoder import step
 from seqloom.models.generation import Candidate
 from seqloom.run_config import Config
 from seqloom.tasks.translate import Translate, Translation
+from seqloom.training.config import TrainConfig
 
 PAIRS = [("a b", "x y z"), ("b a c", "y"), ("c", "z z"), ("a b", "x"), ("", "y x")]
 SMALL = {
@@ -359,3 +362,70 @@ def test_targets_of_few_recurring_words_are_judged_by_exact_matches(tmp_path: Pa
 
 def test_a_pair_without_a_source_is_an_empty_input() -> None:
     assert [task().is_empty_input(pair) for pair in task().read(PAIRS)] == [False] * 4 + [True]
+
+
+SUBWORDS = {"unit": "subwords", "vocab_size": 280}
+
+
+def test_bpe_dropout_splits_training_pairs_anew_and_nothing_else() -> None:
+    texts = [(f"lower {number} newer", f"tiefer {number} neuer") for number in range(30)]
+    fresh = task(source=SUBWORDS, target=SUBWORDS, bpe_dropout=0.4)
+    fitted = fresh.fit(fresh.read(texts))
+    assert fitted.learned is not None
+    assert fitted.learned.target is not None
+    (pair,) = fresh.read(texts[:1])
+    random = np.random.default_rng(1)
+    varied = [fitted.vary_example(pair, random) for _ in range(20)]
+    assert len({tuple(each.tokens[0]) for each in varied}) > 5
+    assert len({tuple(each.tokens[1]) for each in varied}) > 5
+    end = fitted.learned.source.vocabulary.index(END)
+    batch = fitted.collate(varied)
+    assert batch.target is not None
+    assert batch.items == sum(len(each.tokens[1]) + 1 for each in varied)
+    for row, each in enumerate(varied):
+        source = batch.inputs.values[row, : len(each.tokens[0]) + 1].tolist()
+        assert source == [*each.tokens[0], end]
+        assert fitted.learned.source.decode(source) == pair.source
+        assert fitted.learned.target.decode(batch.target.values[row].tolist()) == pair.target
+    assert fitted.collate([pair]).inputs.values.tolist() == [[*fitted.learned.source.encode(pair.source), end]]
+
+
+def test_bpe_dropout_of_one_side() -> None:
+    fresh = task(source=SUBWORDS, bpe_dropout=0.4)
+    fitted = fresh.fit(fresh.read(PAIRS))
+    assert fitted.learned is not None
+    assert fitted.learned.target is not None
+    (pair,) = fresh.read([("a b", "x y z")])
+    varied = fitted.vary_example(pair, np.random.default_rng(1))
+    assert varied.tokens[1] == fitted.learned.target.encode("x y z")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "bpe_dropout needs subwords"),
+        ({"source": {"unit": "subwords", "algorithm": "unigram"}}, "bpe_dropout needs subwords"),
+        ({"source": SUBWORDS, "pretrained": {"file": "a.vec"}}, "cannot be combined with pretrained vectors"),
+    ],
+)
+def test_bpe_dropout_is_refused_where_it_has_no_effect(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        task(bpe_dropout=0.1, **fields)
+
+
+def test_training_with_bpe_dropout_resumes_bit_for_bit(tmp_path: Path) -> None:
+    rows = "".join(f"lower {number} newer\ttiefer {number} neuer\n" for number in range(12))
+    (tmp_path / "train.tsv").write_text(rows)
+
+    def train(output: str, epochs: int) -> Path:
+        settings = TrainConfig(epochs=epochs, batch_size=4, schedule="constant", threads=1)
+        options: dict[str, Any] = {"source": SUBWORDS, "target": SUBWORDS, "bpe_dropout": 0.3}
+        config = Config(task(train=str(tmp_path / "train.tsv"), **options), settings)
+        return workflow.train(config, output=tmp_path / output).path
+
+    whole = train("whole", 3)
+    part = train("part", 1)
+    workflow.resume(part, ["train.epochs=3"])
+    weights = [load_file(path / "last/model.safetensors") for path in (whole, part)]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])

@@ -28,6 +28,7 @@ class Pair:
     source: str
     target: str | None  # None: unknown
     lengths: tuple[int, int]  # approximate numbers of tokens
+    tokens: tuple[list[int], list[int]] | None = None  # ids of both, if they were split at random; None: as usual
 
     def __len__(self) -> int:
         return max(self.lengths)

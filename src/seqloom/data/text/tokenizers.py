@@ -75,6 +75,11 @@ class TextConfig(ConfigSection):
     def _whitespace_only(self) -> bool:
         return self.unit == "words" and self.split == "whitespace"
 
+    @property
+    def is_bpe(self) -> bool:
+        """Whether tokens are subwords of byte-level BPE."""
+        return self.unit == "subwords" and self.algorithm == "bpe"
+
     def fit(self, texts: Iterable[str], *, specials: Sequence[str] = ()) -> "Tokenizer":
         """Build the vocabulary from texts, which are read once."""
         if self.lowercase:

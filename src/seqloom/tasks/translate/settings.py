@@ -118,6 +118,13 @@ class TranslateSettings(Task):
         default=False,
         description="Use one vocabulary and one embedding for both sides, tokenised by the settings of task.source.",
     )
+    bpe_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="BPE-dropout: probability of skipping each merge when a training text is split into subwords, so "
+        "that words are split in other ways each time; 0.1 is usual (0: off).",
+    )
     reverse_source: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
     embedding_size: int = Field(256, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the target embedding matrix as the output matrix, too.")
@@ -192,6 +199,12 @@ class TranslateSettings(Task):
     def _check(self) -> Self:
         if self.shared_vocab and self.target not in (self.source, TextConfig()):
             raise ValueError("shared_vocab is true, but task.target differs from task.source: remove task.target")
+        if self.bpe_dropout and not any(text.is_bpe for text in (self.source, self._target_text)):
+            raise ValueError(
+                'bpe_dropout needs subwords: set unit = "subwords" and algorithm = "bpe" in task.source or task.target'
+            )
+        if self.bpe_dropout and (self.pretrained.file or self.pretrained.run):
+            raise ValueError("bpe_dropout cannot be combined with pretrained vectors, which belong to whole tokens")
         self.lm.check(self.search)
         if self.constrain and (self.lexicon or self.lm.model):
             raise ValueError("constrain lists whole outputs and cannot be combined with a lexicon or a language model")

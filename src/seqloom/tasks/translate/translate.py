@@ -1,6 +1,6 @@
 """Translation: one sequence of tokens to another, such as sentences, pronunciations, commands or dates."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.parallel import Pair, PairReader
 from seqloom.data.readers.text_files import DataError, lines, resolve
+from seqloom.data.text.bpe_dropout import BPEDropout
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.tokens.greedy import Greedy
@@ -116,9 +117,31 @@ class Translate(TranslateScoring):
             lengths=[(name, length) for name, text, length in sides if text is not None],
         )
 
+    @property
+    def varies_examples(self) -> bool:
+        return bool(self.bpe_dropout)
+
+    def vary_example(self, example: Pair, random: np.random.Generator) -> Pair:
+        """The pair split into other subwords: BPE-dropout."""
+        source, target = self._splitters
+        return replace(example, tokens=(source(example.source, random), target(example.target or "", random)))
+
+    @cached_property
+    def _splitters(self) -> tuple[Callable[[str, np.random.Generator], list[int]], ...]:
+        """Functions that split the source and the target at random, where they are split by BPE."""
+        sides = ((self.source, self.fitted.source), (self._target_text, self._target_tokenizer))
+        return tuple(
+            BPEDropout(tokenizer, self.bpe_dropout).encode
+            if text.is_bpe
+            else lambda text, _, each=tokenizer: each.encode(text)
+            for text, tokenizer in sides
+        )
+
     def collate(self, examples: Sequence[Pair]) -> Batch:
         learned, end = self.fitted, self._end
-        sources = [learned.source.encode(example.source) for example in examples]
+        sources = [
+            example.tokens[0] if example.tokens else learned.source.encode(example.source) for example in examples
+        ]
         inputs = pad([np.array([*(text[::-1] if self.reverse_source else text), end]) for text in sources])
         if learned.vectors is not None:
             rows = [learned.source.cased_tokens(example.source) for example in examples]
@@ -126,7 +149,9 @@ class Translate(TranslateScoring):
             inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):
             return Batch(inputs, None, 0, examples=tuple(examples))
-        target = pad([np.array([*self._target_tokenizer.encode(example.target or ""), end]) for example in examples])
+        encode = self._target_tokenizer.encode
+        targets = [example.tokens[1] if example.tokens else encode(example.target or "") for example in examples]
+        target = pad([np.array([*tokens, end]) for tokens in targets])
         return Batch(inputs, target, int(target.mask.sum()), examples=tuple(examples))
 
     def build_model(self) -> EncoderDecoder:
