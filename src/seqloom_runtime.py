@@ -2838,8 +2838,8 @@ def join_lines(words: Iterable[str]) -> str:
     """The text again, with one blank between the words of a line."""
     text = ""
     for word in words:
-        separate = text and not word.startswith("\n") and text[-1] not in "\n\t "
-        text += f" {word}" if separate else word
+        is_joined = not text or word[:1].isspace() or text[-1].isspace()
+        text += word if is_joined else f" {word}"
     return text
 
 

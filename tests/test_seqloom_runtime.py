@@ -46,6 +46,7 @@ TOKENIZERS = [
     fitted("characters", "bpe", "whitespace", lowercase=True),
     fitted("words", "bpe", "whitespace", lowercase=False),
     fitted("words", "bpe", "punctuation", lowercase=True),
+    fitted("words", "bpe", "lines", lowercase=False),
     fitted("subwords", "bpe", "whitespace", lowercase=False),
     fitted("subwords", "unigram", "whitespace", lowercase=True),
 ]

@@ -9,7 +9,7 @@ UNKNOWN_TOKEN = 1
 SPLITS = {
     "whitespace": "A token is a word: what is between whitespace.",
     "punctuation": "A token is a word or a punctuation mark; each CJK character is a word.",
-    "lines": "A token is a word, or a line break with the indentation after it.",
+    "lines": "A token is a word, a line break with the indentation after it, or the indentation of a first line.",
 }
 
 

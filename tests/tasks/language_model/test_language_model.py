@@ -15,6 +15,7 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.evaluation import evaluate
 from seqloom.model import Model
+from seqloom.models.generation import GivenTokens, generate_tokens, text_tokens
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.text_scores import TextScore
 from seqloom.run_config import Config
@@ -329,6 +330,22 @@ def test_training_says_what_the_tokens_are(lines: list[str], settings: Any, expe
 
 def test_training_does_not_repeat_which_tokens_were_chosen() -> None:
     assert LanguageModel.model_validate({"train": "x", "text": {"unit": "words"}}).resolve(["the cat sat"])[1] == ()
+
+
+PROGRAM = "def sign(x):\n    if x > 0:\n\n        return 1\n    return 0\n\nprint ( sign(2) )"
+
+
+def test_code_keeps_its_lines_and_their_indentation(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(PROGRAM + "\n")
+    fitted = LanguageModel.model_validate({"train": str(tmp_path), **SMALL, "text": {"split": "lines"}})
+    fitted = fitted.fit(fitted.read(tmp_path))
+    examples = list(fitted.read(tmp_path))
+    assert [example.text for example in examples] == PROGRAM.split("\n")
+    assert [len(example) for example in examples] == [2, 5, 1, 3, 3, 1, 4]  # an empty line has its end only
+    assert fitted.tokenizer.vocabulary.decode(fitted.tokenizer.encode(examples[3].text)) == ["        ", "return", "1"]
+    given = GivenTokens(tokens=text_tokens(fitted.tokenizer, PROGRAM))
+    tokens = generate_tokens(random_model(fitted), fitted.tokenizer, "", length=100, sample=given)
+    assert "".join(token.text for token in tokens) == PROGRAM
 
 
 def test_a_folder_is_read_in_the_order_of_its_files(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ TRANSFORMER = {"cell": "transformer", "hidden_size": 8, "layers": 2, "options": 
 UNITS: dict[str, dict[str, Any]] = {
     "words": {},
     "punctuation": {"split": "punctuation", "lowercase": True},
+    "lines": {"split": "lines"},
     "characters": {"unit": "characters"},
     "bpe": {"unit": "subwords", "vocab_size": 280},
     "unigram": {"unit": "subwords", "vocab_size": 30, "algorithm": "unigram"},

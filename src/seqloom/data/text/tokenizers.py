@@ -39,7 +39,7 @@ class TextConfig(ConfigSection):
         "whitespace",
         description="Where words end. whitespace: for text that is tokenised already; punctuation: also between words "
         "and punctuation, for raw text; each CJK character is a word; lines: at whitespace, but a line break with the "
-        "indentation after it is a token, for code.",
+        "indentation after it is a token, as is the indentation of a first line, for code.",
     )
     lowercase: bool = Field(default=False, description="Convert text to lowercase.")
     vocab_size: int = Field(0, ge=0, description="Largest number of tokens (0: all, or 8000 subwords).")
@@ -67,8 +67,8 @@ class TextConfig(ConfigSection):
             words = text.split()
             return (" ".join(words[start : start + length]) for start in range(0, len(words), length))
         if self.split == "lines" and self.unit == "words":
-            lines = split_lines(text)
-            return (join_lines(lines[start : start + length]) for start in range(0, len(lines), length))
+            tokens = split_lines(text)
+            return (join_lines(tokens[start : start + length]) for start in range(0, len(tokens), length))
         return cut_words(text, length)
 
     @property

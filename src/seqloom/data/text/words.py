@@ -24,16 +24,16 @@ LAST_MARK = 0x1F000  # combining marks above this are not parts of words
 
 
 def split_lines(text: str) -> list[str]:
-    """The words of a text between blanks; a line break with the indentation after it is a word of its own."""
-    return re.findall(r"\n[^\S\n]*(?=\S)|\S+", text.strip())
+    """The words between blanks; a line break, and the indentation of a line after it or at the start, is one, too."""
+    return re.findall(r"^[^\S\n]+|\n[^\S\n]*|\S+", text)
 
 
 def join_lines(words: Iterable[str]) -> str:
     """The text again, with one blank between the words of a line."""
     text = ""
     for word in words:
-        separate = text and not word.startswith("\n") and text[-1] not in "\n\t "
-        text += f" {word}" if separate else word
+        is_joined = not text or word[:1].isspace() or text[-1].isspace()
+        text += word if is_joined else f" {word}"
     return text
 
 

@@ -1439,10 +1439,13 @@ const WORDS = new RegExp([
 
 export const splitWords = (text) => splitSpaces(text).flatMap((word) => word.match(WORDS) ?? []);
 
-// Words between blanks; a line break with the indentation after it is a word of its own.
-const splitLines = (text) => text.trim().match(/\n[^\S\n]*(?=\S)|\S+/g) ?? [];
+const INDENT = SPACE.replace("\\n", "");
+const LINES = new RegExp(`^[${INDENT}]+|\\n[${INDENT}]*|[^${SPACE}]+`, "gu"), STARTS_BLANK = new RegExp(`^[${SPACE}]`, "u"), ENDS_BLANK = new RegExp(`[${SPACE}]$`, "u");
 
-const joinLines = (words) => words.reduce((text, word) => text + (text && !word.startsWith("\n") && !/\s$/.test(text) ? " " : "") + word, "");
+// Words between blanks; a line break, and the indentation of a line after it or at the start, is one, too.
+const splitLines = (text) => text.match(LINES) ?? [];
+
+const joinLines = (words) => words.reduce((text, word) => text + (!text || STARTS_BLANK.test(word) || ENDS_BLANK.test(text) ? "" : " ") + word, "");
 
 // A text with blanks where they are usual between these words and punctuation marks.
 export function joinWords(tokens) {

@@ -90,7 +90,7 @@ class LanguageModel(LanguageModelSettings):
 
     def _count_tokens(self, text: str) -> int:
         """The approximate number of tokens."""
-        return max(text.count(" "), self.text.measure(text) - 1) + 1 if self._wordwise else len(text) + 1
+        return max(self.text.measure(text), 1) if self._wordwise else len(text) + 1
 
     @property
     def length_unit(self) -> str:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LOOKALIKE = re.compile(r"[\[<({]\|?\s*mask\s*\|?[\])>}]", re.IGNORECASE)
 """What other models have in the place of [MASK], such as <mask>."""
+BLANKS = re.compile(r"^[^\S\n]+")
+"""Blanks at the start of a text."""
 NBEST, SHOWN = 10, 5
 """Fillers of each [MASK], and how many of them are printed."""
 
@@ -66,7 +68,7 @@ class EncodedText(NamedTuple):
     def of(cls, tokenizer: Tokenizer, text: str) -> "EncodedText":
         ids: list[int] = []
         tokens: list[str] = []
-        for number, part in enumerate(_parts(tokenizer, text)):
+        for number, part in enumerate(_encoded_parts(tokenizer, text)):
             if number:
                 ids.append(tokenizer.vocabulary.index(MASK))
                 tokens.append(MASK)
@@ -79,6 +81,12 @@ def _parts(tokenizer: Tokenizer, text: str) -> list[str]:
     """The text before, between and after its [MASK]s; the space before a subword is a part of the subword."""
     *before, last = text.split(MASK)
     return [*(part.rstrip() if tokenizer.unit == "subwords" else part for part in before), last]
+
+
+def _encoded_parts(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The same as they are read: blanks after a [MASK] separate words, and are no indentation."""
+    first, *others = _parts(tokenizer, text)
+    return [first, *(BLANKS.sub("", part) if tokenizer.unit == "words" else part for part in others)]
 
 
 class Masked(Objective):
@@ -188,7 +196,7 @@ class Masked(Objective):
 
     def _names(self, example: TextLine, notes: list[str]) -> list[str]:
         """The tokens as a person reads them."""
-        first, *others = _parts(self.tokenizer, example.text)
+        first, *others = _encoded_parts(self.tokenizer, example.text)
         names = text_tokens(self.tokenizer, first, notes)
         for part in others:
             names += [MASK, *text_tokens(self.tokenizer, part, notes)]
