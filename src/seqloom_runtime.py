@@ -2830,8 +2830,8 @@ def _word_pattern() -> "re.Pattern[str]":
 
 
 def split_lines(text: str) -> list[str]:
-    """The words of a text between blanks; a line break with the indentation after it is a word of its own."""
-    return re.findall(r"\n[^\S\n]*(?=\S)|\S+", text.strip())
+    """The words between blanks; a line break, and the indentation of a line after it or at the start, is one, too."""
+    return re.findall(r"^[^\S\n]+|\n[^\S\n]*|\S+", text)
 
 
 def join_lines(words: Iterable[str]) -> str:
