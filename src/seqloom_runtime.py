@@ -25,6 +25,7 @@ import unicodedata
 from base64 import b64decode
 from bisect import insort_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import groupby, pairwise
@@ -937,7 +938,8 @@ class PrefixBeam:
             return self.words(table, self._frames(table))
         size, per_node, threshold = (self.settings[name] for name in ("size", "per_node", "threshold"))
         merge = np.logaddexp if self.settings["merge"] == "sum" else np.maximum
-        texts = TokenTexts(self.guide, table.shape[1])
+        in_search = None if self.guide is None else self.guide.in_search()
+        texts = TextScores(in_search, table.shape[1])
         prefixes: list[tuple[int, ...]] = [()]
         blanks, repeats = np.zeros(1), np.full(1, -np.inf)  # log p of the paths that end in a blank, in the last token
         for frame in self._frames(table):
@@ -971,6 +973,7 @@ class PrefixBeam:
             repeats = np.concatenate([stay[staying], [extended[pair] for pair in new]])
             prefixes = [prefixes[index] for index in staying] + [(*prefixes[index], token) for index, token in new]
         totals = merge(blanks, repeats)
+        texts = texts if in_search is self.guide else TextScores(self.guide, table.shape[1])
         ranks = totals + np.array([texts.score(prefix, ended=True) for prefix in prefixes])
         best = [index for index in np.argsort(-ranks, kind="stable").tolist() if ranks[index] > -math.inf]
         return [
@@ -1115,6 +1118,14 @@ class Guide:
             self.bonuses[known < 0] += description["unk_score"]
             self.ids = np.where(known < 0, -1 if lm["unknown"] is None else lm["unknown"], known)
             self.lm = NGram(lm) if lm["kind"] == "ngram" else NeuralLM(lm, session)
+
+    def in_search(self) -> "Guide":
+        """What a search over frames uses: if the guide rescores, the lexicon only."""
+        if not self.rescores:
+            return self
+        bare = copy(self)
+        bare.lm, bare.bonuses, bare.ids = None, np.zeros_like(self.bonuses), np.zeros_like(self.ids)
+        return bare
 
 
 class NGram:
@@ -1264,6 +1275,9 @@ class WordBeam:
     MIN_CANDIDATES = 256
 
     def __init__(self, settings: dict[str, Any], guide: Guide, lexicon: Lexicon) -> None:
+        self.rescorer = TextScores(guide, len(lexicon.words)) if guide.rescores else None
+        self.keeps_one = settings["nbest"] == 1 and self.rescorer is None
+        guide = guide.in_search()
         self.settings, self.guide, self.lexicon = settings, guide, lexicon
         self.merge: Callable[[float, float], float] = _log_add if settings["merge"] == "sum" else max
         scores = guide.bonuses.copy()
@@ -1361,7 +1375,7 @@ class WordBeam:
                 if counts[entry[1][1]] > limit:
                     entry[0] = -math.inf
         if len(entries) > size:
-            if self.settings["nbest"] == 1:  # others with the same future can never overtake the best of them
+            if self.keeps_one:  # others with the same future can never overtake the best of them
                 leaders: dict[Any, list[Any]] = {}
                 for entry in entries:
                     _, node, last = entry[1]
@@ -1417,6 +1431,12 @@ class WordBeam:
                 best[0] if self.settings["merge"] == "max" else float(np.logaddexp.reduce([end[0] for end in group]))
             )
             texts.append((total + best[1], total, best[2], [*self._words(before), *([last] if last >= 0 else [])]))
+        if (scorer := self.rescorer) is not None:
+            texts = [
+                (acoustic + scorer.score(tuple(words), ended=True), acoustic, scorer.language(tuple(words)), words)
+                for _, acoustic, _, words in texts
+            ]
+            texts = [text for text in texts if text[0] > -math.inf]
         texts.sort(key=lambda transcript: -transcript[0])
         transcripts = []
         for score, acoustic, language, words in texts[: self.settings["nbest"]]:
@@ -1722,10 +1742,10 @@ def _token_log_probability(hypothesis: "Hypothesis", step: GuidedStep) -> float:
     return total
 
 
-class TokenTexts:
-    """Scores of prefixes of tokens in a search over frames: by the language model and the scores of tokens."""
+class TextScores:
+    """Scores of prefixes of tokens, or of words of a lexicon, by the language model and the word scores."""
 
-    def __init__(self, guide: Guide | None, vocabulary: int) -> None:
+    def __init__(self, guide: Guide | None, count: int) -> None:
         self.guide = guide
         self.bonuses = np.zeros(vocabulary) if guide is None else guide.bonuses
         start = guide.lm.start if guide is not None and guide.lm is not None else 0

@@ -73,7 +73,8 @@ def guide(draw: np.random.Generator, *, words: bool, vocabulary: int) -> Guide:
         ids = np.where(np.arange(count) == unknown, -1, draw.permutation(count))
         lm = NGramLM(ngram(draw, count), vocabulary_ids=ids, unknown=count if draw.random() < 0.7 else None)
     word_score, unk_score = (float(draw.choice([0.0, draw.normal()])) for _ in range(2))
-    return Guide(tree, lm, float(draw.choice([0.2, 0.5, 1.3])), word_score, unk_score)
+    rescore = lm is not None and not ambiguous and draw.random() < 0.4
+    return Guide(tree, lm, float(draw.choice([0.2, 0.5, 1.3])), word_score, unk_score, rescore)
 
 
 def settings(draw: np.random.Generator, *, words: bool) -> dict[str, Any]:
@@ -153,7 +154,7 @@ CASES = [
     for search in searches
     for kind in ("", *LANGUAGE_MODELS)
     for method in ("fusion", "rescore")
-    if method == "fusion" or (kind and search.startswith("beam"))
+    if method == "fusion" or (kind and search != "greedy")
 ]
 
 

@@ -34,6 +34,7 @@ CASES = [
     for name in (guides() if not isinstance(search, BestPath) else ["none"])
 ]
 EVERY_CASE = pytest.mark.parametrize(("search", "name"), CASES)
+STREAMS = pytest.mark.parametrize(("search", "name"), [case for case in CASES if case.values[1] != "rescored"])
 
 
 def classes() -> set[type[FrameSearch]]:
@@ -53,7 +54,7 @@ def whole(search: FrameSearch, frames: torch.Tensor, guide: Guide) -> list[Trans
     return search(frames[None], torch.tensor([len(frames)]), guide=guide)[0]
 
 
-@EVERY_CASE
+@STREAMS
 @settings(deadline=None, max_examples=5)
 @given(data=st.data())
 def test_chunks_match_the_whole(search: FrameSearch, name: str, data: st.DataObject) -> None:
@@ -107,7 +108,7 @@ def test_padding_and_the_batch_do_not_matter(search: FrameSearch, name: str) -> 
     assert search(padded[:0], lengths[:0], guide=guide) == []
 
 
-@EVERY_CASE
+@STREAMS
 def test_edge_cases(search: FrameSearch, name: str) -> None:
     guide = guides()[name]
     (nothing,) = whole(search, torch.empty(0, V), guide)  # the empty transcript is the only one

@@ -105,7 +105,8 @@ def record_prefixes(
     """Search once more, slowly, and record every candidate."""
     guide = guide or Guide()
     steps: list[PrefixStep] = []
-    scores = GuideScores(guide, count=log_probs.shape[1] if guide.lexicon is None else len(guide.lexicon))
+    count = log_probs.shape[1] if guide.lexicon is None else len(guide.lexicon)
+    in_search, scores = (GuideScores(each, count=count) for each in (guide.in_search, guide))
     frames: Any = log_probs.astype(np.float64)
     limits: dict[str, Any] = {
         "size": search.size,
@@ -117,7 +118,7 @@ def record_prefixes(
     }
     final: dict[Place, float] = {}
     if guide.lexicon is None:
-        for text, value in prefix_beam(frames, score_text=scores.score, **limits).items():
+        for text, value in prefix_beam(frames, score_text=in_search.score, **limits).items():
             final[(), text] = value + scores.score(text) + scores.end(text)
         return SearchSteps(steps, final, encoding)
     spelled = [(word, each) for word, spellings in enumerate(_spellings(guide.lexicon)) for each in spellings]
@@ -125,13 +126,14 @@ def record_prefixes(
         frames,
         spelled,
         guide.lexicon.separator,
-        score_words=scores.score,
-        lookahead=scores.lookahead,
+        score_words=in_search.score,
+        lookahead=in_search.lookahead,
         histories=search.histories,
         **limits,
     )
     for words, value in texts.items():
-        final[words, ()] = value + scores.end(words)
+        added = scores.score(words) if guide.rescores else 0.0
+        final[words, ()] = value + added + scores.end(words)
     return SearchSteps(_join(steps, limits["merge"]), final, encoding, guide.lexicon)
 
 
@@ -187,7 +189,8 @@ def prefix_nodes(search: SearchSteps, *, nbest: int) -> list[BeamNode]:
         length = nodes[parent].length + 1 if place != root else 0
         nodes.append(BeamNode(number, parent, search.label(place), length, *kept[place], status))
     for rank, place in enumerate(sorted(endings, key=lambda each: -search.final[each])):
-        status, value = "in_nbest" if rank < nbest else "not_in_nbest", search.final[place]
+        value = search.final[place]
+        status = "in_nbest" if rank < nbest and value > -math.inf else "not_in_nbest"
         parent = numbers[endings[place]]
         nodes.append(BeamNode(len(nodes), parent, END, nodes[parent].length + 1, value, value, status))
     return nodes

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import torch
-
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.language_models import LM, word_bonuses
+from seqloom.decoding.rescoring import text_log_probabilities
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.fusion import Scorer, bonus_scorer
 from seqloom.decoding.tokens.lexicon_scorer import LexiconReader, lexicon_scorer
@@ -64,10 +63,10 @@ def generate_guided(
     rows = []
     for hypotheses in generate(decoder, memory, search, end=end, scorers=parts, **options):
         row = []
-        for candidate in hypotheses:
+        language = _log_probabilities(None if reader else lm, hypotheses)
+        for candidate, log_prob in zip(hypotheses, language, strict=True):
             if reader is None:
-                language = 0.0 if lm is None else _log_probability(lm, candidate, end)
-                guided = GuidedHypothesis(candidate, [], [], language, float(bonuses[candidate.tokens].sum()))
+                guided = GuidedHypothesis(candidate, [], [], log_prob, float(bonuses[candidate.tokens].sum()))
             else:
                 hypothesis = _without_partial_word(candidate, reader)
                 reading = reader.read(hypothesis.tokens)
@@ -99,11 +98,10 @@ def _without_partial_word(hypothesis: Hypothesis, reader: LexiconReader) -> Hypo
     )
 
 
-def _log_probability(lm: LM, hypothesis: Hypothesis, end: int) -> float:
-    """log p of the tokens of a hypothesis, and of the end if it has ended."""
-    scorer, total = lm_scorer(lm, batch=1, end=end), 0.0
-    state, last = scorer.state, end
-    for token in (*hypothesis.tokens, end) if hypothesis.ended else hypothesis.tokens:
-        scores, state = scorer.step(torch.tensor([last]), state)
-        total, last = total + float(scores[0, token]), token
-    return total
+def _log_probabilities(lm: LM | None, hypotheses: Sequence[Hypothesis]) -> list[float]:
+    """log p of the tokens of each hypothesis, and of the end if it has ended; 0 without a language model."""
+    if lm is None:
+        return [0.0] * len(hypotheses)
+    texts, ended = [each.tokens for each in hypotheses], [each.ended for each in hypotheses]
+    log_probs: list[float] = text_log_probabilities(lm, texts, ended=ended).tolist()
+    return log_probs

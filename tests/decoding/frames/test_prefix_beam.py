@@ -198,6 +198,49 @@ def test_words_with_a_decoder(name: str) -> None:
         )
 
 
+@LEXICA
+@pytest.mark.parametrize("kind", ["n-gram", "decoder"])
+def test_rescoring_adds_the_language_model_to_the_n_best(name: str, kind: str) -> None:
+    """Each text of the search without a language model, its score added up by hand; words without a name are tokens."""
+    spelling, separator = SPELLINGS[name]
+    frames, ngram, (step, neural_score) = emit(0, 6, 4 if separator else 3), model(2, 6), neural(6, 5)
+    for words in (None, lexicon(spelling, separator)):
+        ids = np.array([2, 0, -1, 1])[: frames.shape[1] if words is None else len(words)]
+        unknown = 3
+        lm: NGramLM | NeuralLM = NGramLM(ngram, vocabulary_ids=ids, unknown=unknown)
+        if kind == "decoder":
+            lm = NeuralLM(step, EMPTY, start=START, end=5, vocabulary_ids=ids, unknown=unknown)
+        expected = {}
+        for found in search(PrefixBeam(size=7, nbest=7), frames, guide=Guide(words)):
+            text = tuple(found.tokens if words is None else found.words)
+            known = [unknown if ids[each] < 0 else int(ids[each]) for each in text]
+            language = float(ngram.score([known])[0].sum()) if kind == "n-gram" else neural_score(known)
+            bonus = 0.4 * len(text) - 0.3 * sum(ids[each] < 0 for each in text)
+            expected[text] = (found.acoustic + 1.7 * language + bonus, found.acoustic, language)
+        guide = Guide(words, lm, weight=1.7, word_score=0.4, unk_score=-0.3, rescore=True)
+        for nbest in (1, 3, 7):
+            rescored = search(PrefixBeam(size=7, nbest=nbest), frames, guide=guide)
+            best = sorted(expected, key=lambda text: -expected[text][0])[:nbest]
+            assert [tuple(each.tokens if words is None else each.words) for each in rescored] == best
+            for transcript, text in zip(rescored, best, strict=True):
+                parts = transcript.score, transcript.acoustic, transcript.language
+                assert parts == pytest.approx(expected[text], abs=EXACT)
+
+
+def test_rescoring_drops_what_the_language_model_makes_impossible() -> None:
+    frames, lm = emit(0, 6, 4), NGramLM(model(2, 6), vocabulary_ids=[-1, 1, -1, 2])
+    rescored = search(FULL, frames, guide=Guide(None, lm, rescore=True))
+    assert {tuple(transcript.tokens) for transcript in rescored} == {
+        text for text in sequence_log_probs(frames.numpy()) if 2 not in text
+    }
+
+
+def test_a_stream_cannot_rescore() -> None:
+    guide = Guide(None, NGramLM(model(2, 6), vocabulary_ids=[3, 0, 1, 2]), rescore=True)
+    with pytest.raises(ValueError, match="a stream cannot reorder its transcripts"):
+        PrefixBeam().stream(vocab_size=4, guide=guide)
+
+
 @cache
 def guides() -> dict[str, Guide]:
     """One guide of each kind, for frames of four tokens."""
@@ -216,6 +259,7 @@ def guides() -> dict[str, Guide]:
         "words-decoder": Guide(
             words, NeuralLM(step, EMPTY, vocabulary_ids=four, **decoder), weight=0.5, word_score=0.5
         ),
+        "rescored": Guide(words, NGramLM(ngram, vocabulary_ids=four), weight=0.5, word_score=0.5, rescore=True),
     }
 
 

@@ -11,6 +11,7 @@ from tests.contracts.tiny import CASES, WORDS, build
 
 from seqloom import workflow
 from seqloom.checkpoint import Snapshot
+from seqloom.config import ConfigError
 from seqloom.data.readers.text_files import resolve
 from seqloom.model import Model, load
 from seqloom.run import Run
@@ -113,6 +114,29 @@ def test_a_lexicon_with_a_word_language_model(kind: dict[str, Any], tmp_path: Pa
         assert answer.language == pytest.approx(log_probability(load(language), answer.text), rel=1e-4)
         total = answer.acoustic + 1.5 * answer.language - 0.5 * len(answer.words)
         assert answer.score == pytest.approx(total, rel=1e-6)  # each word is known
+
+
+@KINDS
+def test_a_language_model_rescores_the_n_best(kind: dict[str, Any], tmp_path: Path) -> None:
+    """The transcripts of the search without the model, in the order of the sums with its log-probabilities."""
+    run, language = transcriber(tmp_path), train_language_model(tmp_path, "characters", **kind)
+    lm = load(language)
+    free = transcribe(load(run, search="prefix_beam size=12 nbest=12"))
+    rescored = transcribe(load(run, search="prefix_beam size=12 nbest=12", lm=f"{language} weight=2 method=rescore"))
+    for before, after in zip(free, rescored, strict=True):
+        sums = [each.acoustic + 2 * log_probability(lm, each.text) for each in before.nbest]
+        order = np.argsort([-value for value in sums], kind="stable").tolist()
+        assert [each.text for each in after.nbest] == [before.nbest[index].text for index in order]
+        assert [each.score for each in after.nbest] == pytest.approx([sums[index] for index in order], rel=1e-4)
+        assert [each.text for each in after.nbest] != [each.text for each in before.nbest]
+
+
+def test_rescoring_is_refused_where_it_streams(tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), train_language_model(tmp_path, "characters", model="ngram", order=2)
+    with pytest.raises(ConfigError, match=r"search\.lag = 5 is for streams"):
+        load(run, search="prefix_beam lag=5", lm=f"{language} method=rescore")
+    with pytest.raises(ValueError, match="reorders whole transcripts: this model needs the whole recording"):
+        load(run, lm=f"{language} method=rescore").open_stream()
 
 
 def test_lexicon_and_language_model_in_the_configuration_can_stream(tmp_path: Path) -> None:

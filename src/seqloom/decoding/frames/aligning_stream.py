@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -88,11 +89,11 @@ class AligningStream(Stream):
         self.process(frames.astype(np.float64, copy=False))
 
     def best(self) -> Transcript | None:
-        return next(iter(self._transcripts(1)), None)
+        return next(iter(self.aligned(self.best_hypotheses(1))), None)
 
     def finish(self) -> list[Transcript]:
         self.finished = True
-        return self._transcripts(self.nbest)
+        return self.aligned(self.best_hypotheses(self.nbest))
 
     def stable(self) -> Transcript:
         """What is certain so far; it is committed."""
@@ -124,9 +125,10 @@ class AligningStream(Stream):
             self.chunks[-count:] = [np.concatenate(self.chunks[-count:])]
         return self.chunks[-1][first - start :] if count else np.empty((0, self.vocab_size), np.float32)
 
-    def _transcripts(self, count: int) -> list[Transcript]:
+    def aligned(self, hypotheses: Sequence[UnalignedTranscript]) -> list[Transcript]:
+        """The hypotheses with the frames of their tokens."""
         transcripts = []
-        for hypothesis in self.best_hypotheses(count):
+        for hypothesis in hypotheses:
             alignment = self._align(hypothesis.spellings, optional_end=self.separator is not None)
             assert alignment is not None  # noqa: S101  the search has found a path
             spans = self._word_spans(hypothesis.words, alignment)

@@ -41,13 +41,18 @@ class Guide(NamedTuple):
     weight: float = 1.0  # of the language model's log-probabilities
     word_score: float = 0.0  # added for each word, or for each token without a lexicon
     unk_score: float = 0.0  # added for each word that the language model does not know
-    rescore: bool = False  # with a decoder, use the language model and the word scores after the search
+    rescore: bool = False  # use the language model and the word scores after the search, to reorder its n-best
     notes: tuple[str, ...] = ()  # for the user, such as words of the lexicon that cannot be found
 
     @property
     def rescores(self) -> bool:
-        """Whether the language model and the word scores reorder the n-best of a search with a decoder."""
+        """Whether the language model and the word scores reorder the n-best of a search."""
         return self.rescore and self.lm is not None and self.weight > 0
+
+    @property
+    def in_search(self) -> "Guide":
+        """What the search itself uses."""
+        return Guide(self.lexicon) if self.rescores else self
 
 
 class Stream(ABC):

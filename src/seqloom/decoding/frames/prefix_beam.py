@@ -19,11 +19,12 @@ from seqloom.decoding.frames.frame_search import (
     check_lag,
     unpad_frames,
 )
-from seqloom.decoding.frames.language_models import NeuralLM, build_scorer
+from seqloom.decoding.frames.language_models import LM, NeuralLM, build_scorer, word_bonuses
+from seqloom.decoding.rescoring import text_log_probabilities
 from seqloom.kernels.runtime import threads
 
 if TYPE_CHECKING:
-    from seqloom.decoding.frames.aligning_stream import AligningStream
+    from seqloom.decoding.frames.aligning_stream import AligningStream, UnalignedTranscript
 
 
 class PrefixBeam(FrameSearch):
@@ -70,8 +71,14 @@ class PrefixBeam(FrameSearch):
         guide: Guide | None = None,
     ) -> list[list[Transcript]]:
         """At most ``nbest`` transcripts per row."""
-        frames = unpad_frames(log_probabilities, lengths, blank=blank)
-        open_stream = self._prepare(vocab_size=log_probabilities.shape[2], blank=blank, guide=guide)
+        frames, guide = unpad_frames(log_probabilities, lengths, blank=blank), guide or Guide()
+        vocab_size, lm = log_probabilities.shape[2], guide.lm if guide.rescores else None
+        open_stream = self._prepare(
+            vocab_size=vocab_size,
+            blank=blank,
+            guide=guide.in_search,
+            nbest=self.nbest if lm is None else self.size,
+        )
         # One thread at a time runs Python: two that take the GIL from each other between short compiled functions wait
         # for it longer than for their turn. The alignment of many transcripts takes long enough to run beside others.
         turn: AbstractContextManager[object] = Lock() if self.nbest == 1 else nullcontext()
@@ -81,18 +88,24 @@ class PrefixBeam(FrameSearch):
                 stream = open_stream()
             stream.feed_checked(frames[row])
             with turn:
-                return stream.finish()
+                if lm is None:
+                    return stream.finish()
+                hypotheses = stream.best_hypotheses(self.size)
+                return stream.aligned(_rescored(hypotheses, guide, lm, vocab_size=vocab_size)[: self.nbest])
 
-        if guide is not None and isinstance(guide.lm, NeuralLM):  # runs its own threads
+        if isinstance(guide.lm, NeuralLM):  # runs its own threads
             return [run(row) for row in range(len(frames))]
         return threads.map_rows(run, list(map(len, frames)))
 
     def stream(self, *, vocab_size: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
         check_lag(lag)
-        return self._prepare(vocab_size=vocab_size, blank=blank, guide=guide, lag=lag)()
+        guide = guide or Guide()
+        if guide.rescores:
+            raise ValueError("a stream cannot reorder its transcripts (rescore): use the language model in the search")
+        return self._prepare(vocab_size=vocab_size, blank=blank, guide=guide, nbest=self.nbest, lag=lag)()
 
     def _prepare(
-        self, *, vocab_size: int, blank: int, guide: Guide | None, lag: int = 0
+        self, *, vocab_size: int, blank: int, guide: Guide, nbest: int, lag: int = 0
     ) -> Callable[[], "AligningStream"]:
         """A function that opens streams; what they share is built once."""
         from seqloom.decoding.frames.lexicon_stream import LexiconStream, build_tree  # importing numba takes 0.5 s
@@ -110,7 +123,6 @@ class PrefixBeam(FrameSearch):
             viterbi=self.merge == "max",
             histories=self.histories,
         )
-        guide = guide or Guide()
         lexicon, lm = guide.lexicon, guide.lm
         scorer = build_scorer(
             lm,
@@ -120,8 +132,29 @@ class PrefixBeam(FrameSearch):
             unk_score=guide.unk_score,
         )
         if lexicon is None:
-            return partial(PrefixStream, limits, scorer, lm=lm, vocab_size=vocab_size, nbest=self.nbest)
+            return partial(PrefixStream, limits, scorer, lm=lm, vocab_size=vocab_size, nbest=nbest)
         lexicon.check(vocab_size=vocab_size, blank=blank)
         tree = build_tree(lexicon, scorer, lm=lm)
         open_stream = partial(LexiconStream, limits, scorer, lexicon=lexicon, tree=tree, lm=lm)
-        return partial(open_stream, vocab_size=vocab_size, nbest=self.nbest)
+        return partial(open_stream, vocab_size=vocab_size, nbest=nbest)
+
+
+def _rescored(
+    hypotheses: list["UnalignedTranscript"], guide: Guide, lm: LM, *, vocab_size: int
+) -> list["UnalignedTranscript"]:
+    """The hypotheses in the order of their scores with the language model and the word scores."""
+    lexicon = guide.lexicon
+    bonuses = word_bonuses(
+        lm,
+        count=vocab_size if lexicon is None else len(lexicon),
+        word_score=guide.word_score,
+        unk_score=guide.unk_score,
+    )
+    texts = [each.spellings[0][0] if lexicon is None else each.words for each in hypotheses]
+    log_probs = text_log_probabilities(lm, texts, ended=[True] * len(texts)).tolist()
+    rescored = [
+        each._replace(score=each.acoustic + guide.weight * language + float(bonuses[text].sum()), language=language)
+        for each, text, language in zip(hypotheses, texts, log_probs, strict=True)
+        if language > -math.inf
+    ]
+    return sorted(rescored, key=lambda each: -each.score)

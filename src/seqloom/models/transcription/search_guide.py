@@ -42,15 +42,24 @@ class LanguageModelConfig(ConfigSection):
     )
     method: Literal["fusion", "rescore"] = Field(
         default="fusion",
-        description="fusion: in the search; rescore: afterwards, to reorder the hypotheses of a beam (search.size) by "
-        "the language model and the word scores.",
+        description="fusion: in the search; rescore: afterwards, to reorder the hypotheses of a beam or prefix_beam "
+        "(search.size) by the language model and the word scores.",
     )
 
     def check(self, search: ConfigSection) -> None:
-        """ValueError if a search with a decoder cannot use these scores."""
-        name = getattr(search, "name", "")
-        if self.model and self.method == "rescore" and name != "beam":
-            raise ValueError(f'lm.method = "rescore" needs the n-best list of search "beam", found "{name}"')
+        """ValueError if a search cannot use these scores."""
+        if not self.model or self.method != "rescore":
+            return
+        if (name := getattr(search, "name", "")) not in ("beam", "prefix_beam"):
+            raise ValueError(
+                f'lm.method = "rescore" needs an n-best list, that of search "beam" (or "prefix_beam" with CTC), '
+                f'found "{name}"'
+            )
+        if lag := getattr(search, "lag", 0):
+            raise ValueError(
+                f'lm.method = "rescore" reorders whole transcripts, but search.lag = {lag} is for streams, which do not '
+                'wait for the end: remove search.lag or set lm.method to "fusion"'
+            )
 
     def notes(self, search: ConfigSection) -> tuple[str, ...]:
         """A sentence about a word score that a length penalty takes back."""

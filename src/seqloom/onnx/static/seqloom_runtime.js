@@ -449,7 +449,7 @@ export function prefixBeam(table, settings, guide = null) {
     return row.map((value, token) => (value >= floor || token === BLANK || token === best ? value : -Infinity));
   });
   if (guide?.lexicon) return new WordBeam(settings, guide).run(table, frames);
-  const texts = new TokenTexts(guide, table[0]?.length ?? 0);
+  const texts = new TextScores(guide?.inSearch, table[0]?.length ?? 0);
   let beam = [{ key: "", tokens: [], blank: 0, repeat: -Infinity, ...texts.start }];
   for (const frame of frames) {
     const places = new Map(beam.map((entry) => [entry.key, entry]));
@@ -481,7 +481,17 @@ export function prefixBeam(table, settings, guide = null) {
     const acoustic = join(blank, repeat), end = texts.end(text);
     return { tokens, acoustic, language: text.language + end, score: acoustic + text.text + weighted(guide?.weight ?? 0, end) };
   });
-  return found.filter(({ score }) => score > -Infinity).sort(byScore).slice(0, nbest).map((each) => ({ ...each, frames: align(table, each.tokens) }));
+  return ranked(found, guide, nbest).map((each) => ({ ...each, frames: align(table, each.tokens) }));
+}
+
+// The n-best transcripts of a search over frames, scored by the language model if the guide rescores.
+function ranked(found, guide, nbest) {
+  const texts = new TextScores(guide, 0);
+  const scored = !guide?.rescores ? found : found.map((each) => {
+    const text = (each.words ?? each.tokens).reduce((before, next) => texts.extend(before, next), texts.start), end = texts.end(text);
+    return { ...each, language: text.language + end, score: each.acoustic + text.text + weighted(guide.weight, end) };
+  });
+  return scored.filter(({ score }) => score > -Infinity).sort(byScore).slice(0, nbest);
 }
 
 // The first and the last frame of each token on the most probable path; empty if there are too few frames.
@@ -582,6 +592,13 @@ export class Guide {
     this.bonuses = known.map((id) => word_score + (id < 0 ? unk_score : 0)); // of each word, or token
     this.ids = known.map((id) => (id < 0 ? lm.unknown ?? -1 : id)); // in the language model; -1: impossible
   }
+
+  // What a search over frames uses: if the guide rescores, the lexicon only.
+  get inSearch() {
+    if (!this.rescores) return this;
+    const zeros = this.bonuses.map(() => 0);
+    return Object.assign(Object.create(Guide.prototype), this, { lm: null, bonuses: zeros, ids: zeros });
+  }
 }
 
 // A back-off n-gram model. Its states are contexts: 0 the empty one, 1 + w the word w, then longer ones.
@@ -670,6 +687,8 @@ const byScore = (a, b) => b.score - a.score;
 // CTC prefix beam search for words of a lexicon. A hypothesis is a history of words, a node of the lexicon and its last token.
 class WordBeam {
   constructor(settings, guide) {
+    this.whole = guide; // with the language model that rescores
+    guide = guide.inSearch;
     Object.assign(this, { guide, lexicon: guide.lexicon, settings: { size: 64, per_node: 0, histories: 0, merge: "sum", threshold: 0, nbest: 1, ...settings } });
     this.join = this.settings.merge === "sum" ? logAdd : Math.max;
     const unigram = (word) => (guide.lm ? (guide.ids[word] < 0 ? -Infinity : weighted(guide.weight, guide.lm.logProbs[1 + guide.ids[word]])) : 0);
@@ -744,7 +763,7 @@ class WordBeam {
       }
     }
     if (entries.length > size) {
-      if (nbest === 1) { // others with the same future can never overtake the best of them
+      if (nbest === 1 && !this.whole.rescores) { // others with the same future can never overtake the best of them
         const leaders = new Map();
         for (const each of entries) {
           const future = `${each.state},${each.node},${each.last}`, leader = leaders.get(future);
@@ -795,8 +814,8 @@ class WordBeam {
     const found = [...ends.values()].map(({ earlier, word, group }) => {
       const best = group.reduce((left, right) => (right.paths > left.paths ? right : left)), acoustic = group.map(({ paths }) => paths).reduce((left, right) => this.join(left, right));
       return { score: acoustic + best.total, acoustic, language: best.language, words: [...this.words(earlier), ...(word >= 0 ? [word] : [])] };
-    }).sort(byScore).slice(0, this.settings.nbest);
-    return found.map((each) => {
+    });
+    return ranked(found, this.whole, this.settings.nbest).map((each) => {
       const spellings = each.words.map((word) => lexicon.leaves[word].map((node) => lexicon.path(node)));
       const { tokens, frames, bounds } = alignWords(table, spellings, lexicon.separator !== null);
       const spans = each.words.map((_, index) => {
@@ -1018,7 +1037,7 @@ class GuidedStep {
 }
 
 // Scores of prefixes of tokens in a search over frames: by the language model and the scores of tokens.
-class TokenTexts {
+class TextScores {
   constructor(guide, vocabulary) {
     this.guide = guide;
     this.bonuses = guide ? guide.bonuses : new Array(vocabulary).fill(0);

@@ -235,13 +235,10 @@ class TranscribeSettings(Task):
             raise ValueError(
                 f'search "{self.search.name}" needs the frames of CTC, but model is "attention": use "greedy" or "beam"'
             )
-        if decodes:
-            self.lm.check(self.search)
-        elif self.lm.model and self.lm.method == "rescore":
-            raise ValueError(f'lm.method = "rescore" needs search "beam", found "{self.search.name}"')
         if isinstance(self.search, BestPath) and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
             unused = "language model" if self.lm.model else "lexicon"
             raise ValueError(f'search "best_path" cannot use a {unused}: use "prefix_beam"')
+        self.lm.check(self.search)
         allowed = ("auto", *self.error_rates, "exact_match", "loss")
         if self.metric not in allowed:
             raise ValueError(

@@ -483,6 +483,7 @@ class Transcribe(TranscribeScoring):
         hint = "" if self.model == "attention" else " (best_path and prefix_beam use CTC alone)"
         require_streamable(
             (isinstance(self.search, Search), f'search is "{self.search.name}", which uses the decoder{hint}'),
+            (self._guide.rescores, f'lm.method is "{self.lm.method}", which reorders whole transcripts'),
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
             (self.normalize in ("utterance", "level"), f'normalize is "{self.normalize}"'),
             (statistics.rate and self.audio.top_db, f"audio.top_db is {self.audio.top_db}"),
