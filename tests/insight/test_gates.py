@@ -13,6 +13,8 @@ from torch import nn
 import seqloom
 from seqloom import cells
 from seqloom.insight import draw_gates, trace_gates
+from seqloom.insight.gates import unit_panels
+from seqloom.layers.recurrent.two_dimensional import TwoDimensionalLSTM
 from seqloom.tasks.transcribe import Transcribe
 
 
@@ -92,6 +94,73 @@ def test_state_and_empty_sequences() -> None:
     torch.testing.assert_close(result.states["hidden"], out, rtol=0, atol=1e-6)
     _, (result,) = trace_gates(layer, torch.randn(2, 0, 3))
     assert result.gates["reset"].shape == (2, 0, 5)
+
+
+def shifted(grid: torch.Tensor, axis: int, step: int) -> torch.Tensor:
+    """Each position gets the value of the one before it along an axis (+1) or after it (-1); zero at the border."""
+    moved = torch.roll(grid, step, axis)
+    moved.select(axis, 0 if step > 0 else -1).zero_()
+    return moved
+
+
+def test_an_image_has_one_trace_for_each_direction_which_follows_the_equations() -> None:
+    torch.manual_seed(6)
+    layer = TwoDimensionalLSTM(3, 4).double()
+    x = torch.randn(2, 5, 7, 3, dtype=torch.float64)
+    y, traces = trace_gates(layer, x)
+    corners = ["top_left", "top_right", "bottom_left", "bottom_right"]
+    assert [trace.name for trace in traces] == [f"from_{corner}" for corner in corners]
+    outputs, projections = y.chunk(4, dim=-1), layer.input(x).chunk(4, dim=-1)
+    row_cells: list[Any] = [direction.get_submodule("cell") for direction in layer.directions]
+    for trace, cell, output, projected in zip(traces, row_cells, outputs, projections, strict=True):
+        assert (trace.length, trace.rows) == (7, 5)
+        # as (B, rows, columns, units):
+        hidden, memory = (trace.states[name].transpose(1, 2) for name in ("hidden", "memory"))
+        down, right = (1 if "top" in trace.name else -1), (1 if "left" in trace.name else -1)
+        total = projected + cell.above(shifted(hidden, 1, down)) + cell.before(shifted(hidden, 2, right))
+        i, f_above, f_before, z, o = total.chunk(5, dim=-1)
+        gates = [i.sigmoid(), f_above.sigmoid(), f_before.sigmoid(), z.tanh(), o.sigmoid()]
+        for values, expected in zip(trace.gates.values(), gates, strict=True):
+            torch.testing.assert_close(values.transpose(1, 2), expected, rtol=0, atol=1e-12)
+        i, f_above, f_before, z, o = gates
+        expected = f_above * shifted(memory, 1, down) + f_before * shifted(memory, 2, right) + i * z
+        torch.testing.assert_close(memory, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(hidden, o * memory.tanh(), rtol=0, atol=1e-12)
+        torch.testing.assert_close(hidden, output, rtol=0, atol=1e-12)
+
+
+def test_each_call_of_a_layer_over_images_is_a_trace_of_its_own() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.level = TwoDimensionalLSTM(3, 3)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.level(x), self.level(y)
+
+    _, traces = trace_gates(Twice(), torch.randn(1, 2, 3, 3), torch.randn(1, 4, 6, 3))
+    assert [(trace.rows, trace.length) for trace in traces] == [(2, 3)] * 4 + [(4, 6)] * 4
+    assert {trace.name.rpartition("_")[0] for trace in traces} == {"level.from_top", "level.from_bottom"}
+
+
+def test_each_unit_of_an_image_is_drawn_over_its_rows(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    _, (trace, *_) = trace_gates(TwoDimensionalLSTM(3, 4), torch.randn(2, 5, 7, 3))
+    panels = unit_panels(trace, 1, 6, sort=False)
+    sorted_panels = unit_panels(trace, 1, 6)
+    assert list(panels) == [*trace.gates, "hidden (state)", "memory (state)"]
+    for name, values in (trace.gates | trace.states).items():
+        key = name if name in panels else f"{name} (state)"
+        expected = [[values[1, :6, row, unit].tolist() for row in range(5)] for unit in range(4)]
+        assert panels[key].reshape(4, 5, 6).tolist() == expected
+        # Sorted, units stay together.
+        blocks = sorted_panels[key].reshape(4, 5, 6).tolist()
+        assert sorted(blocks) == sorted(expected)
+    draw_gates(trace, tmp_path / "gates.svg", row=1)
+    drawn = (tmp_path / "gates.svg").read_text()
+    assert "hidden unit × 5 rows" in drawn
+    assert "forget_above (open = keeps)" in drawn
+    assert "<!-- column -->" in drawn
 
 
 def test_padding_is_not_drawn(tmp_path: Path) -> None:

@@ -21,11 +21,14 @@ from seqloom import lab, workflow
 from seqloom.data.readers.midi import LOWEST, parse_midi
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.diagnosis.run_doctor import doctor_run
+from seqloom.insight import trace_gates
+from seqloom.layers.recurrent.two_dimensional import TwoDimensionalLSTM
 from seqloom.model import load
 from seqloom.run import Run
 from seqloom.run_config import find_layer
 from seqloom.service.settings import ServiceSettings
 from seqloom.studio.app import PAGES, build_app
+from seqloom.studio.model_pages import _pack_traces
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +131,18 @@ def test_predictions_and_the_inside_are_those_of_the_model(client: Client, folde
             np.testing.assert_array_equal(shown, tensor.T.numpy())
     prediction = json.loads(json.dumps(model.task.to_json(model.predict([value])[0])))
     assert set(content["explanation"]["prediction"]) == set(prediction)
+
+
+def test_units_of_a_layer_over_images_are_sent_with_their_rows() -> None:
+    torch.manual_seed(1)
+    _, traces = trace_gates(TwoDimensionalLSTM(3, 4), torch.randn(1, 5, 7, 3))
+    layers, values = _pack_traces([(trace, []) for trace in traces], [np.zeros(2)])
+    assert [(layer["steps"], layer["rows"]) for layer in layers] == [(7, 5)] * 4
+    for layer, trace in zip(layers, traces, strict=True):
+        for part in layer["parts"]:
+            tensor = (trace.gates | trace.states)[part["name"]][0]  # (columns, rows, units)
+            shown = values[part["start"] :][: part["units"] * 7].reshape(4, 5, 7)
+            np.testing.assert_array_equal(shown, np.moveaxis(tensor.detach().numpy(), (2, 1, 0), (0, 1, 2)))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from seqloom.insight.beam_tree import TREE_NOTE, BeamNode, beam_lines
 from seqloom.insight.ctc_plot import BLANK_SIGN, FrameProbabilities
 from seqloom.insight.explanation import AttentionMap, Explanation
 from seqloom.insight.frame_strip import png_address
-from seqloom.insight.gates import LabelledTrace
-from seqloom.insight.plotting import sorted_units
+from seqloom.insight.gates import LabelledTrace, unit_panels
 from seqloom.insight.token_names import show_whitespace
 
 WIDTH, HEIGHT = 200, 80  # pixels of a picture
@@ -28,24 +27,20 @@ COLOURS = np.array([[214, 113, 20], [31, 111, 180]], np.uint8)  # below and abov
 def gates_html(traces: Sequence[LabelledTrace]) -> Iterator[str]:
     """A block for each recurrent layer: its gates and states, units from top to bottom in one order, time to the right.
 
-    Units that act at the same time are next to each other.
+    Units that act at the same time are next to each other. Of an image, each unit has its rows.
     """
     for trace, labels in traces:
-        parts = {**trace.gates, **{f"{name} (state)": values for name, values in trace.states.items()}}
-        arrays = {
-            name: values[0, :MAX_STEPS].flatten(1).T.detach().float().cpu().numpy() for name, values in parts.items()
-        }
-        output = arrays[f"{next(iter(trace.states))} (state)"]
-        order = sorted_units(output)
+        panels = unit_panels(trace, 0, min(trace.length, MAX_STEPS))
         pictures = []
-        for name, values in arrays.items():
-            shown = values[order] if len(values) == len(order) else values
+        for name, values in panels.items():
             effect = f"open: {trace.effects[name]}" if name in trace.effects else ""
-            pictures.append(_picture(shown, name, effect, [show_whitespace(label) for label in labels]))
+            pictures.append(_picture(values, name, effect, [show_whitespace(label) for label in labels]))
         more = f", the first {MAX_STEPS:,} of {trace.length:,} steps" if trace.length > MAX_STEPS else ""
-        yield html.heading(trace.name or "layer", f"{len(output)} units × {output.shape[1]} steps{more}") + html.beside(
-            *pictures
-        )
+        lines, steps = panels[f"{next(iter(trace.states))} (state)"].shape
+        size = f"{lines} units × {steps} steps"
+        if trace.rows:
+            size = f"{lines // trace.rows} units × {trace.rows} rows × {steps} columns"
+        yield html.heading(trace.name or "layer", f"{size}{more}") + html.beside(*pictures)
 
 
 def heads_html(heads: Sequence[AttentionMap]) -> Iterator[str]:

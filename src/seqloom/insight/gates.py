@@ -6,19 +6,27 @@ The inputs of each layer are recorded during a call; the steps are then computed
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom.insight.plotting import BLACK, save_figure, sorted_units, titled
 from seqloom.layers.recurrent.recurrent import Recurrent, steps
+from seqloom.layers.recurrent.two_dimensional import CORNERS, TwoDimensionalLSTM
 
 
 @dataclass(frozen=True)
 class GateTrace:
-    """One recurrent layer during one call. All tensors are (B, T, units), in the order of time."""
+    """One recurrent layer during one call. All tensors are (B, T, units), in the order of time.
+
+    Of a layer that reads an image, they are (B, columns, rows, units), left to right and top to bottom: one trace for
+    each direction, whose name ends in the corner where it starts.
+    """
 
     name: str  # of the layer, as in named_modules
     gates: dict[str, Tensor]
@@ -31,6 +39,12 @@ class GateTrace:
     def length(self) -> int:
         """The number of time steps, with padding."""
         return next(iter(self.states.values())).shape[1]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of an image; 0: the layer reads a sequence."""
+        values = next(iter(self.states.values()))
+        return values.shape[2] if values.dim() == 4 else 0
 
 
 LabelledTrace = tuple[GateTrace, list[str]]
@@ -65,13 +79,22 @@ def trace_gates(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Any, list
     Neither this result nor any later one is changed by it.
     """
     calls: list[_LayerCall] = []
+    directions: dict[str, str] = {}  # of images: from the name of a layer to that of its trace
     with ExitStack() as stack:
         for name, layer in module.named_modules():
+            if isinstance(layer, TwoDimensionalLSTM):
+                prefix = f"{name}." if name else ""
+                for index, corner in enumerate(CORNERS):
+                    directions[f"{prefix}directions.{index}"] = f"{prefix}from_{corner}"
             if isinstance(layer, Recurrent):
                 hook = layer.register_forward_pre_hook(_recorder(calls, name), with_kwargs=True)
                 stack.callback(hook.remove)
         result = module(*args, **kwargs)
-    return result, [_replay(call) for call in calls]
+    traces: list[GateTrace] = []
+    for name, group in groupby(map(_replay, calls), key=lambda trace: trace.name):
+        rows = list(group)
+        traces += [_join_rows(rows, directions[name])] if name in directions else rows
+    return result, traces
 
 
 def trace_function(
@@ -134,6 +157,33 @@ def _replay(call: _LayerCall) -> GateTrace:
     )
 
 
+def _join_rows(traces: list[GateTrace], name: str) -> GateTrace:
+    """The rows of an image, each traced as a sequence of its own, as one trace."""
+    ordered = traces[::-1] if name.rpartition(".")[2].startswith("from_bottom") else traces
+
+    def join(kind: str, key: str) -> Tensor:  # (B, columns, rows, units)
+        return torch.stack([getattr(trace, kind)[key] for trace in ordered], dim=2)
+
+    hidden, memory = join("states", "values").chunk(2, dim=-1)
+    gates = {gate: join("gates", gate) for gate in ordered[0].gates}
+    return replace(ordered[0], name=name, gates=gates, states={"hidden": hidden, "memory": memory})
+
+
+def unit_panels(
+    trace: GateTrace, row: int, length: int, *, sort: bool = True
+) -> dict[str, NDArray[np.float64]]:  # (units, T), of images (units × rows, T)
+    """Each gate and each field of the state of a row of the batch; units that act at the same time are neighbours."""
+    fields = {**trace.gates, **{f"{name} (state)": values for name, values in trace.states.items()}}
+    # (units, T), of images (units, rows, T)
+    panels = {name: values[row, :length].detach().double().cpu().numpy().T for name, values in fields.items()}
+    output = panels[f"{next(iter(trace.states))} (state)"]
+    order = sorted_units(output.reshape(len(output), -1)) if sort else list(range(len(output)))
+    return {
+        name: (values[order] if len(values) == len(order) else values).reshape(-1, values.shape[-1])
+        for name, values in panels.items()
+    }
+
+
 def draw_gates(
     trace: GateTrace,
     path: str | Path,
@@ -144,26 +194,24 @@ def draw_gates(
 ) -> None:
     """Draw a panel for each gate and each field of the state: hidden units top to bottom, time left to right.
 
-    ``sort``: units that act at the same time are next to each other, in the same order in all panels.
+    ``sort``: units that act at the same time are next to each other, in the same order in all panels. Of a layer that
+    reads an image, each unit is drawn over the rows and columns of the image.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    panels = {**trace.gates, **{f"{name} (state)": values for name, values in trace.states.items()}}
     length = _length(trace, row)
     if not length:
         raise ValueError(f"row {row} has no time steps to draw")
     if labels is not None and len(labels) < length:
         raise ValueError(f"labels has {len(labels)} entries, expected {length}: one for each time step of row {row}")
-    arrays = {name: values[row, :length].detach().t().double().cpu().numpy() for name, values in panels.items()}
-    output = arrays[f"{next(iter(trace.states))} (state)"]
-    units = len(output)
-    order = sorted_units(output) if sort else list(range(units))
+    panels = unit_panels(trace, row, length, sort=sort)
+    units = len(panels[f"{next(iter(trace.states))} (state)"])
     height = min(max(0.045 * units, 1.1), 2.6)
     size = (max(6.5, min(16.0, 0.3 * length + 2.5)), (height + 0.25) * len(panels) + 1.1)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for axis, (name, values) in zip(axes, arrays.items(), strict=True):
+    for axis, (name, values) in zip(axes, panels.items(), strict=True):
         # One colour for values from 0; two colours around white for values that have a sign.
         signed = bool((values < 0).any())
         bound = float(abs(values).max()) if values.size else 0.0
@@ -172,7 +220,7 @@ def draw_gates(
         if low == high:
             low = 0.0
         image = axis.imshow(
-            values[order] if len(values) == units else values,
+            values,
             aspect="auto",
             vmin=low,
             vmax=high,
@@ -182,8 +230,10 @@ def draw_gates(
         )
         effect = f" (open = {trace.effects[name]})" if name in trace.effects else ""
         axis.set_title(name + effect, loc="left", fontsize=9, fontweight="bold", color=BLACK, pad=3)
-        axis.set_ylabel("hidden unit", fontsize=8)
+        axis.set_ylabel(f"hidden unit × {trace.rows} rows" if trace.rows else "hidden unit", fontsize=8)
         axis.set_yticks([])
+        for boundary in range(trace.rows, len(values), trace.rows) if trace.rows else ():
+            axis.axhline(boundary - 0.5, color=BLACK, linewidth=0.5)
         bar = figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01)
         bar.locator = MaxNLocator(nbins=3)
         bar.ax.tick_params(labelsize=8, length=2)
@@ -194,7 +244,8 @@ def draw_gates(
     else:
         axes[-1].xaxis.set_major_locator(MaxNLocator(nbins=12, integer=not trace.step_seconds))
         axes[-1].tick_params(labelsize=8)
-    axes[-1].set_xlabel("time in seconds" if trace.step_seconds else "time step", fontsize=9)
+    axis_name = "time in seconds" if trace.step_seconds else "column" if trace.rows else "time step"
+    axes[-1].set_xlabel(axis_name, fontsize=9)
     shown = trace.name or "layer"
     save_figure(figure, path, title=titled(f"{shown}: gates and states" + (f", row {row}" if row else "")))
 

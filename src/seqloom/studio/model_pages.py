@@ -319,7 +319,8 @@ def _pack_traces(
         parts = []
         for kind, tensors in (("gate", trace.gates), ("state", trace.states)):
             for name, tensor in tensors.items():
-                values = tensor[0, :MAX_TRACED].flatten(1).T.contiguous().float().cpu().numpy()  # (units, T)
+                steps = tensor[0, :MAX_TRACED].float().cpu().numpy()
+                values = steps.T.reshape(-1, len(steps))  # (units, T), of images (units × rows, T)
                 parts.append({"name": name, "kind": kind, "units": len(values), "start": start})
                 parts[-1]["effect"] = trace.effects.get(name, "")
                 blocks.append(values.reshape(-1))
@@ -328,6 +329,7 @@ def _pack_traces(
             {
                 "name": trace.name,
                 "steps": min(trace.length, MAX_TRACED),
+                "rows": trace.rows,
                 "names": names[:MAX_TRACED],
                 "step_seconds": trace.step_seconds,
                 "parts": parts,

@@ -1,5 +1,6 @@
 """Two-dimensional LSTM layer (Graves, Fernández & Schmidhuber 2007), which reads an image in four directions."""
 
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -7,6 +8,9 @@ from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.layers.recurrent.recurrent import Recurrent
+
+CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
+"""Where each of the four directions starts."""
 
 
 class TwoDimensionalLSTM(nn.Module):
@@ -69,7 +73,13 @@ class _RowCell(Cell):
     class State(NamedTuple):
         values: Tensor  # (B, 2 × size): hidden state and memory
 
-    gates: ClassVar[tuple[str, ...]] = ()
+    gates: ClassVar[tuple[str, ...]] = ("input", "forget_above", "forget_before", "candidate", "output")
+    effects: ClassVar[Mapping[str, str]] = {
+        "input": "writes",
+        "forget_above": "keeps",
+        "forget_before": "keeps",
+        "output": "outputs",
+    }
 
     def __init__(self, size: int) -> None:
         super().__init__(7 * size, 2 * size)
@@ -85,5 +95,6 @@ class _RowCell(Cell):
         total, memory_above = torch.split(projected, [5 * self.size, self.size], dim=-1)
         hidden, memory = state.values.chunk(2, dim=-1)
         i, f_above, f_before, z, o = (total + self.before(hidden)).chunk(5, dim=-1)
-        memory = f_above.sigmoid() * memory_above + f_before.sigmoid() * memory + i.sigmoid() * z.tanh()
-        return self.State(torch.cat([o.sigmoid() * memory.tanh(), memory], dim=-1)), ()
+        i, f_above, f_before, z, o = i.sigmoid(), f_above.sigmoid(), f_before.sigmoid(), z.tanh(), o.sigmoid()
+        memory = f_above * memory_above + f_before * memory + i * z
+        return self.State(torch.cat([o * memory.tanh(), memory], dim=-1)), (i, f_above, f_before, z, o)

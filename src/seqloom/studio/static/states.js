@@ -38,15 +38,17 @@ export function nameLayers(layers) {
   }).join("."));
 }
 
-// All gates and states of a layer, in one order of units.
+// All gates and states of a layer, in one order of units. Of a layer that reads an image, each unit has its rows.
 export function layerCard(layer, values, { link, linked, base, title, order: chosen, onOrder, onUnit, onPhrase }) {
-  const name = (column) => layer.names[column] || (layer.step_seconds ? `${number(column * layer.step_seconds, 3)} s` : `step ${column + 1}`);
+  const rows = layer.rows || 1;
+  const name = (column) => layer.names[column] || (layer.rows ? `column ${column + 1}` : layer.step_seconds ? `${number(column * layer.step_seconds, 3)} s` : `step ${column + 1}`);
   const part = (each) => values.subarray(each.start, each.start + each.units * layer.steps);
   const output = outputOf(layer);
   const body = h("div", { class: `views ${layer.parts.length % 3 === 0 ? "threes" : "fours"}` });
   const sort = h("select", { "aria-label": `Order of the units of ${title}`, onchange: () => { onOrder(sort.value === "time" ? "" : sort.value); draw(); } }, Object.entries(ORDERS).map(([value, text]) => h("option", { value, selected: value === chosen }, `units ${text}`)));
   function draw() {
-    const order = unitOrder(part(output), output.units, layer.steps, sort.value);
+    const units = unitOrder(part(output), output.units / rows, rows * layer.steps, sort.value);
+    const order = units.flatMap((unit) => [...Array(rows).keys()].map((row) => unit * rows + row));
     clear(body, layer.parts.map((each) => {
       const numbers = part(each), [low, high] = range(numbers);
       const isOutput = each === output;
@@ -54,7 +56,8 @@ export function layerCard(layer, values, { link, linked, base, title, order: cho
         ...(linked ? scaled(layer.steps, base) : {}),
         title: each.kind === "gate" ? (low < 0 ? each.name : `${each.name} gate`) : `${each.name} state`,
         remark: each.effect ? `blue: open, ${each.effect}` : "",
-        values: numbers, rows: each.units, columns: layer.steps, columnName: name, tickName: (column) => name(column).replace(/^step /, ""),
+        values: numbers, rows: each.units, columns: layer.steps, columnName: name, tickName: (column) => name(column).replace(/^(step|column) /, ""),
+        rowName: (line) => (layer.rows ? `unit ${Math.floor(line / rows) + 1}, row ${(line % rows) + 1}` : `unit ${line + 1}`),
         limits: each.kind === "gate" && low >= 0 && high <= 1 ? [0, 1] : [Math.min(low, 0), Math.max(high, 0)],
         link: linked ? link : undefined, order: each.units === output.units ? order : undefined,
         onRow: isOutput ? onUnit : null, onBrush: isOutput && linked ? onPhrase : null,

@@ -130,8 +130,8 @@ export async function showInside(main, query) {
     const { explanation, layers, tokens, headline } = content;
     const link = makeLink();
     const names = explanation.attribution?.tokens?.length ? explanation.attribution.tokens : tokens;
-    // The layers that read the input; those of a decoder have the names of what was generated.
-    const readers = layers.filter((layer) => (tokens.length ? layer.steps === tokens.length && !layer.name.startsWith("decoder") : !layer.names.length));
+    // The layers that read the input as a sequence; those of a decoder have the names of what was generated.
+    const readers = layers.filter((layer) => !layer.rows && (tokens.length ? layer.steps === tokens.length && !layer.name.startsWith("decoder") : !layer.names.length));
     const nameLayer = nameLayers(layers);
     // Without tokens, layers and pictures may have different numbers of steps: the cursor is a place in the longest of them.
     const steps = [...layers.filter((layer) => readers.includes(layer)).map((layer) => layer.steps), ...content.media.filter(({ kind }) => ["line", "vectors"].includes(kind)).map(({ shape }) => shape[0]), explanation.frames?.blank.length || 0];
@@ -167,8 +167,8 @@ export async function showInside(main, query) {
     if (explanation.beam.length) cards.push(beamTree(explanation.beam, { all: state.pruned, keep: (all) => { state.pruned = all; keep(); } }));
     result.push(h("div", { class: "grid" }, cards));
     for (const layer of layers) {
-      const linked = readers.includes(layer);
-      result.push(layerCard(layer, values, { link, linked, base, title: nameLayer(layer.name), order: state.order, onOrder: (order) => { state.order = order; keep(); }, onUnit: panel && linked ? (unit) => panel.unit(layer.name, unit) : null, onPhrase: panel && linked ? phrase : null }));
+      const isReader = readers.includes(layer);
+      result.push(layerCard(layer, values, { link, linked: isReader || layer.rows > 0, base, title: nameLayer(layer.name), order: state.order, onOrder: (order) => { state.order = order; keep(); }, onUnit: panel && isReader ? (unit) => panel.unit(layer.name, unit) : null, onPhrase: panel && isReader ? phrase : null }));
     }
     if (layers.length) result.push(reachCard({ input: request, tokens, link, nameLayer, steps: base }));
     if (explanation.heads.length > 1) {
