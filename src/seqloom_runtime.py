@@ -1747,7 +1747,7 @@ class TextScores:
 
     def __init__(self, guide: Guide | None, count: int) -> None:
         self.guide = guide
-        self.bonuses = np.zeros(vocabulary) if guide is None else guide.bonuses
+        self.bonuses = np.zeros(count) if guide is None else guide.bonuses
         start = guide.lm.start if guide is not None and guide.lm is not None else 0
         # Of each prefix: score, log-probability, state of the language model.
         self.known: dict[tuple[int, ...], tuple[float, float, Any]] = {(): (0.0, 0.0, start)}
