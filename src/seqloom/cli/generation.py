@@ -188,13 +188,21 @@ def _as_json(prompt: str, tokens: Sequence[Any]) -> dict[str, Any]:
 
 
 def _draw(model: "Model", prompt: str, options: GenerationOptions) -> None:
-    from seqloom.insight.drawing import save_drawings
+    from seqloom import terminal
+    from seqloom.insight.drawing import SVG, save_drawings
 
     names = ("count", "bias", "length", "seed")
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
     drawings = model.draw(prompt, **chosen, prime=options.prime or None)
-    path = options.output or Path("generated.svg")
-    save_drawings(drawings, path)
+    path = options.output or Path(f"generated{SVG}")
+    try:
+        save_drawings(drawings, path)
+    except ModuleNotFoundError as error:
+        terminal.print_note(
+            f"{path.name} is written as {SVG}: {error.name} is not installed; run pip install 'seqloom[plots]'"
+        )
+        path = path.with_suffix(SVG)
+        save_drawings(drawings, path)
     print(path)
 
 

@@ -1,4 +1,4 @@
-"""Pen strokes as pictures: SVG without any library; PNG and PDF, and sheets of several, with matplotlib."""
+"""Pen strokes as pictures, one or a sheet of several: SVG without any library, PNG and PDF with matplotlib."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +15,9 @@ from seqloom.insight.plotting import BLACK, SUFFIXES, escape_dollars, panel_figu
 MARGIN = 0.05  # of the larger side
 LINE_WIDTH = 0.012  # of the larger side
 ACROSS = 3  # drawings in a row of a sheet
+CELL = 320, 160  # width and height of a drawing in a sheet
+TITLE = 24  # of them, the height of its text
+SVG = ".svg"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class Drawing:
 
     def to_svg(self) -> str:
         """The drawing as an SVG picture."""
+        width, height, path = self.svg_path()
+        return _svg(width, height, self.text or "drawing", path)
+
+    def svg_path(self) -> tuple[float, float, str]:
+        """Width and height of the picture, and the element with the lines."""
         path = np.cumsum(self.strokes[:, :2].astype(np.float64), axis=0) if len(self.strokes) else np.zeros((1, 2))
         low, high = path.min(axis=0), path.max(axis=0)
         side = max(float((high - low).max()), 1e-6)
@@ -47,12 +55,11 @@ class Drawing:
             points = np.column_stack([line[:, 0] - low[0] + margin, high[1] - line[:, 1] + margin]) * scale
             points = points if len(points) > 1 else np.repeat(points, 2, axis=0)  # a dot
             shapes.append("M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in points.tolist()))
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'role="img"><title>{escape(self.text or "drawing")}</title><path d="{" ".join(shapes)}" fill="none" '
-            f'stroke="currentColor" stroke-width="{600 * LINE_WIDTH:.1f}" stroke-linecap="round" '
-            f'stroke-linejoin="round"/></svg>\n'
+        path = (
+            f'<path d="{" ".join(shapes)}" fill="none" stroke="currentColor" stroke-width="{600 * LINE_WIDTH:.1f}" '
+            'stroke-linecap="round" stroke-linejoin="round"/>'
         )
+        return width, height, path
 
     def _repr_html_(self) -> str:
         return self.to_svg()
@@ -67,8 +74,8 @@ def save_drawings(drawings: Sequence[Drawing], path: str | Path) -> None:
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{target}: expected a file that ends in {', '.join(SUFFIXES)}")
-    if len(drawings) == 1 and target.suffix.lower() == ".svg":
-        files.write(target, drawings[0].to_svg())
+    if target.suffix.lower() == SVG:
+        files.write(target, drawings[0].to_svg() if len(drawings) == 1 else _sheet(drawings))
         return
     figure = panel_figure(len(drawings), width=3.2, height=1.6, across=min(ACROSS, len(drawings)))
     for axes, drawing in zip(figure.axes, drawings, strict=False):
@@ -81,3 +88,27 @@ def save_drawings(drawings: Sequence[Drawing], path: str | Path) -> None:
     for axes in figure.axes[len(drawings) :]:
         axes.set_axis_off()
     save_figure(figure, target)
+
+
+def _sheet(drawings: Sequence[Drawing]) -> str:
+    """Several drawings as one SVG picture, each with its text above it."""
+    across = min(ACROSS, len(drawings))
+    (cell_width, cell_height), cells = CELL, []
+    for number, drawing in enumerate(drawings):
+        x, y = number % across * cell_width, number // across * cell_height
+        width, height, path = drawing.svg_path()
+        cells.append(
+            f'<text x="{x + cell_width / 2}" y="{y + 0.7 * TITLE}" text-anchor="middle" font-family="sans-serif" '
+            f'font-size="14" fill="currentColor">{escape(drawing.text)}</text>'
+            f'<svg x="{x}" y="{y + TITLE}" width="{cell_width}" height="{cell_height - TITLE}" '
+            f'viewBox="0 0 {width} {height}">{path}</svg>'
+        )
+    rows = -(-len(drawings) // across)
+    return _svg(across * cell_width, rows * cell_height, "drawings", "".join(cells))
+
+
+def _svg(width: float, height: float, title: str, content: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img"><title>{escape(title)}</title>{content}</svg>\n'
+    )

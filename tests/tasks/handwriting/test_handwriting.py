@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from tests.contracts.tiny import CASES, build
 from typer.testing import CliRunner
 
 import seqloom
-from seqloom import workflow
+from seqloom import demos, workflow
 from seqloom.cli.main import app
+from seqloom.data.builtin.datasets import Files
 from seqloom.data.readers.text_files import DataError
+from seqloom.demos.demo import DemoRun
 from seqloom.models.encoder import DecoderConfig
 from seqloom.run import Run
 from seqloom.run_config import load_config
@@ -138,6 +141,33 @@ def test_the_command_writes_a_picture(run: Path, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["generate", str(run), "ab", "--temperature", "0.5"])
     assert refused.exit_code == 1
     assert "--temperature does not apply" in refused.stderr
+
+
+def test_without_matplotlib_pictures_are_svg(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for name, count in (("one.png", 1), ("two.pdf", 2), ("two.svg", 2)):
+        command = ["generate", str(run), "ab", "--output", str(tmp_path / name), "--count", str(count)]
+        result = CliRunner().invoke(app, command)
+        picture = (tmp_path / name).with_suffix(".svg")
+        assert (result.exit_code, result.stdout) == (0, f"{picture}\n"), result.output
+        assert ("pip install 'seqloom[plots]'" in result.stderr) == (name != "two.svg")
+        assert picture.read_text().count("<path") == count
+    demo = demos.find("handwriting")
+    finished = DemoRun(seqloom.load(run), Files(run, run, run), {}, tmp_path, ["ab", "b"])
+    assert [answer["text"] for answer in demo.answers(finished)] == ["ab", "b"]
+    assert (tmp_path / "written.svg").is_file()
+
+
+def test_the_command_continues_in_the_style_of_a_file(run: Path, tmp_path: Path) -> None:
+    path, output = tmp_path / "given.jsonl", tmp_path / "primed.svg"
+    path.write_text(json.dumps({"strokes": POINTS.tolist(), "text": "a"}) + "\n")
+    command = ["generate", str(run), "b", "--prime", str(path), "--length", "5", "--seed", "3", "--output", str(output)]
+    result = CliRunner().invoke(app, command)
+    assert (result.exit_code, result.stdout) == (0, f"{output}\n"), result.output
+    model = seqloom.load(run)
+    (primed,) = model.draw("b", prime=[(POINTS, "a")], length=5, seed=3)
+    (unprimed,) = model.draw("b", length=5, seed=3)
+    assert output.read_text() == primed.to_svg() != unprimed.to_svg()
 
 
 def test_the_window_is_explained(run: Path) -> None:
