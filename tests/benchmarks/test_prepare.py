@@ -162,7 +162,7 @@ def test_sentences_of_three_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
     for name, text in (
         ("wikitext2/train.txt", " = A title = \n \n In 1 @,@ 000 years . A role @-@ play ? Then\n"),
-        ("ptb/ptb.train.txt", " no capitals here \n" * 197),
+        ("ptb/ptb.train.txt", " no capitals here \n" * 197 + " a test sentence \n" * 2),
     ):
         (tmp_path / name).parent.mkdir()
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
@@ -170,6 +170,7 @@ def test_sentences_of_three_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with zipfile.ZipFile(tmp_path / "brown/brown.zip", "w") as archive:
         archive.writestr("brown/ca01", "\n\tThe/at 1/2/cd end/nn ./.\n")
         archive.writestr("brown/README", "not/a text/of it\n")
+    monkeypatch.setattr(prepare, "CONLL2000_TEST", 2)
     prepare.plain_text()
     train, dev = ((tmp_path / f"text/{part}.txt").read_text().splitlines() for part in ("train", "dev"))
     assert dev == ["= A title =", "no capitals here", "no capitals here"]  # every hundredth of 202
