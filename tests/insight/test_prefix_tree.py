@@ -82,14 +82,17 @@ def test_an_explanation_shows_tree_steps_and_paths(tmp_path: Path) -> None:
     assert paths.count > len({tuple(path.tokens) for path in paths.paths}) == 20
 
 
-@pytest.mark.parametrize("separated", [False, True])
+# Without a separator and a language model in the search, hypotheses with equal scores compete: either may survive.
+@pytest.mark.parametrize(("separated", "rescore"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("options", [{}, {"histories": 1}, {"per_node": 1}, {"threshold": 3.0, "merge": "max"}])
-def test_the_tree_of_a_guided_search_has_what_the_search_finds(separated: bool, options: dict[str, Any]) -> None:
+def test_the_tree_of_a_guided_search_has_what_the_search_finds(
+    separated: bool, rescore: bool, options: dict[str, Any]
+) -> None:
     text = fitted(["ab c"]).fitted.text
     a, b, c, space = (text.vocabulary.index(token) for token in "abc ")
     spellings = [("ab", [a, b]), ("a", [a]), ("ca", [c, a]), ("a", [c, c])]
     lexicon = Lexicon(spellings, separator=space if separated else None)
-    guide = Guide(lexicon, NGramLM(NGRAM, vocabulary_ids=[0, 1, 2]), weight=0.7, word_score=0.3)
+    guide = Guide(lexicon, NGramLM(NGRAM, vocabulary_ids=[0, 1, 2]), weight=0.7, word_score=0.3, rescore=rescore)
     logits = np.random.default_rng(5).normal(scale=1.5, size=(9, len(text.vocabulary)))
     log_probs = torch.from_numpy(logits).log_softmax(dim=-1)
     search = PrefixBeam(size=6, nbest=3, **options)
@@ -107,8 +110,22 @@ def test_the_tree_of_a_guided_search_has_what_the_search_finds(separated: bool, 
     names = "".join(lexicon.words[word] + " " * separated for word in expected[0].words)
     assert "".join(token.partition(" [")[0] for token in reversed(tokens)) in (names, names[:-1])
     header, rows, _ = prefix_table(prefix_choices(record))
-    assert header[3:5] == ["log-probability", "score"]
-    assert {len(row) for row in rows} == {6}
+    assert header[3:-1] == ["log-probability", *([] if rescore else ["score"])]
+    assert {len(row) for row in rows} == {len(header)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_word_comes_from_a_spelling_that_was_reached_before_it(seed: int) -> None:
+    """The other spelling may reach a better score later, but is no origin of the word."""
+    text = fitted(["ab c"]).fitted.text
+    a, c = (text.vocabulary.index(token) for token in "ac")
+    guide = Guide(Lexicon([("a", [a]), ("a", [c, c])]))
+    logits = np.random.default_rng(seed).normal(scale=1.5, size=(9, len(text.vocabulary)))
+    log_probs = torch.from_numpy(logits).log_softmax(dim=-1).numpy()
+    nodes = prefix_nodes(record_prefixes(log_probs, PrefixBeam(size=50), text, guide), nbest=3)
+    assert [node.number for node in nodes] == list(range(len(nodes)))
+    assert all(node.parent < node.number for node in nodes)
+    assert all(node.length == nodes[node.parent].length + 1 for node in nodes[1:])
 
 
 def test_guide_scores_are_those_of_the_language_model() -> None:

@@ -179,7 +179,11 @@ def prefix_nodes(search: SearchSteps, *, nbest: int) -> list[BeamNode]:
         elif place in kept and step.status in LEFT:
             left.setdefault(place, LEFT[step.status])
     numbers = {place: number for number, place in enumerate(kept)}  # in the order in which they were reached
-    origins = {place: _best(search.parents(place), kept) for place in kept if place != root}
+    origins = {
+        place: _best([each for each in search.parents(place) if numbers.get(each, number) < number], kept)
+        for place, number in numbers.items()
+        if place != root
+    }
     endings = {place: place if place in kept else _best(search.parents(place), kept) for place in search.final}
     continued = {*origins.values(), *endings.values()}
     nodes: list[BeamNode] = []
@@ -233,7 +237,7 @@ def prefix_table(choices: Sequence[PrefixChoice]) -> tuple[list[str], list[list[
         if not index
         or (group[0].history, group[0].prefix) != (frames[index - 1][0].history, frames[index - 1][0].prefix)
     ]
-    guided = any(choice.score != choice.log_probability for choice in choices)
+    guided = any(not math.isclose(choice.score, choice.log_probability, abs_tol=1e-9) for choice in choices)
     header = ["frame", "history", "prefix", "log-probability", *(["score"] if guided else []), "outcome"]
     rows = [
         [
