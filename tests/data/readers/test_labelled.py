@@ -83,6 +83,12 @@ def test_encodings(tmp_path: Path, name: str, lines: list[str]) -> None:
         read(path)
 
 
+def test_texts_may_be_longer_than_the_name_of_a_file(tmp_path: Path) -> None:
+    text = "so good that nobody wants it to end " * 10 + "."
+    path = write(tmp_path, "x.csv", "text,label", f"{text},pos", f"{text}!,neg")
+    assert read(path) == [(text, "pos", 2), (f"{text}!", "neg", 3)]
+
+
 def test_folder_with_one_file_per_label(tmp_path: Path) -> None:
     write(tmp_path, "names/Czech.txt", "Abl", "", "Adsit")
     write(tmp_path, "names/Greek.txt", "Adamidis")

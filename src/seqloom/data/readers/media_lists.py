@@ -1,5 +1,6 @@
 """Lists and folders of sound, images and videos."""
 
+import os.path
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,9 @@ class MediaFiles:
 
 def is_media(path: Path) -> bool:
     """Whether a file holds sound, an image, a video or frames, or a folder the frames of a video."""
-    return path.suffix.lower() in SUFFIXES or (path.is_dir() and bool(videos.frame_files(path)))
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    return os.path.isdir(path) and bool(videos.frame_files(path))  # noqa: PTH112  accepts names of any length
 
 
 def items(folder: Path) -> Iterator[Path]:
@@ -55,7 +58,7 @@ def file_column(table: tables.Table, folder: Path) -> int | None:
     """The first column whose values name sound, images or videos; None: there is none."""
     for index in range(table.width):
         names = [str(value).strip() for value in table.column(index)[:HEAD]]
-        if names and all(name and len(name) < 1000 and is_media(folder / name) for name in names):
+        if names and all(name and is_media(folder / name) for name in names):
             return index
     return None
 
