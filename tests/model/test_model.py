@@ -147,8 +147,11 @@ def test_unsupported_actions_are_refused(run: Run, tmp_path: Path) -> None:
         model.export(tmp_path / "x.arpa")
     with pytest.raises(TypeError, match=rf"{cannot} stream \(tasks that can: transcribe\)$"):
         model.open_stream()
-    with pytest.raises(TypeError, match=rf"{cannot} give contextual word vectors \(tasks that can: language_model\)$"):
+    vectors = "give contextual word vectors"
+    instead = "; add --pooling mean for one vector per text, or call embed in Python$"
+    with pytest.raises(TypeError, match=rf"{cannot} {vectors} \(tasks that can: language_model\){instead}"):
         model.embed_words(["x"])
+    assert model.embed(["x"]).shape[0] == 1
     (tmp_path / "empty.txt").touch()
     with pytest.raises(ValueError, match="there are no examples"):
         model.evaluate(str(tmp_path / "empty.txt"))

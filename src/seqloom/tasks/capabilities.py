@@ -40,6 +40,8 @@ GENERATORS: Mapping[Generated, str] = {
 }
 """The method of a task that generates each kind of output."""
 
+SENTENCE_VECTORS = "; add --pooling mean for one vector per text, or call embed in Python"
+
 
 def generated_by(task: "type[Capabilities]") -> Generated | None:
     """What the models of a task generate; None: nothing."""
@@ -56,10 +58,10 @@ class Capabilities(ConfigSection):
     learned: ConfigSection | None = Field(None, exclude=True)
     """What ``fit`` learned: vocabularies, scales. Each task narrows the type."""
 
-    def _refuse(self, default: Callable[..., Any], action: str) -> NoReturn:
+    def _refuse(self, default: Callable[..., Any], action: str, *, instead: str = "") -> NoReturn:
         """Raise a TypeError that lists the tasks which override the default of a method."""
         able = [name for name in tasks.names() if getattr(tasks.find(name), default.__name__) is not default]
-        raise TypeError(f"a model of the task {self.name} cannot {action} (tasks that can: {', '.join(able)})")
+        raise TypeError(f"a model of the task {self.name} cannot {action} (tasks that can: {', '.join(able)}){instead}")
 
     def attribute(
         self,
@@ -101,7 +103,8 @@ class Capabilities(ConfigSection):
 
     def embed(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
         """Contextual word vectors, one answer per row."""
-        self._refuse(Capabilities.embed, "give contextual word vectors")
+        has_encoder = type(self).encode is not Capabilities.encode
+        self._refuse(Capabilities.embed, "give contextual word vectors", instead=SENTENCE_VECTORS * has_encoder)
 
     def generate(
         self,

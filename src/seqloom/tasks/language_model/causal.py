@@ -23,6 +23,7 @@ from seqloom.models.ngram.ngram_decoder import NGramDecoder
 from seqloom.models.pretrained.bilm import BiLMConfig
 from seqloom.models.pretrained.contextual import ContextualVectors
 from seqloom.models.text_scores import BidirectionalTextScore, TextScore, perplexity_of
+from seqloom.tasks.capabilities import SENTENCE_VECTORS
 from seqloom.tasks.language_model.objective import Objective, contextual_vectors
 from seqloom.tasks.language_model.settings import TextLine
 from seqloom.tasks.task import Predictions
@@ -110,9 +111,10 @@ class Causal(Objective):
         return standalone_model(self, model)
 
     def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:  # noqa: ARG002
+        instead = "" if self.task.model == "ngram" else SENTENCE_VECTORS
         raise TypeError(
             f'only a language model with task.direction = "both" or task.objective = "masked" gives contextual word '
-            f'vectors, but its direction is "{self.task.direction}"'
+            f'vectors, but its direction is "{self.task.direction}"{instead}'
         )
 
     def top_layer(self, model: Any, batch: Batch) -> Padded:
