@@ -150,6 +150,7 @@ REFUSED = {
     "tag, masked vectors": "pretrained vectors",
     "classify, contextual vectors": "pretrained vectors",
     "classify, static vectors": "pretrained vectors",
+    "classify, masked vectors": "pretrained vectors",
     "classify, mixed layers": "Transformer",
     "classify, pairs": "pairs of texts",
     "classify, pairs with attention": "pairs of texts",

@@ -435,6 +435,9 @@ CASES: dict[str, Case] = {
     "classify, static vectors": _classify(pretrained=STATIC)._replace(
         write_files=_write_bilm("it goes over\nlow below\n")
     ),
+    "classify, masked vectors": _classify(pretrained={**CONTEXT, "fine_tune": True, "layer_decay": 0.5})._replace(
+        write_files=_write_bilm("it goes up\nlow below\n", masked=True)
+    ),
     "classify, attention": _classify(pooling="attention", encoder={**RECURRENCE, "bidirectional": True}),
     "classify, mixed layers": _classify(
         encoder={**TRANSFORMER, "cell": ["lstm", "transformer"], "bidirectional": True}
@@ -525,6 +528,9 @@ CASES: dict[str, Case] = {
     ),
     "translate, contextual vectors": _translate(pretrained={**CONTEXT, **STATIC}, reverse_source=True)._replace(
         write_files=_write_bilm("a b cd\ne eff\n")
+    ),
+    "translate, masked vectors": _translate(pretrained=CONTEXT)._replace(
+        write_files=_write_bilm("a b cd\ne eff\n", masked=True)
     ),
     "translate, characters, contextual vectors": _translate(
         source=CHARACTERS, target=CHARACTERS, pretrained=CONTEXT

@@ -68,6 +68,24 @@ def test_contextual_vectors_mix_the_layers_of_the_language_model(folder: Path) -
     torch.testing.assert_close(vectors[:, :, :3], combined.own(inputs.own))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("classify, masked vectors", "it goes up below"), ("translate, masked vectors", "a cd e")]
+)
+def test_masked_vectors_are_those_of_the_language_model(name: str, text: str, tmp_path: Path) -> None:
+    task: Any = build(CASES[name], tmp_path).task
+    own = task.embedding_size
+    combined, inputs = embed(task.fit(task.read(tmp_path / CASES[name].file)), text)
+    (expected_vectors,) = load(tmp_path / "language").embed_words([text])
+    levels = torch.tensor([layers[1:] for layers in expected_vectors.vectors])  # (words, layers, D)
+    (mixed,) = parts(combined, kind=ContextualEmbedding)
+    scores = torch.nn.init.normal_(mixed.mixture.scores).data
+    scores[0] = -1e9  # the embedding, of which the task learns a projection
+    expected = mixed.mixture.scale * (scores[1:].softmax(dim=0)[:, None] * levels).sum(dim=1)
+    vectors = combined(inputs)
+    assert vectors.shape[2] == own + levels.shape[2]
+    torch.testing.assert_close(vectors[0, : len(levels), own:], expected)  # a translator reads the end token, too
+
+
 def test_the_end_token_is_the_boundary_and_reversal_keeps_the_vectors(folder: Path) -> None:
     vectors = {}
     for reverse in (False, True):
@@ -198,8 +216,16 @@ def _snapshot(module: torch.nn.Module) -> Snapshot:
 # Training
 
 
-@pytest.mark.parametrize("name", ["tag, contextual vectors", "tag, fine-tuned and static vectors"])
-def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "tuned"),
+    [
+        ("tag, contextual vectors", False),
+        ("tag, fine-tuned and static vectors", True),
+        ("translate, masked vectors", False),
+        ("classify, masked vectors", True),
+    ],
+)
+def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tuned: bool, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path, updates=3)
     run = workflow.train(settings, output=tmp_path / "run")
     pretrained = Run.open(tmp_path / "language").load("best").model
@@ -207,7 +233,6 @@ def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp
     prefix = "encoder.embed.pretrained.0.encoder."
     trained = {name.removeprefix(prefix): weight for name, weight in last.model.items() if name.startswith(prefix)}
     assert trained
-    tuned = name != "tag, contextual vectors"
     same = [torch.equal(weight, pretrained[f"encoder.{name}"]) for name, weight in trained.items()]
     assert not any(same) if tuned else all(same)
     assert last.model["encoder.embed.pretrained.0.mixture.scores"].abs().max() > 0

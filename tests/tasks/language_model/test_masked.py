@@ -231,8 +231,9 @@ def test_explanations_show_fillers_or_surprisal() -> None:
 # As input of other tasks
 
 
-def test_layers_learn_more_slowly_the_lower_they_are(tmp_path: Path) -> None:
-    case = CASES["tag, masked vectors"]
+@pytest.mark.parametrize("name", ["tag, masked vectors", "classify, masked vectors"])
+def test_layers_learn_more_slowly_the_lower_they_are(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
     settings = build(case, tmp_path, updates=1, optimizer="sgd", learning_rate=0.5, clip_norm=0.0)
     rates: dict[str, dict[str, float]] = {}
     for decay in (1.0, 0.5):
