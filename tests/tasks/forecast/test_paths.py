@@ -87,6 +87,22 @@ def test_series_with_few_forecasts_in_all_are_refused(tmp_path: Path) -> None:
         task.sample_paths(path, count=2, seed=1, predict=standard_normal)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"data_type": "binary", "output": "every_step"}, r'^a model with task\.data_type = "binary" generates nothing'),
+        ({"distribution": "none"}, 'need a model with task.output = "last" and task.distribution'),
+        ({"distribution": "quantiles", "output": "every_step"}, 'task.output = "last" and task.distribution'),
+    ],
+)
+def test_models_without_paths_say_why(fields: dict[str, object], message: str) -> None:
+    series = [np.eye(2)[[0, 1] * 20]]
+    task = Forecast.model_validate({"train": "x", "history": 2} | fields)
+    task = task.fit(task.read(series))
+    with pytest.raises(ValueError, match=message):
+        task.sample_paths(series, count=2, seed=1, predict=standard_normal)
+
+
 def test_covariates_of_the_steps_to_forecast_are_read(tmp_path: Path) -> None:
     path = tmp_path / "shops.csv"
     rows = []

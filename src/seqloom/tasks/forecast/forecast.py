@@ -391,6 +391,11 @@ class Forecast(ForecastScoring):
     def sample_paths(
         self, source: Source, *, count: int, seed: int, predict: Callable[[Sequence[Any]], list[Any]]
     ) -> list[ForecastPaths]:
+        if self.data_type == "binary":
+            raise ValueError(
+                'a model with task.data_type = "binary" generates nothing: it forecasts how probable each 1 is, and not '
+                "how zeros and ones go together; for the keys of a piano, use the task music"
+            )
         if self.output == "every_step" or not self.levels:
             raise ValueError(
                 'sample paths need a model with task.output = "last" and task.distribution, such as "quantiles"'
