@@ -1,5 +1,6 @@
 """Every input that docs/data.md lists for a task: read, fitted, and answered by a model of this task."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,20 @@ def _write_vectors(folder: Path, task: str) -> Path:
     return path
 
 
+def _write_json_lines(folder: Path, task: str) -> Path:
+    path = folder / "vectors.jsonl"
+    forms: dict[str, tuple[str, list[Any]]] = {
+        "classify": ("label", LABELS),
+        "tag": ("labels", [[label] * 10 for label in LABELS]),
+        "caption": ("caption", TEXTS),
+        "transcribe": ("text", TEXTS),
+    }
+    key, answers = forms[task]
+    rows = zip(FRAMES, answers, strict=True)
+    path.write_text("".join(json.dumps({"values": frames.tolist(), key: answer}) + "\n" for frames, answer in rows))
+    return path
+
+
 def _write_table(folder: Path, task: str) -> Path:
     path = folder / "table.csv"
     column, answers = ("label", LABELS) if task in ("classify", "tag") else ("text", TEXTS)
@@ -90,7 +105,7 @@ def _listed(write: Callable[[Path], None], suffix: str) -> Callable[[Path, str],
 
 WRITERS: dict[str, list[Callable[[Path, str], Path]]] = {
     "text": [_write_text],
-    "vectors": [_write_vectors, _write_table, _write_ts],
+    "vectors": [_write_vectors, _write_json_lines, _write_table, _write_ts],
     "sound": [_listed(tiny._write_sounds, "wav")],
     "image": [_listed(tiny._write_images, "png")],
     "video": [_listed(tiny._write_videos, "npy")],

@@ -83,6 +83,37 @@ def test_encodings(tmp_path: Path, name: str, lines: list[str]) -> None:
         read(path)
 
 
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_vectors_in_json_lines(in_memory: bool, tmp_path: Path) -> None:
+    values, labels = [[[1, 2], [3, 4.5]], [[5, 6]]], ["a", "b"]
+
+    def source(rows: list[dict[str, Any]]) -> Any:
+        return rows if in_memory else write(tmp_path, "x.jsonl", *map(json.dumps, rows))
+
+    rows = source([{"id": 7, "values": each, "label": label} for each, label in zip(values, labels, strict=True)])
+    settings, note = LabelledReader().inspect(rows)
+    assert settings == {"label_column": "label"}  # other files of vectors have no column of this name
+    assert note == "vectors from column 2 'values', label from column 3 'label'; not read: column 'id'"
+    assert read(rows) == read(rows, **settings) == [(values[0], "a", 1), (values[1], "b", 2)]
+    # Numbers are one channel, or in a column called vector one vector.
+    assert read(source([{"values": [1, 2], "label": "a"}])) == [([[1], [2]], "a", 1)]
+    assert read(source([{"vector": [1, 2], "label": "a"}])) == [([[1, 2]], "a", 1)]
+    chosen = {"text_column": "pen", "label_column": "what"}
+    assert read(source([{"what": "a", "pen": [[1, 2]]}]), **chosen) == [([[1, 2]], "a", 1)]
+    # A trained model reads them without labels, and holds missing values.
+    unlabelled = source([{"values": [[1, 2], [None, 4]]}])
+    assert read(unlabelled, known={"a"}, kind="vectors", missing="hold", **settings) == [([[1, 2], [1, 4]], None, 1)]
+
+
+@pytest.mark.parametrize("label", [0.25, [1.5, -2]])
+def test_numbers_as_targets_of_vectors_in_json_lines(label: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, "x.jsonl", json.dumps({"values": [[1, 2]], "label": label}))
+    assert LabelledReader().target_format(path).kind == "number"
+    (example,) = LabelledReader(target_type="number").read(path)
+    assert example.target is not None
+    assert example.target.tolist() == np.atleast_1d(label).tolist()
+
+
 def test_texts_may_be_longer_than_the_name_of_a_file(tmp_path: Path) -> None:
     text = "so good that nobody wants it to end " * 10 + "."
     path = write(tmp_path, "x.csv", "text,label", f"{text},pos", f"{text}!,neg")
@@ -165,6 +196,22 @@ def test_errors_name_file_and_line(tmp_path: Path, name: str, lines: list[str], 
     path = write(tmp_path, name, *lines)
     with pytest.raises(DataError, match=message):
         read(path.parent if options.pop("folder", False) else path, **options)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([[1, 2], [3]], r"x.jsonl:2: 'values': expected a list of numbers, or of vectors of equal length, found \[\[1"),
+        ([[[1, 2]]], r"x.jsonl:2: 'values': expected .*, found shape \(1, 1, 2\)"),
+        ([], "x.jsonl:2: 'values': expected .*, found no number"),
+        (None, "x.jsonl:2: 'values': expected .*, found None"),
+        ([[1, None]], "x.jsonl:2: element 1 of channel 2 is missing"),
+    ],
+)
+def test_damaged_vectors_in_json_lines(values: Any, message: str, tmp_path: Path) -> None:
+    rows = [{"values": [[0, 0]], "label": "a"}, {"values": values, "label": "a"}]
+    with pytest.raises(DataError, match=message):
+        read(write(tmp_path, "x.jsonl", *map(json.dumps, rows)))
 
 
 @pytest.mark.parametrize(

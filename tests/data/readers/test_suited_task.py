@@ -42,6 +42,7 @@ SUMS = "".join(f"what is {first} plus 3\t{first + 3}\n" for first in [1, 2, 3] *
             "sequences of numbers with a text",
         ),
         ("a.jsonl", 8 * '{"values": [[1, 2]], "text": "up"}\n', "transcribe", "vectors and their text"),
+        ("a.jsonl", 8 * '{"values": [[1, 2]], "label": "up"}\n', "classify", "vectors and their label"),
         ("a.jsonl", 8 * '{"vector": [1, 2], "caption": "up"}\n', "caption", "vectors and their caption"),
         ("a.csv", SENSORS, "classify", "sequences of numbers with a label (columns 'id' and 'activity')"),
         ("a.tsv", "".join(f"{text}\t{text.upper()}\n" for text in TEXTS), "translate", "pairs of texts"),

@@ -380,6 +380,23 @@ def test_a_folder_of_parallel_files_names_the_setting(tmp_path: Path) -> None:
     assert len(list(TaggedReader(parallel=("seq.in", "seq.out")).read(tmp_path / "seq.in"))) == 3
 
 
+def test_vectors_in_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"values": [[1, 2], [null, 4.5]], "labels": ["a", "b"]}\n{"values": [3, 4], "labels": [0, 1]}\n')
+    reader = TaggedReader(missing="hold")
+    assert reader.inspect(path)[1] == "vectors from column 1 'values', label from column 2 'labels'"
+    sequences = [example for example in reader.read(path) if isinstance(example, VectorSequence)]
+    actual = [(sequence.values.tolist(), sequence.labels) for sequence in sequences]
+    assert actual == [([[1, 2], [1, 4.5]], ("a", "b")), ([[3], [4]], ("0", "1"))]
+    with pytest.raises(DataError, match=r"x\.jsonl:1: element 2 of channel 1 is missing"):
+        list(TaggedReader().read(path))
+    frame = {"values": [np.array([[1, 2], [3, 4]])], "labels": [["a", "b"]]}  # as a data frame holds them
+    assert [example.labels for example in TaggedReader().read(frame)] == [("a", "b")]
+    path.write_text('{"values": [[1, 2], [3, 4]], "labels": ["a"]}\n')
+    with pytest.raises(DataError, match="found 2 vectors, but 1 labels"):
+        list(TaggedReader().read(path))
+
+
 def test_missing_values_of_vectors_are_held_but_not_those_of_targets(tmp_path: Path) -> None:
     table = tmp_path / "x.csv"
     table.write_text("id,time,force,position\n0,0,1,2\n0,1,,3\n0,2,5,4\n")

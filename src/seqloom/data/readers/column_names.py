@@ -25,6 +25,7 @@ WORD_LABEL = (
     *("chunk_tags", "target", "targets", "y"),
 )
 VALUES = ("values", "vectors", "frames", "features", "signal", "inputs", "x")
+VECTOR = "vector"
 SOURCE = ("source", "src", "input", "question", "prompt", "query", "context", "word", "text", "sentence", "article")
 TARGET = (
     *("target", "tgt", "trg", "output", "answer", "response", "reply", "translation", "pronunciation", "summary"),

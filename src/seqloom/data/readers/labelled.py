@@ -19,10 +19,12 @@ from seqloom.data.readers.labelled_formats import (
     FILE,
     LABEL,
     TEXT,
+    VECTORS,
     FolderContent,
     Format,
     detect,
     list_folder,
+    vector_column,
 )
 from seqloom.data.readers.long_tables import Layout
 from seqloom.data.readers.media import Kind, Signal
@@ -195,11 +197,14 @@ class LabelledReader:
             return {}, self._describe_folder(source)
         if kind not in ("columns", "jsonl"):
             return {}, ""
-        table, columns = self._find_files(source) if self._is_list(source) else self._find(source)
+        table, columns = self._find_content(source)
         note = columns.describe()
         if table.separator not in ("", ",", "\t") and not self.separator:
             note += f"; columns separated by {table.separator!r}"
-        return columns.settings(), note
+        settings = columns.settings()
+        if self._vector_column(source):  # a column that other files of vectors, such as .npz, do not have
+            settings.pop(VECTORS.key)
+        return settings, note
 
     def label_type(self, source: Source) -> LabelType:
         """The type of the labels in memory, by the first ones; those of files are texts."""
@@ -207,7 +212,7 @@ class LabelledReader:
             return "text"
         if tables.is_table(source):
             is_text = self.detect(source) in ("columns", "jsonl")
-            table, columns = self._find(source) if is_text else self._find(source, None)
+            table, columns = self._find_content(source) if is_text else self._find(source, None)
             labels = [columns.value(location, fields, LABEL.key) for location, fields in table.head]
         else:
             values = enumerate(islice(source, tables.HEAD), start=1)
@@ -273,6 +278,21 @@ class LabelledReader:
             return 0, 1  # two texts without a header, in their order
         return (self.text_column, self.second_text_column) if table.width > 1 else None
 
+    def _find_content(self, source: Source) -> tuple[Table, Columns]:
+        """A table of files, vectors or texts, and the columns of these and of their labels."""
+        if self._is_list(source):
+            return self._find_files(source)
+        if column := self._vector_column(source):
+            return replace(self, text_column=column)._find(source, VECTORS)  # noqa: SLF001
+        return self._find(source)
+
+    def _vector_column(self, source: Source) -> str:
+        """The column with a list of vectors in each row; empty: there is none."""
+        if self.reads_pairs or (isinstance(source, Path) and source == STANDARD_INPUT):
+            return ""
+        table = tables.read_table(source, separator=self.separator, encoding=self.encoding)
+        return vector_column(table, self.text_column)
+
     def _find_files(self, source: Source) -> tuple[Table, Columns]:
         """A list of files and the columns of their names and labels."""
         column = self._file_column(source)
@@ -283,7 +303,10 @@ class LabelledReader:
         if isinstance(source, Path) and self._is_list(source):
             yield from self._listed(source, named=True)
             return
-        table, columns = self._find(source)
+        table, columns = self._find_content(source)
+        if self._vector_column(source):
+            yield from self._listed_vectors(table, columns)
+            return
         text, label = columns.name(TEXT.key), columns.name(LABEL.key)
         second = text_pairs.SECOND_TEXT.key
         for location, fields in table.records:
@@ -296,6 +319,14 @@ class LabelledReader:
                 other = as_part(location, columns.value(location, fields, second), name=columns.name(second))
                 content = text_pairs.join_texts(content, other)
             yield Row(location, content, as_target(location, columns.value(location, fields, LABEL.key), name=label))
+
+    def _listed_vectors(self, table: Table, columns: Columns) -> Rows:
+        """The vectors in each row of a table, with their label."""
+        name, label = columns.name(VECTORS.key), columns.name(LABEL.key)
+        for location, fields in table.records:
+            content = columns.value(location, fields, VECTORS.key)
+            sequence = vectors.listed_sequence(location, content, self.missing, name=name)
+            yield _row(sequence, as_target(location, columns.value(location, fields, LABEL.key), name=label))
 
     def _layout(self, source: Source) -> Layout:
         return long_tables.find_layout(

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
 from seqloom.data.readers.columns import Role
@@ -11,12 +13,14 @@ from seqloom.data.readers.decimal_marks import writes_number
 from seqloom.data.readers.media import Kind
 from seqloom.data.readers.media_lists import SUFFIXES, is_media
 from seqloom.data.readers.table_values import is_numeric, is_prose
+from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Source
 
 Format = Literal["auto", "lines", "columns", "jsonl", "folder", "file", "numbers", "long", "ts", "npz"]
 TEXT = Role("text_column", "text", column_names.TEXT, "text")
 LABEL = Role("label_column", "label", column_names.LABEL, "label")
 FILE = Role("text_column", "file", column_names.FILE)
+VECTORS = Role("text_column", "vectors", (*column_names.VALUES, column_names.VECTOR, "strokes"))
 MANY_NUMBERS, MOST = (
     8,
     0.8,
@@ -121,6 +125,25 @@ def _is_separated(lines: Sequence[str], separator: str) -> bool:
         return all("\t" in line for line in lines)
     names = [column_names.normalize(name) for name in lines[0].split(separator)]
     return len(names) > 1 and any(name in TEXT.names for name in names) and any(name in LABEL.names for name in names)
+
+
+def vector_column(table: Table, chosen: int | str) -> str:
+    """The column with a list of vectors, or of numbers, in each row: the configured one, or else one with a usual name.
+
+    Empty: there is none.
+    """
+    names = {column_names.normalize(name): name for name in reversed(table.names)}
+    usual = [names[name] for name in VECTORS.names if name in names]
+    candidates = usual if chosen == "" else table.names[chosen:][:1] if isinstance(chosen, int) else (chosen,)
+    known = (name for name in candidates if name in table.names)
+    return next((name for name in known if _are_vectors(table.column(table.names.index(name)))), "")
+
+
+def _are_vectors(values: Sequence[Any]) -> bool:
+    lists = [value for value in values if isinstance(value, list | tuple | np.ndarray)]
+    return (
+        bool(lists) and len(lists) == len(values) and not any(len(each) and isinstance(each[0], str) for each in lists)
+    )
 
 
 def _table_format(source: Source, separator: str, encoding: str) -> Format:

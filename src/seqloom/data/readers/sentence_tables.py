@@ -10,11 +10,11 @@ import numpy as np
 
 from seqloom.data.readers import column_names, long_tables, tables
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns, unclear
-from seqloom.data.readers.sentences import Sentence, TaggedSequence, array_of, with_labels
+from seqloom.data.readers.sentences import Sentence, TaggedSequence, with_labels
 from seqloom.data.readers.table_values import as_label, as_required_text
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import DataError, Location, Source
-from seqloom.data.readers.vectors import VectorSequence
+from seqloom.data.readers.vectors import Missing, listed_sequence
 
 WORD = Role("word_column", "word", (*column_names.WORD, *column_names.VALUES))
 LABEL = Role("label_column", "label", column_names.WORD_LABEL, optional=True)
@@ -27,9 +27,15 @@ def find_sentences(source: Source, chosen: Chosen, reading: Mapping[str, Any]) -
         return find_columns(source, (WORD, LABEL), {**chosen, WORD.key: name}, **reading)
     roles = (WORD, LABEL, long_tables.GROUP)
     table, columns = find_columns(source, roles, chosen, **reading)
+    if _holds_vectors(table, columns):
+        columns = replace(columns, roles=(replace(WORD, noun="vectors"), *columns.roles[1:]))
     group = group_column(table, chosen)
     indices = {key: index for key, index in columns.indices.items() if key != long_tables.GROUP.key}
-    lists = any(isinstance(value, list) for value in table.column(indices[WORD.key])[:1]) if indices else False
+    lists = (
+        any(isinstance(value, list | tuple | np.ndarray) for value in table.column(indices[WORD.key])[:1])
+        if indices
+        else False
+    )
     if group is not None and not lists:
         indices[long_tables.GROUP.key] = group
     if table.head and not lists and long_tables.GROUP.key not in indices:
@@ -39,6 +45,13 @@ def find_sentences(source: Source, chosen: Chosen, reading: Mapping[str, Any]) -
             (replace(long_tables.GROUP, noun="number of the sentence"),),
         )
     return table, replace(columns, indices=indices)
+
+
+def _holds_vectors(table: Table, columns: Columns) -> bool:
+    """Whether the column of words has a list of vectors, or of numbers, in each row."""
+    index = columns.indices.get(WORD.key)
+    values = [] if index is None else table.column(index)
+    return any(len(listed) and not isinstance(listed[0], str) for listed in map(_listed, values))
 
 
 def sentence_column(table: Table, chosen: Chosen) -> str:
@@ -106,12 +119,14 @@ def read_sentences(
     source: Source,
     chosen: Chosen,
     reading: Mapping[str, Any] = MappingProxyType({}),  # separator, encoding and decimal mark
+    *,
+    missing: Missing = "error",  # values of vectors
 ) -> Iterator[TaggedSequence]:
     """A table with a word per row and a column that names its sentence, or with lists of words and labels."""
     table, columns = find_sentences(source, chosen, reading)
     if long_tables.GROUP.key not in columns.indices:
         for location, fields in table.records:
-            yield _listed_sentence(location, fields, columns)
+            yield _listed_sentence(location, fields, columns, missing)
         return
     current = ""
     seen: set[str] = set()
@@ -138,17 +153,19 @@ def read_sentences(
         yield with_labels(sentence, labels)
 
 
-def _listed_sentence(location: Location, fields: list[Any], columns: Columns) -> TaggedSequence:
+def _listed_sentence(location: Location, fields: list[Any], columns: Columns, missing: Missing) -> TaggedSequence:
     """The words, or the vectors, in a record of lists, with their labels."""
     words, labels = (columns.value(location, fields, key) for key in (WORD.key, LABEL.key))
     if not isinstance(words, str | list | tuple | np.ndarray):
         raise DataError(location, f"{columns.name(WORD.key)!r}: expected a list of words, found {type(words).__name__}")
     name = columns.name(WORD.key)
     words, listed = _listed(words), _listed(labels)
+    are_vectors = len(words) > 0 and not isinstance(words[0], str)
     if listed and len(listed) != len(words):
-        raise DataError(location, f"found {len(words)} words, but {len(listed)} labels")
-    if len(words) and not isinstance(words[0], str):
-        vectors = VectorSequence(location, array_of(location, [np.atleast_1d(word) for word in words]))
+        noun = "vectors" if are_vectors else "words"
+        raise DataError(location, f"found {len(words)} {noun}, but {len(listed)} labels")
+    if are_vectors:
+        vectors = listed_sequence(location, words, missing, name=name)
         return with_labels(vectors, [(location, label) for label in listed])
     sentence = Sentence(location, tuple(as_required_text(location, word, name=name) for word in words))
     return with_labels(sentence, [(location, label) for label in listed])

@@ -146,6 +146,9 @@ def _suits_vectors(table: Table) -> SuitedTask | None:
         return None
     if not set(names).isdisjoint(column_names.CAPTION[:2]):
         return SuitedTask("caption", "vectors and their caption in each row", VECTOR_TASKS)
+    labels = [table.column(index) for index, name in enumerate(names) if name in column_names.LABEL]
+    if any(is_label(column) and recurs(list(map(str, column))) for column in labels):
+        return SuitedTask("classify", "vectors and their label in each row", VECTOR_TASKS)
     if not set(names).isdisjoint(column_names.TRANSCRIPT):
         return SuitedTask("transcribe", "vectors and their text in each row", VECTOR_TASKS)
     return None

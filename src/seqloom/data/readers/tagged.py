@@ -114,7 +114,7 @@ class TaggedReader:
             return read_items(source)
         kind = self.detect(source)
         if kind == "table":
-            return read_sentences(source, self._chosen, self._tables)
+            return read_sentences(source, self._chosen, self._tables, missing=self.missing)
         if kind == "long":
             return self._long(source)
         assert isinstance(source, Path)  # noqa: S101  anything else is a table
@@ -361,7 +361,8 @@ def _table_format(source: Source, chosen: Chosen, *, separator: str, encoding: s
     names = [column_names.normalize(name) for name in table.names]
     words = chosen.get("word_column")
     has_words = words in table.names if words else not set(column_names.WORD).isdisjoint(names)
-    lists = any(isinstance(value, list) for index in range(table.width) for value in table.column(index)[:1])
+    first_values = [value for index in range(table.width) for value in table.column(index)[:1]]
+    lists = any(isinstance(value, list | tuple | np.ndarray) for value in first_values)
     if has_words or (lists and not set(column_names.VALUES).isdisjoint(names)):
         return "table" if lists or group_column(table, chosen) is not None or "" not in first else "conll"
     layout = long_tables.shown_layout(table, chosen)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.feature_statistics import compact
+from seqloom.data.readers import column_names
 from seqloom.data.readers.decimal_marks import DecimalMark, to_point, writes_number
 from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns
 from seqloom.data.readers.npz import read_arrays, write_arrays
@@ -396,6 +397,23 @@ def filled_sequence(
     channels = names or [f"channel {number + 1}" for number in range(values.shape[1])]
     gaps = missing_columns(mask, channels, lambda row: location._replace(line=lines[row]) if lines else location)
     return replace(sequence, missing=gaps)
+
+
+def listed_sequence(location: Location, content: Any, missing: Missing, *, name: str) -> VectorSequence:
+    """The sequence of a list of vectors in a column. Numbers in their place are one-dimensional vectors.
+
+    In a column called ``vector``, numbers are a single vector.
+    """
+    expected = f"{name!r}: expected a list of numbers, or of vectors of equal length"
+    try:
+        values = np.asarray(list(content), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(location, f"{expected}, found {content!r:.60}") from None
+    if values.ndim not in (1, 2) or not values.size:
+        raise DataError(location, f"{expected}, found {f'shape {values.shape}' if values.size else 'no number'}")
+    if values.ndim == 1:
+        values = values[np.newaxis if column_names.normalize(name) == column_names.VECTOR else (..., np.newaxis)]
+    return filled_sequence(location, values, missing)
 
 
 def not_finite(
