@@ -663,7 +663,7 @@ class Translator(Generator):
         feed, _ = self._read(items)
         allowed = self.description["output"].get("allowed")
         if self.search["name"] == "greedy" and self.guide is None and allowed is None:
-            nbest = self._greedy_in_graph(feed)
+            rows = [[ScoredHypothesis(each) for each in row] for row in self._greedy_in_graph(feed)]
         else:
             state, others = self._encode(feed)
             step, limits = self._step, others["limits"]
@@ -672,22 +672,23 @@ class Translator(Generator):
                 step, state = constrained, {**state, **constrained.start(len(items))}
                 limits = np.full(len(items), 1 + max(map(len, allowed)))
             rows = self._search(step, state, limits)
-            nbest = [[guided.hypothesis for guided in row] for row in rows]
-        return [self._answer_of(hypotheses) for hypotheses in nbest]
+        return [self._answer_of(row) for row in rows]
 
-    def _answer_of(self, hypotheses: list["Hypothesis"]) -> dict[str, Any]:
-        if not hypotheses:
+    def _answer_of(self, row: list["ScoredHypothesis"]) -> dict[str, Any]:
+        if not row:
             raise ModelError("the search found no output that its settings allow: relax min_length or no_repeat_ngram")
-        nbest = [
-            {
-                "text": self.tokenizer.decode(hypothesis.tokens),
-                "score": hypothesis.score,
-                "log_probability": hypothesis.log_probability,
-                "tokens": [self.tokenizer.readable(token) for token in hypothesis.tokens],
-                "log_probabilities": hypothesis.log_probabilities,
+        lm = None if self.guide is None else self.guide.lm
+        nbest = []
+        for guided in row:
+            tokens, score, log_probability, log_probabilities, _ = guided.hypothesis
+            candidate = {
+                "text": self.tokenizer.decode(tokens),
+                "score": score,
+                "log_probability": log_probability,
+                "tokens": [self.tokenizer.readable(token) for token in tokens],
+                "log_probabilities": log_probabilities,
             }
-            for hypothesis in hypotheses
-        ]
+            nbest.append(candidate if lm is None else {**candidate, "model": guided.model, "language": guided.language})
         return {name: nbest[0][name] for name in ("text", "score", "tokens", "log_probabilities")} | {"nbest": nbest}
 
 
@@ -728,13 +729,12 @@ class Transcriber(Generator):
     def _transcripts(self, row: list["ScoredHypothesis"], table: Array | None) -> list["Transcript"]:
         """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
         transcripts = []
-        for hypothesis, words, spans, language, bonus in row:
-            tokens, score, total, values, _ = hypothesis
+        for guided in row:
+            tokens, score, _, values, _ = guided.hypothesis
             frames = (None if table is None else align(table, tokens)) or []
-            if self.guide is not None and not self.guide.rescores:
-                total -= self.guide.weight * language + bonus
-            places = [(frames[first][0], frames[last][1]) for first, last in spans] if frames else []
-            transcripts.append(Transcript(tokens, score, total, frames, values, language, words, places))
+            places = [(frames[first][0], frames[last][1]) for first, last in guided.spans] if frames else []
+            language, words = guided.language, guided.words
+            transcripts.append(Transcript(tokens, score, guided.model, frames, values, language, words, places))
         return transcripts
 
     def _answer_of(self, transcripts: list["Transcript"]) -> dict[str, Any]:
@@ -1696,6 +1696,12 @@ class ScoredHypothesis(NamedTuple):
     spans: list[tuple[int, int]] = []  # noqa: RUF012  first and last token of each word
     language: float = 0.0  # log-probability by the language model, without its weight
     bonus: float = 0.0  # word scores
+    in_search: float = 0.0  # what the guide has added to the log-probability of the hypothesis
+
+    @property
+    def model(self) -> float:
+        """The log-probability by the model alone."""
+        return self.hypothesis.log_probability - self.in_search
 
 
 def _guided(
@@ -1722,11 +1728,11 @@ def _guided(
             words = [word for word, _ in reading.words]
             bonus = float(guide.bonuses[words].sum())
             guided = ScoredHypothesis(whole, words, reader.spans(reading), reading.language, bonus)
+        added = guide.weight * guided.language + guided.bonus
         if guide.rescores and beam is not None:
-            length = len(guided.hypothesis.log_probabilities)
-            added = (guide.weight * guided.language + guided.bonus) / beam.divisor(length)
-            guided = guided._replace(hypothesis=guided.hypothesis._replace(score=guided.hypothesis.score + added))
-        rows.append(guided)
+            score = guided.hypothesis.score + added / beam.divisor(len(guided.hypothesis.log_probabilities))
+            guided = guided._replace(hypothesis=guided.hypothesis._replace(score=score))
+        rows.append(guided if guide.rescores else guided._replace(in_search=added))
     if guide.rescores:
         rows.sort(key=lambda guided: (not guided.hypothesis.ended, -guided.hypothesis.score))
     return rows[: beam.nbest] if beam is not None else rows

@@ -187,14 +187,19 @@ def test_guided_transcripts(
 
 
 @pytest.mark.parametrize("kind", ["", *LANGUAGE_MODELS])
-@pytest.mark.parametrize("search", ["greedy", "beam size=4 nbest=2"])
-def test_guided_translations(kind: str, search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("search", "method"),
+    [("greedy", "fusion"), ("beam size=4 nbest=2", "fusion"), ("beam size=4 nbest=2", "rescore")],
+)
+def test_guided_translations(
+    kind: str, search: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     (tmp_path / "allowed.txt").write_text("A\nCD\nX\n")
     options: dict[str, Any] = {"search": parse_search(search), "lexicon": str(tmp_path / "allowed.txt")}
     if kind:
         language = train_language_model(tmp_path, "words", texts="A CD\nCD X X\nX A\n", **LANGUAGE_MODELS[kind])
-        options["lm"] = parse_language_model(f"{language} weight=0.8")
+        options["lm"] = parse_language_model(f"{language} weight=0.8 method={method}")
     exported = Exported("translate", tmp_path, **options)
     inputs = ["a cd é", "", "b x", "eff eff a b cd"]
     expected = exported.answers(inputs)

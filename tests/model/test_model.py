@@ -257,6 +257,47 @@ def test_translations_are_guided_by_a_lexicon_and_a_language_model(translators: 
         load(translators[0], constrain=str(lexicon), lexicon=str(lexicon))
 
 
+@pytest.mark.parametrize("method", ["fusion", "rescore"])
+def test_translations_have_the_parts_of_their_scores(translators: list[Path], tmp_path: Path, method: str) -> None:
+    """The model's part is what teacher forcing gives, the other one what the language model gives to the text."""
+    config = load_config(Run.open(translators[0])).task
+    tokens = config.learned.target.vocabulary.tokens  # type: ignore[union-attr]
+    unigrams = {token: -0.2 - 0.1 * number for number, token in enumerate(tokens) if token.isalpha()}
+    rows = "".join(f"{value:.4f} {token}\n" for token, value in unigrams.items())
+    arpa = tmp_path / "words.arpa"
+    arpa.write_text(f"\\data\\\nngram 1={len(unigrams) + 2}\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n{rows}\n\\end\\\n")
+    search = "beam size=6 nbest=3 length_penalty=none"
+    model = load(translators[0], search=search, lm=f"{arpa} weight=0.7 method={method}")
+    free = load(translators[0], search=search)
+    for source in ("a cd é", "b x"):
+        (answer,) = model.predict([source])
+        ended = [each for each in answer.nbest if len(each.log_probabilities) > len(each.tokens)]
+        assert ended
+        for candidate in ended:
+            expected = math.log(10) * (-0.5 + sum(unigrams[token] for token in candidate.tokens))
+            assert candidate.language == pytest.approx(expected, abs=1e-4)
+            (forced,) = free.predict([(source, candidate.text)])
+            assert candidate.model == pytest.approx(sum(forced.target_log_probabilities), abs=1e-4)
+            assert candidate.score == pytest.approx(candidate.model + 0.7 * candidate.language, abs=1e-4)
+        explanation = model.explain(source, beam=True)
+        note = "the tree shows the search, before the language model reorders its n-best list"
+        assert (note in explanation.notes) is (method == "rescore")
+        assert all("language" not in candidate for candidate in free.task.to_json(free.predict([source])[0])["nbest"])
+
+
+@pytest.mark.parametrize("search", ["beam", "beam coverage_penalty=0.1"])
+def test_the_beam_shows_what_the_lexicon_excludes(translators: list[Path], tmp_path: Path, search: str) -> None:
+    config = load_config(Run.open(translators[0])).task
+    words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]
+    (tmp_path / "words.txt").write_text(f"{words[0]}\n{words[1]}\n")
+    model = load(translators[0], search=search, lexicon=str(tmp_path / "words.txt"))
+    explanation = model.explain("a cd é", beam=True)
+    fates = {(node.token in (*words[:2], "</s>"), node.status) for node in explanation.beam if node.parent >= 0}
+    assert (False, "not_in_lexicon") in fates
+    assert (True, "not_in_lexicon") not in fates
+    assert {status for known, status in fates if not known} <= {"not_in_lexicon", "suppressed"}
+
+
 def test_an_impossible_search_is_refused(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
     words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]

@@ -1,11 +1,13 @@
 """Search with a lexicon and a language model against all token sequences and all ways to read them as words."""
 
 import itertools
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pydantic import Field
 from tests.decoding.frames.every_path import spellings
 from tests.decoding.tokens.reference import Toy
 from torch import Tensor, nn
@@ -15,7 +17,8 @@ from seqloom.decoding.frames.language_models import NeuralLM, NGramLM
 from seqloom.decoding.frames.lexicon import Lexicon
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.greedy import Greedy
-from seqloom.decoding.tokens.search import Search
+from seqloom.decoding.tokens.search import Hypothesis, Search
+from seqloom.decoding.tokens.search_record import NodeStatus, SearchRecord
 from seqloom.layers.layer import Memory
 from seqloom.models.guided_generation import GuidedHypothesis, generate_guided
 from seqloom.models.ngram.kneser_ney import estimate
@@ -25,6 +28,15 @@ END, SIZE, LENGTH, WEIGHT = 1, 5, 4, 0.6
 SEPARATOR = 4
 WORDS = [(0, (2,)), (1, (2, 3)), (2, (3,)), (3, (2, 3)), (0, (3, 3))]  # prefixes, homophones, two spellings
 FULL = Beam(size=500, nbest=500, length_penalty="none")
+
+
+class RecordingBeam(Beam):
+    """A beam that records every candidate."""
+
+    record: SearchRecord = Field(default_factory=SearchRecord, exclude=True)
+
+    def __call__(self, *arguments: Any, **options: Any) -> list[list[Hypothesis]]:
+        return super().__call__(*arguments, **options, record=self.record)
 
 
 class ToyDecoder(nn.Module):
@@ -86,6 +98,7 @@ def test_tokens_with_a_language_model(kind: str, word_score: float) -> None:
             expected = decoder.score(row, text) + WEIGHT * language(text) + word_score * len(text)
             assert hypotheses[text].hypothesis.score == pytest.approx(expected, abs=1e-6)
             assert hypotheses[text].language == pytest.approx(language(text), abs=1e-6)
+            assert hypotheses[text].model == pytest.approx(decoder.score(row, text), abs=1e-6)
 
 
 def readings(separator: int | None) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
@@ -145,6 +158,7 @@ def test_words_of_a_lexicon(kind: str, scores: tuple[float, float], separator: i
             assert added(tuple(guided.words)) == pytest.approx(best, abs=1e-6)
             assert guided.language == pytest.approx(language(tuple(guided.words)), abs=1e-6)
             assert guided.bonus == pytest.approx(best - WEIGHT * guided.language, abs=1e-6)
+            assert guided.model == pytest.approx(decoder.score(row, text), abs=1e-6)
             written = [text[first : last + 1] for first, last in guided.spans]
             assert all((word, way) in WORDS for word, way in zip(guided.words, written, strict=True))
 
@@ -181,8 +195,38 @@ def test_rescoring_reorders_the_n_best(word_score: float) -> None:
         for text in left:
             assert left[text].hypothesis.score == pytest.approx(right[text].hypothesis.score, abs=1e-6)
             assert left[text].language == pytest.approx(right[text].language)
+            assert left[text].model == pytest.approx(right[text].model, abs=1e-6)
     unguided = found(Guide(None, lm, weight=0.0), beam)
     assert list(unguided[0]) != list(fused[0])
+
+
+@pytest.mark.parametrize("separator", [None, SEPARATOR])
+@pytest.mark.parametrize("rescore", [False, True])
+def test_tokens_outside_the_lexicon_have_a_fate(rescore: bool, separator: int | None) -> None:
+    """Each token after which no text of words is left, or that ends within a word, with the decoder's probability."""
+    lexicon = Lexicon([(f"word {number}", way) for number, way in WORDS], separator=separator)
+    lm = NGramLM(ngram(6), vocabulary_ids=[3, 4, 2, 5])
+    search = RecordingBeam(size=6)
+    found(Guide(lexicon, lm, WEIGHT, rescore=rescore), search)
+    decoder, texts = ToyDecoder(), list(readings(separator))
+    longer = {text[:size] for text in texts for size in range(len(text) + 1)}  # of at most LENGTH tokens
+    for row in range(2):
+        nodes, prefixes, fates = search.record.nodes(row), dict[int, tuple[int, ...]](), Counter[NodeStatus]()
+        for node in nodes:
+            prefix = prefixes[node.id] = (*prefixes[node.parent], node.token) if node.parent >= 0 else ()
+            if node.parent < 0 or node.token == 0 or len(prefix) >= LENGTH:
+                continue
+            fates[node.status] += 1
+            allowed = prefix[:-1] in texts if node.token == END else prefix in longer
+            assert (node.status == NodeStatus.NOT_IN_LEXICON) is not allowed
+            if not allowed:
+                assert node.log_probability == pytest.approx(
+                    decoder.toy.values(row, prefix[:-1], END)[node.token], abs=1e-6
+                )
+        assert fates[NodeStatus.NOT_IN_LEXICON] > 5
+    plain = RecordingBeam(size=6)
+    found(Guide(None, lm=None), plain)
+    assert NodeStatus.NOT_IN_LEXICON not in {node.status for node in plain.record.nodes(0)}
 
 
 def test_no_hypothesis_ends_within_a_word() -> None:

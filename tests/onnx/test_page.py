@@ -174,6 +174,7 @@ def test_answers_in_the_browser(classifier_page: Any, site: tuple[Path, str], tm
     ("name", "search", "method"),
     [
         ("transcribe", "prefix_beam size=8 nbest=2", "fusion"),
+        ("transcribe", "prefix_beam size=8 nbest=2", "rescore"),
         ("transcribe, joint", "beam size=4 nbest=3", "fusion"),
         ("transcribe, joint", "beam size=4 nbest=3", "rescore"),
         ("transcribe, joint", "greedy", "fusion"),
@@ -192,6 +193,22 @@ def test_guided_searches_in_the_browser(
     inputs = write_model(name, tmp_path, site[0] / folder, search=parse_search(search), lm=lm, **options)
     inputs.append(np.random.default_rng(2).normal(size=(9, 3)).tolist())
     expected = seqloom_runtime.load(site[0] / folder / "model.onnx").predict(inputs)
+    arguments = [f"{site[1]}/{folder}", inputs, f"{site[1]}/classify/seqloom_runtime.js"]
+    assert_same(json.loads(classifier_page.evaluate(LOAD, arguments)), json.loads(json.dumps(expected)))
+
+
+@in_browser
+@pytest.mark.parametrize("method", ["fusion", "rescore"])
+def test_guided_translations_in_the_browser(
+    classifier_page: Any, site: tuple[Path, str], tmp_path: Path, method: str
+) -> None:
+    """The parts of their scores, too."""
+    language = train_language_model(tmp_path, "words", texts="A CD\nCD X X\nX A\n", model="ngram", order=2)
+    lm = parse_language_model(f"{language} weight=0.6 word_score=0.2 method={method}")
+    folder = f"guided_translate_{method}"
+    inputs = write_model("translate", tmp_path, site[0] / folder, search=Beam(size=4, nbest=3), lm=lm)
+    expected = seqloom_runtime.load(site[0] / folder / "model.onnx").predict(inputs)
+    assert all(candidate["language"] < 0 for answer in expected for candidate in answer["nbest"])
     arguments = [f"{site[1]}/{folder}", inputs, f"{site[1]}/classify/seqloom_runtime.js"]
     assert_same(json.loads(classifier_page.evaluate(LOAD, arguments)), json.loads(json.dumps(expected)))
 

@@ -23,6 +23,7 @@ LIGHT_GREY = "#9aa5b1"
 PRUNED = {
     "suppressed": "pruned: suppressed token",
     "not_allowed": "pruned: not an allowed output",
+    "not_in_lexicon": "pruned: not in the lexicon",
     "too_short": "pruned: shorter than the minimum length",
     "repeated": "pruned: repeated n-gram",
     "per_node": "pruned: per-node limit",

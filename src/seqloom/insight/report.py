@@ -151,7 +151,9 @@ def _print_transcript(prediction: Any, frames: FrameProbabilities, inputs: NDArr
 
 def _candidate_lines(rank: int, candidate: Any, tokens: list[str], *, width: int) -> Iterator[str]:
     yield f"{rank}. {candidate.text}"
-    yield f"   score {candidate.score:.4f}, log-probability {candidate.log_probability:.4f}"
+    parts = [("score", candidate.score), ("log-probability", candidate.log_probability)]
+    parts += candidate.score_parts
+    yield f"   {', '.join(f'{name} {value:.4f}' for name, value in parts)}"
     values = [f"{value:.2f}" if value < -0.005 else "0" for value in candidate.log_probabilities]
     columns = list(zip(map(show_whitespace, tokens), values, strict=True))
     for line in wrap_columns(columns, gap=1, width=width - 3):

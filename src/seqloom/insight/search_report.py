@@ -75,6 +75,7 @@ def explain_generation(
     encoding: Tokenizer,  # of the output
     beam: bool,
     heads: bool,
+    guide: Guide | None = None,  # lexicon and language model of the search
 ) -> Explanation:
     """The n-best list, the attention of each generated token, and on request the beam and every head."""
     notes = [*source.notes]
@@ -85,6 +86,8 @@ def explain_generation(
             search = DEFAULT_BEAM
         search = _RecordingBeam(**search.model_dump())
         search.record.children = search.size
+        if guide is not None and guide.rescores:
+            notes.append("the tree shows the search, before the language model reorders its n-best list")
     batch = task.collate([example])
     (prediction,) = task.model_copy(update={"search": search}).predict(model, batch).answers
     rows, decoder_inputs = output_tokens(encoding, prediction.nbest[0])

@@ -14,7 +14,7 @@ from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.fusion import Scorer, fuse
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.decoding.tokens.sample import Sample
-from seqloom.decoding.tokens.search import Hypothesis, Search, Step
+from seqloom.decoding.tokens.search import Hypothesis, Search, Step, unrestricted
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.embedding import PADDING, UNKNOWN
 from seqloom.layers.layer import Memory, coverage
@@ -33,6 +33,11 @@ class Candidate:
     log_probability: float
     tokens: list[str]
     log_probabilities: list[float]  # of each token, and of the end token if it ended
+
+    @property
+    def score_parts(self) -> list[tuple[str, float]]:
+        """The parts of the log-probability with their names; none if it has only one."""
+        return []
 
 
 def format_nbest(candidates: Sequence[Any]) -> str:
@@ -81,16 +86,25 @@ def generate(
     if not search.needs_coverage:
         return run_search(fused.step, fused.state, start, end)
 
-    # The mask of the source accompanies the state, since padding need not be covered.
-    def masked_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        scores, inner = fused.step(tokens, state[0])
-        return scores, (inner, state[1])
-
     def masked_coverage(state: Any) -> Tensor | None:
         attention = coverage(state[0])
         return None if attention is None else attention.masked_fill(~state[1], 1)
 
-    return run_search(masked_step, (fused.state, mask), start, end, coverage=masked_coverage)
+    return run_search(_MaskedStep(fused.step), (fused.state, mask), start, end, coverage=masked_coverage)
+
+
+class _MaskedStep:
+    """A step whose state is accompanied by the mask of the source, since padding need not be covered."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __call__(self, tokens: Tensor, state: tuple[Any, Tensor]) -> tuple[Tensor, tuple[Any, Tensor]]:
+        scores, inner = self.step(tokens, state[0])
+        return scores, (inner, state[1])
+
+    def unrestricted(self, tokens: Tensor, state: tuple[Any, Tensor]) -> Tensor | None:
+        return unrestricted(self.step, tokens, state[0])
 
 
 class GeneratedToken(NamedTuple):

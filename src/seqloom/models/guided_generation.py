@@ -1,9 +1,10 @@
 """Generation guided by a lexicon and a language model: in the search (shallow fusion), or by reordering its n-best."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.language_models import LM, word_bonuses
 from seqloom.decoding.rescoring import text_log_probabilities
@@ -13,7 +14,7 @@ from seqloom.decoding.tokens.lexicon_scorer import LexiconReader, lexicon_scorer
 from seqloom.decoding.tokens.lm_scorer import lm_scorer
 from seqloom.decoding.tokens.search import Hypothesis, Search
 from seqloom.layers.layer import Memory
-from seqloom.models.generation import generate
+from seqloom.models.generation import Candidate, generate, nbest_candidates
 
 
 class GuidedHypothesis(NamedTuple):
@@ -24,6 +25,38 @@ class GuidedHypothesis(NamedTuple):
     spans: list[tuple[int, int]]  # first and last token of each word
     language: float = 0.0  # log-probability by the language model, without its weight
     bonus: float = 0.0  # word scores
+    model: float = 0.0  # log-probability by the decoder (and CTC) alone
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedCandidate(Candidate):
+    """One of the n-best outputs of a search with a language model."""
+
+    model: float  # log-probability by the model alone
+    language: float  # log-probability by the language model, without its weight
+
+    @property
+    def score_parts(self) -> list[tuple[str, float]]:
+        return [("model", self.model), ("language model", self.language)]
+
+
+def guided_candidates(nbest: Sequence[GuidedHypothesis], tokenizer: Tokenizer, guide: Guide) -> list[Candidate]:
+    """The hypotheses of a search as texts; with a language model, also with the parts of their scores."""
+    candidates = nbest_candidates([guided.hypothesis for guided in nbest], tokenizer)
+    if guide.lm is None:
+        return candidates
+    return [
+        GuidedCandidate(
+            each.text,
+            each.score,
+            each.log_probability,
+            each.tokens,
+            each.log_probabilities,
+            model=guided.model,
+            language=guided.language,
+        )
+        for each, guided in zip(candidates, nbest, strict=True)
+    ]
 
 
 def generate_guided(
@@ -75,11 +108,13 @@ def generate_guided(
                 words = [word for word, _ in reading.words]
                 bonus = float(bonuses[words].sum())
                 guided = GuidedHypothesis(hypothesis, words, reader.spans(reading), reading.language, bonus)
+            added, total = guide.weight * guided.language + guided.bonus, guided.hypothesis.log_probability
             if rescore:
                 divisor = search.length_divisor(len(guided.hypothesis.log_probabilities))
-                score = guided.hypothesis.score + (guide.weight * guided.language + guided.bonus) / divisor
-                guided = guided._replace(hypothesis=replace(guided.hypothesis, score=score))
-            row.append(guided)
+                hypothesis = replace(guided.hypothesis, score=guided.hypothesis.score + added / divisor)
+                row.append(guided._replace(hypothesis=hypothesis, model=total))
+            else:
+                row.append(guided._replace(model=total - added))
         if rescore:
             row.sort(key=lambda guided: (not guided.hypothesis.ended, -guided.hypothesis.score))
         rows.append(row[:nbest])

@@ -14,7 +14,16 @@ from seqloom import state as states
 from seqloom.decoding.tokens.beam_state import BeamState, Extensions, FinishedHypotheses
 from seqloom.decoding.tokens.constraints import ConstrainedTopK, StepRules, top
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search import Coverage, Hypothesis, MaxGain, Search, Step, max_lengths, no_gain
+from seqloom.decoding.tokens.search import (
+    Coverage,
+    Hypothesis,
+    MaxGain,
+    Search,
+    Step,
+    max_lengths,
+    no_gain,
+    unrestricted,
+)
 from seqloom.decoding.tokens.search_record import Doubles, Integers, NodeStatus, SearchRecord, Statuses
 
 MIN_ATTENTION = 1e-9
@@ -114,6 +123,7 @@ class Beam(Search):
             if len(rows) != state_rows or (rows != np.arange(state_rows)).any():
                 state = states.select(state, _tensor(rows, start))
             # Select among the allowed extensions of all live hypotheses.
+            free = unrestricted(step, _tensor(last, start), state) if record is not None else None
             scores, state = step(_tensor(last, start), state)
             rules = StepRules(beam.nodes, beam.length < self.min_length, beam.repeated_ngrams(self.no_repeat_ngram))
             options, labels = constraints(scores, rules)
@@ -133,9 +143,8 @@ class Beam(Search):
             )
             if record is not None:
                 limited = 0 < self.per_node < self.size
-                every, statuses = constraints.statuses(
-                    scores, rules, default=NodeStatus.PER_NODE if limited else NodeStatus.OUTSIDE_BEAM
-                )
+                default = NodeStatus.PER_NODE if limited else NodeStatus.OUTSIDE_BEAM
+                every, statuses = constraints.statuses(scores, rules, default=default, unrestricted=free)
                 ids = self._record_step(
                     record, beam, extensions, candidates=(values, tokens), every=every, statuses=statuses
                 )

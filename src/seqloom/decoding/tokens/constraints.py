@@ -70,9 +70,15 @@ class ConstrainedTopK:
         rules: StepRules,
         *,
         default: NodeStatus,
+        unrestricted: Tensor | None,  # (R, V), the scores if a lexicon excluded no token; None: there is no lexicon
     ) -> tuple[Doubles, Statuses]:  # (R, V), (R, V)
         """All log-probabilities, and the status of each token under the constraints."""
         values = to_numpy(scores).astype(np.float64)
+        excluded = np.zeros(values.shape, np.bool_)
+        if unrestricted is not None:
+            free = to_numpy(unrestricted).astype(np.float64)
+            excluded = (values == -np.inf) & (free > -np.inf)
+            values[excluded] = free[excluded]
         statuses = np.full(values.shape, default, np.uint8)
         if rules.banned is not None:
             statuses[rules.banned] = NodeStatus.REPEATED
@@ -84,6 +90,7 @@ class ConstrainedTopK:
             allowed = np.zeros(values.shape, np.bool_)
             allowed[rows, tokens[rows, columns]] = True
             statuses[~allowed] = NodeStatus.NOT_ALLOWED
+        statuses[excluded] = NodeStatus.NOT_IN_LEXICON
         statuses[:, self.suppress] = NodeStatus.SUPPRESSED
         statuses[values == -np.inf] = NodeStatus.IMPOSSIBLE
         return values, statuses

@@ -18,6 +18,27 @@ class Scorer(NamedTuple):
     state: Any  # of B rows, before the first token
     weight: float = 1.0  # above 0
     max_gain: MaxGain = no_gain  # without the weight
+    restricts: bool = False  # a token with -inf is not in the lexicon
+
+
+class WeightedSum:
+    """The step of several scorers together; a state is the tuple of their states."""
+
+    def __init__(self, scorers: Sequence[Scorer]) -> None:
+        self.scorers = scorers
+
+    def __call__(self, tokens: Tensor, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
+        results = [scorer.step(tokens, part) for scorer, part in zip(self.scorers, state, strict=True)]
+        weighted = [scorer.weight * scores.double() for scorer, (scores, _) in zip(self.scorers, results, strict=True)]
+        return torch.stack(weighted).sum(dim=0), tuple(part for _, part in results)
+
+    def unrestricted(self, tokens: Tensor, state: tuple[Any, ...]) -> Tensor | None:
+        """The sum without the scorers that exclude tokens; None: there is none."""
+        parts = [(scorer, part) for scorer, part in zip(self.scorers, state, strict=True) if not scorer.restricts]
+        if len(parts) == len(self.scorers):
+            return None
+        scores, _ = WeightedSum([scorer for scorer, _ in parts])(tokens, tuple(part for _, part in parts))
+        return scores
 
 
 def fuse(scorers: Sequence[Scorer]) -> Scorer:
@@ -27,16 +48,11 @@ def fuse(scorers: Sequence[Scorer]) -> Scorer:
     if len(scorers) == 1 and scorers[0].weight == 1:
         return scorers[0]
 
-    def step(tokens: Tensor, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
-        results = [scorer.step(tokens, part) for scorer, part in zip(scorers, state, strict=True)]
-        weighted = [scorer.weight * scores.double() for scorer, (scores, _) in zip(scorers, results, strict=True)]
-        return torch.stack(weighted).sum(dim=0), tuple(part for _, part in results)
-
     def max_gain(tokens: Integers) -> Doubles:
         gains: Doubles = np.stack([scorer.weight * scorer.max_gain(tokens) for scorer in scorers]).sum(axis=0)
         return gains
 
-    return Scorer(step, tuple(scorer.state for scorer in scorers), max_gain=max_gain)
+    return Scorer(WeightedSum(scorers), tuple(scorer.state for scorer in scorers), max_gain=max_gain)
 
 
 def bonus_scorer(bonuses: Doubles) -> Scorer:  # (V,)

@@ -235,4 +235,5 @@ def lexicon_scorer(reader: LexiconReader, *, batch: int, vocab_size: int, end: i
         scores = torch.from_numpy(np.stack([rows[at] for at in new]))
         return scores.to(tokens.device), LexiconState(torch.tensor(new))
 
-    return Scorer(step, LexiconState(torch.full((batch,), -1)), max_gain=reader.max_gain)
+    state = LexiconState(torch.full((batch,), -1))
+    return Scorer(step, state, max_gain=reader.max_gain, restricts=True)

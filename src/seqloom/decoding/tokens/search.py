@@ -36,6 +36,16 @@ class ChoosingStep(Protocol):
         """The first of ties is chosen. None: not this decoder, or not this state."""
 
 
+@runtime_checkable
+class RestrictedStep(Protocol):
+    """A step that gives -inf to the tokens that a lexicon excludes."""
+
+    def __call__(self, tokens: Tensor, state: Any, /) -> tuple[Tensor, Any]: ...
+
+    def unrestricted(self, tokens: Tensor, state: Any, /) -> Tensor | None:
+        """The log-probabilities (B, V) if it excluded none; None: it excludes none."""
+
+
 Coverage = Callable[[Any], Tensor | None]
 """A state → the attention that each source position has received so far (B, S), 1 at padding; None: no attention."""
 
@@ -87,6 +97,11 @@ class Search(ConfigSection, ABC):
         record: SearchRecord | None = None,  # filled with all candidates
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each row, the best first; an empty list where no sequence is possible."""
+
+
+def unrestricted(step: Step, tokens: Tensor, state: Any) -> Tensor | None:
+    """The log-probabilities that a step would return if a lexicon excluded no token; None if there is no lexicon."""
+    return step.unrestricted(tokens, state) if isinstance(step, RestrictedStep) else None
 
 
 def max_lengths(lengths: Tensor | int, start: Tensor) -> npt.NDArray[np.int64]:  # (B,)

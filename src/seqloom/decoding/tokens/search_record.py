@@ -18,19 +18,20 @@ class NodeStatus(IntEnum):
     IMPOSSIBLE = 0  # probability zero: not a candidate, and not recorded
     SUPPRESSED = 1  # a suppressed token
     NOT_ALLOWED = 2  # outside the prefix tree of allowed outputs
-    TOO_SHORT = 3  # an end token before the minimum length
-    REPEATED = 4  # would repeat an n-gram
-    PER_NODE = 5  # its parent already has enough more probable children
-    OUTSIDE_BEAM = 6  # enough other candidates have a higher score
-    OTHER_GROUP = 7  # would be in the beam, had another group not chosen the same token
-    BELOW_THRESHOLD = 8  # too far below the best candidate
-    NOT_SAMPLED = 9  # another token was sampled
-    EXTENDED = 10  # kept, and the parent of other candidates
-    CANNOT_WIN = 11  # live when the search stopped, since it could not reach the n-best
-    NOT_IN_NBEST = 12  # finished, but not in the n-best
-    DUPLICATE = 13  # finished, and already found by another group
-    TRUNCATED = 14  # reached the maximum length without an end token
-    IN_NBEST = 15  # one of the returned hypotheses
+    NOT_IN_LEXICON = 3  # neither continues nor completes a word of the lexicon
+    TOO_SHORT = 4  # an end token before the minimum length
+    REPEATED = 5  # would repeat an n-gram
+    PER_NODE = 6  # its parent already has enough more probable children
+    OUTSIDE_BEAM = 7  # enough other candidates have a higher score
+    OTHER_GROUP = 8  # would be in the beam, had another group not chosen the same token
+    BELOW_THRESHOLD = 9  # too far below the best candidate
+    NOT_SAMPLED = 10  # another token was sampled
+    EXTENDED = 11  # kept, and the parent of other candidates
+    CANNOT_WIN = 12  # live when the search stopped, since it could not reach the n-best
+    NOT_IN_NBEST = 13  # finished, but not in the n-best
+    DUPLICATE = 14  # finished, and already found by another group
+    TRUNCATED = 15  # reached the maximum length without an end token
+    IN_NBEST = 16  # one of the returned hypotheses
 
 
 class SearchNode(NamedTuple):

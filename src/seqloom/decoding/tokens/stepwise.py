@@ -27,6 +27,7 @@ from seqloom.decoding.tokens.search import (
     Step,
     max_lengths,
     no_gain,
+    unrestricted,
 )
 from seqloom.decoding.tokens.search_record import Integers, NodeStatus, SearchRecord
 
@@ -140,6 +141,7 @@ def decode_stepwise(
         else:
             # One step of the model, and one token for each row.
             run = None
+            free = unrestricted(step, last, state) if record is not None else None
             scores, state = step(last, state)
             options, labels = constraints(scores, StepRules(nodes))
             largest = options.argmax(axis=1)
@@ -150,7 +152,8 @@ def decode_stepwise(
         steps = len(chosen)
         impossible = value[-1] == -np.inf
         if record is not None:
-            every, statuses = constraints.statuses(scores, StepRules(nodes), default=not_chosen)
+            rules = StepRules(nodes)
+            every, statuses = constraints.statuses(scores, rules, default=not_chosen, unrestricted=free)
             statuses[index[~impossible], chosen[0, ~impossible]] = NodeStatus.EXTENDED
             added = record.add(
                 record_ids, row_ids[live], length + 1, totals=totals[live], values=every, statuses=statuses

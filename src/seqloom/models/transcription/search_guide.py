@@ -57,8 +57,8 @@ class LanguageModelConfig(ConfigSection):
             )
         if lag := getattr(search, "lag", 0):
             raise ValueError(
-                f'lm.method = "rescore" reorders whole transcripts, but search.lag = {lag} is for streams, which do not '
-                'wait for the end: remove search.lag or set lm.method to "fusion"'
+                f'lm.method = "rescore" reorders whole transcripts, but search.lag = {lag} is for streams: '
+                'remove search.lag, or set lm.method to "fusion"'
             )
 
     def notes(self, search: ConfigSection) -> tuple[str, ...]:

@@ -41,6 +41,11 @@ class DecodedCandidate(TranscriptCandidate):
     def log_probability(self) -> float:
         return math.fsum(self.log_probabilities)
 
+    @property
+    def score_parts(self) -> list[tuple[str, float]]:
+        """The parts of the score with their names; none without a language model."""
+        return [("acoustic", self.acoustic), ("language model", self.language)] if self.language else []
+
 
 @dataclass(frozen=True, slots=True)
 class Transcription:

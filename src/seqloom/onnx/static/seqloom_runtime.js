@@ -187,9 +187,10 @@ export class Translator extends Generator {
         : await this.find(step, state, Number(outputs.limits.data[0]));
     }
     if (!hypotheses.length) throw new ModelError("The search found no output that its settings allow.");
-    const nbest = hypotheses.map(({ tokens, score, logProbability, logProbabilities }) => ({
+    const nbest = hypotheses.map(({ tokens, score, logProbability, logProbabilities, model, language }) => ({
       text: this.tokenizer.decode(tokens), score, log_probability: logProbability,
       tokens: tokens.map((token) => this.tokenizer.readable(token)), log_probabilities: logProbabilities,
+      ...(this.guide?.lm ? { model, language } : {}),
     }));
     const { text, score, tokens, log_probabilities } = nbest[0];
     return { text, score, tokens, log_probabilities, nbest };
@@ -226,11 +227,10 @@ export class Transcriber extends Generator {
 
   // The hypotheses of a decoder, with the frames of their tokens on the best path of CTC.
   asTranscripts(hypotheses, table) {
-    const { guide } = this;
-    return hypotheses.map(({ tokens, score, logProbability, logProbabilities, words = [], tokenSpans = [], language = 0, bonus = 0 }) => {
-      const frames = table ? align(table, tokens) : [], added = guide && !guide.rescores ? guide.weight * language + bonus : 0;
+    return hypotheses.map(({ tokens, score, logProbability, logProbabilities, words = [], tokenSpans = [], language = 0, model = logProbability }) => {
+      const frames = table ? align(table, tokens) : [];
       const spans = frames.length ? tokenSpans.map(([first, last]) => [frames[first][0], frames[last][1]]) : [];
-      return { tokens, score, acoustic: logProbability - added, language, words, spans, frames, logProbabilities };
+      return { tokens, score, acoustic: model, language, words, spans, frames, logProbabilities };
     });
   }
 
@@ -1017,8 +1017,9 @@ class GuidedStep {
         const words = reading.words.map(({ word }) => word);
         judged = { ...judged, words, tokenSpans: reader.spans(reading), language: reading.language, bonus: sum(words.map((word) => guide.bonuses[word])) };
       } else judged = { ...judged, tokenSpans: [], language: this.logProbability(judged), bonus: sum(judged.tokens.map((token) => this.bonuses[token])) };
-      if (guide.rescores && beam) judged.score += (guide.weight * judged.language + judged.bonus) / beam.divisor(judged.logProbabilities.length);
-      rows.push(judged);
+      const added = guide.weight * judged.language + judged.bonus;
+      if (guide.rescores && beam) judged.score += added / beam.divisor(judged.logProbabilities.length);
+      rows.push({ ...judged, model: judged.logProbability - (guide.rescores ? 0 : added) });
     }
     if (guide.rescores) rows.sort((a, b) => b.ended - a.ended || b.score - a.score);
     return beam ? rows.slice(0, beam.nbest) : rows;

@@ -58,15 +58,16 @@ class TranscriptDecoder:
         memory: Memory,
         search: Search,
         *,
-        logits: Tensor | None,  # (B, T', V), of CTC; None: the model has none
+        logits: Sequence[Tensor],  # of the CTC of each model, (B, T', V); empty: there is none
         guide: Guide,
     ) -> list[list[GuidedHypothesis]]:
         """The n-best hypotheses of each row."""
         frames = memory.mask.sum(dim=1)
-        scorers = []
-        if logits is not None:
-            log_probs = logits.log_softmax(dim=-1)
-            scorers = [ctc_prefix_scorer(log_probs, frames, blank=BLANK, end=self.end, weight=self.ctc_weight)]
+        weight = self.ctc_weight / max(len(logits), 1)
+        scorers = [
+            ctc_prefix_scorer(table.log_softmax(dim=-1), frames, blank=BLANK, end=self.end, weight=weight)
+            for table in logits
+        ]
         return generate_guided(
             model.decoder,
             memory,
@@ -84,22 +85,20 @@ class TranscriptDecoder:
 def to_transcripts(
     nbest: Sequence[GuidedHypothesis],
     frames: Tensor | None,  # (T, V), log-probabilities of CTC; None: the model has none
-    guide: Guide,
 ) -> list[Transcript]:
     """The hypotheses of a decoder, with the frames of their tokens on the best path of CTC."""
     table = None if frames is None else frames.float().cpu().numpy()
     transcripts = []
-    for hypothesis, words, spans, language, bonus in nbest:
+    for hypothesis, words, spans, language, _, model in nbest:
         places: list[tuple[int, int]] = []
         if table is not None and frames_needed(hypothesis.tokens) <= len(table):
             places = align(table, hypothesis.tokens, blank=BLANK)
-        in_search = 0.0 if guide.rescores else guide.weight * language + bonus
         transcripts.append(
             Transcript(
                 hypothesis.tokens,
                 words,
                 hypothesis.score,
-                acoustic=hypothesis.log_probability - in_search,
+                acoustic=model,
                 language=language,
                 frames=places,
                 spans=[(places[first][0], places[last][1]) for first, last in spans] if places else [],

@@ -23,6 +23,7 @@ from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.vocabulary import END
 from seqloom.data.timed_text import Timed, TimedText
 from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.combination import search_together
 from seqloom.decoding.frames.frame_search import (
     Frames,
     FrameSearch,
@@ -331,33 +332,38 @@ class Transcribe(TranscribeScoring):
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         memory = model.encoder(*batch.inputs)
-        logits = model.frame_logits(memory) if self.has_ctc else None
+        logits = model.member_logits(memory) if self.has_ctc else []
         lengths, examples = memory.mask.sum(dim=1), batch.examples
         references = self._reference_losses(model, memory, logits, batch)
-        if isinstance(self.search, FrameSearch) and logits is not None:
-            nbest = self.search(logits.log_softmax(dim=-1), lengths, blank=BLANK, guide=self._guide)
+        if isinstance(self.search, FrameSearch):
+            tables = [table.log_softmax(dim=-1) for table in logits]
+            nbest = search_together(self.search, tables, lengths, blank=BLANK, guide=self._guide)
             rows = zip(nbest, examples, references, strict=True)
             return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
         hypotheses = self._decoder.search(model, memory, cast(Search, self.search), logits=logits, guide=self._guide)
         answers = []
         for row, (best, example, loss) in enumerate(zip(hypotheses, examples, references, strict=True)):
-            frames = None if logits is None else logits[row, : lengths[row]].log_softmax(dim=-1)
-            answer = self._answer(to_transcripts(best, frames, self._guide), example.name, loss)
+            frames = logits[0][row, : lengths[row]].log_softmax(dim=-1) if logits else None
+            answer = self._answer(to_transcripts(best, frames), example.name, loss)
             decoded = [guided.hypothesis for guided in best]
             answers.append(replace(answer, nbest=decoded_candidates(answer.nbest, decoded, self.fitted.text)))
         return Predictions(answers)
 
     def _reference_losses(
-        self, model: Any, memory: Memory, logits: Tensor | None, batch: Batch
+        self,
+        model: Any,
+        memory: Memory,
+        logits: Sequence[Tensor],  # of the CTC of each model; empty: there is none
+        batch: Batch,
     ) -> Sequence[float | None]:
         """-log p of the reference transcripts, weighted as in training; None where there is none, or no alignment."""
         if batch.target is None:
             return [None] * len(batch.examples)
         total = torch.zeros(len(batch.examples), dtype=torch.float64)
         feasible = torch.ones_like(total, dtype=torch.bool)
-        if logits is not None:
-            losses, feasible = self._ctc_losses(logits, memory.mask, batch)
-            total += self._ctc_share * losses.cpu()
+        for table in logits:
+            losses, feasible = self._ctc_losses(table, memory.mask, batch)
+            total += self._ctc_share / len(logits) * losses.cpu()
         if self._ctc_share < 1:
             total += (1 - self._ctc_share) * self._decoder.reference_losses(model, memory, batch.target)
         pairs = zip(total.tolist(), feasible.tolist(), strict=True)
@@ -541,7 +547,8 @@ class Transcribe(TranscribeScoring):
         places = [f"{index * duration:.2f} s" if example.rate else f"{index * duration:g}" for index in range(count)]
         source = DecoderSource(example.name or str(example.location), places, [], [])
         text = self.fitted.text
-        return explain_generation(self, model, example, source=source, encoding=text, beam=beam, heads=heads)
+        options: dict[str, Any] = {"beam": beam, "heads": heads, "guide": self._guide}
+        return explain_generation(self, model, example, source=source, encoding=text, **options)
 
     def label_paths(self, model: Any, example: Recording, *, label: str) -> LabelPaths:
         if not self.has_ctc:

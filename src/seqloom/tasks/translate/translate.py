@@ -28,14 +28,8 @@ from seqloom.models.classifier import TokenEmbedding
 from seqloom.models.encoder import Encoder, build_stack
 from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
-from seqloom.models.generation import (
-    SUPPRESSED,
-    generate,
-    nbest_candidates,
-    teacher_forced_scores,
-    teacher_forcing_loss,
-)
-from seqloom.models.guided_generation import generate_guided
+from seqloom.models.generation import SUPPRESSED, generate, teacher_forced_scores, teacher_forcing_loss
+from seqloom.models.guided_generation import generate_guided, guided_candidates
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.transcription.search_guide import build_guide
 from seqloom.tasks.language_model import load_language_model
@@ -205,14 +199,13 @@ class Translate(TranslateScoring):
             suppress=SUPPRESSED,
             tree=tree,
         )
-        nbest = [[hypothesis for hypothesis, *_ in row] for row in guided]
-        forced: list[tuple[list[float], list[bool]]] = [([], [])] * len(nbest)
+        forced: list[tuple[list[float], list[bool]]] = [([], [])] * len(guided)
         if batch.target is not None:
             forced = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
         answers = []
         unknown = [self.fitted.source.unknown_tokens(example.source) for example in batch.examples]
-        for hypotheses, (target, correct), tokens in zip(nbest, forced, unknown, strict=True):
-            candidates = nbest_candidates(hypotheses, self._target_tokenizer)
+        for row, (target, correct), tokens in zip(guided, forced, unknown, strict=True):
+            candidates = guided_candidates(row, self._target_tokenizer, self._guide)
             best = candidates[0]
             fields = (best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
             answers.append(Translation(*fields, tokens))
@@ -322,8 +315,8 @@ class Translate(TranslateScoring):
         tokens = text_tokens(self.fitted.source, example.source, notes)
         order = [*range(len(tokens))[::-1], len(tokens)] if self.reverse_source else []
         source = DecoderSource(example.source, [*tokens, END], order, notes)
-        encoding = self._target_tokenizer
-        return explain_generation(self, model, example, source=source, encoding=encoding, beam=beam, heads=heads)
+        options: dict[str, Any] = {"beam": beam, "heads": heads, "guide": self._guide}
+        return explain_generation(self, model, example, source=source, encoding=self._target_tokenizer, **options)
 
     def trace_gates(self, model: Any, example: Pair) -> list[LabelledTrace]:
         tokens = self.input_tokens(example)
