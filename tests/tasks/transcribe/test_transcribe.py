@@ -23,6 +23,7 @@ from seqloom.models.signals.equalizer import EqualizerConfig
 from seqloom.models.signals.frame_encoder import TimeReductionConfig
 from seqloom.run_config import Config
 from seqloom.tasks.transcribe import Transcribe
+from seqloom.training.config import TrainConfig
 
 LETTERS = "ab c"
 
@@ -69,6 +70,33 @@ def config(folder: Path, name: str = "transcribe", **fields: Any) -> Config:
 @pytest.fixture(autouse=True)
 def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
+
+
+@pytest.mark.parametrize("spelling", ["text", "lexicon"])
+def test_dev_words_that_the_lexicon_lacks_are_counted(tmp_path: Path, spelling: str) -> None:
+    """By ``check`` and before training; the training texts may have other words."""
+    (tmp_path / "words.txt").write_text("AB\nab\ncab\na\n" if spelling == "text" else "ab  a b\ncab  c a b\na  a\n")
+    train = ["ab cab", "Ab", "a b" if spelling == "text" else "a ab"]
+    dev = ["ab AC", "ac b ac", "b", "cab"] if spelling == "text" else ["ab", "cab"]
+    for name, texts in (("train", train), ("dev", dev)):
+        rows = [{"strokes": [[0.0, 1.0, 0.0]] * 12, "text": text} for text in texts]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    fields: dict[str, Any] = {"text": {"unit": "characters", "lowercase": True}, "search": {"name": "prefix_beam"}}
+    if spelling == "lexicon":
+        fields = {"text": {"unit": "words", "lowercase": True}, "spelling": spelling}
+        (tmp_path / "train.jsonl").write_text((tmp_path / "train.jsonl").read_text().replace("Ab", "ab"))
+    task = Transcribe(
+        train=str(tmp_path / "train.jsonl"),
+        dev=str(tmp_path / "dev.jsonl"),
+        lexicon=str(tmp_path / "words.txt"),
+        encoder={"hidden_size": 4},  # type: ignore[arg-type]
+        **fields,
+    )
+    setup = Config(task, TrainConfig(updates=1, threads=1))
+    expected = "dev: 2 words not in task.lexicon, which no search finds: 'ac' (3 times), 'b' (2 times)"
+    for warnings in (check.check_data(setup).warnings, workflow.train(setup, output=tmp_path / "run").warnings):
+        found = [line.removeprefix("warning: ") for line in warnings if "not in task.lexicon" in line]
+        assert found == ([expected] if spelling == "text" else [])
 
 
 def test_the_loss_equals_torch() -> None:

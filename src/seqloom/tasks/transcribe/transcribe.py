@@ -18,6 +18,7 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers import pixels
 from seqloom.data.readers.media import MediaDecoder, Signal
+from seqloom.data.readers.pronunciations import read_pronunciations
 from seqloom.data.readers.recordings import Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.vocabulary import END
@@ -57,6 +58,7 @@ from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
 from seqloom.models.transcription.frame_count import FrameCount
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.models.transcription.search_guide import build_guide
+from seqloom.models.transcription.spelling import ListedWords
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
 from seqloom.models.transcription.transcriber import Transcriber
 from seqloom.models.transcription.transcripts import (
@@ -194,7 +196,26 @@ class Transcribe(TranscribeScoring):
             labelled=example.text is not None,
             lengths=() if example.text is None else (("text", len(example.text)),),
             values=None if example.name.lower().endswith(pixels.SUFFIXES) else example.values,
+            unlisted=self._unlisted_words(example.text or ""),
         )
+
+    def _unlisted_words(self, text: str) -> list[str]:
+        """The words of a transcript that no search with task.lexicon can find."""
+        if self._listed_words is None:
+            return []
+        text = text.lower() if self.text.lowercase else text
+        return self._listed_words.missing(text, joined=self.text.unit == "characters")
+
+    @cached_property
+    def _listed_words(self) -> ListedWords | None:
+        """The words of task.lexicon; None if transcripts do not consist of them, or if it cannot be read."""
+        if not self.lexicon or self.spelling != "text":
+            return None
+        try:
+            words = [entry.word for entry in read_pronunciations(resolve(self.lexicon), encoding=self.encoding)]
+        except DataError:  # reported where the search reads it
+            return None
+        return ListedWords(word.lower() if self.text.lowercase else word for word in words)
 
     def example_texts(self, example: Recording) -> tuple[str, str]:
         return example.name, example.text or ""
