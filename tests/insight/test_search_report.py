@@ -50,6 +50,12 @@ def test_the_beam_gives_the_n_best(tmp_path: Path) -> None:
     assert (len(several.prediction.nbest), several.notes) == (2, [])
 
 
+def test_a_note_says_that_the_tree_has_no_lag(tmp_path: Path) -> None:
+    search = {"name": "prefix_beam", "size": 8, "nbest": 3, "lag": 4}
+    result = explain(untrained_model(_transcribe(search=search), tmp_path), [[0.0, 1.0, 0.0]] * 9, beam=True)
+    assert result.notes == ["the tree shows the search without its lag of 4 frames"]
+
+
 def test_scores_are_split(tmp_path: Path) -> None:
     search = {"name": "prefix_beam", "size": 50, "nbest": 3}
     case = _transcribe(search=search, lexicon="{folder}/words.txt", lm={"word_score": 0.5})
