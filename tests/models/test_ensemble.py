@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_probabilities_are_averaged_at_every_step(models: list[EncoderDecoder]) 
 
 
 @torch.no_grad()
-def test_the_frames_of_transcribers_are_averaged_whole_and_in_chunks() -> None:
+def test_each_transcriber_keeps_its_frames() -> None:
     models = []
     for seed, cell in enumerate(("gru", "lstm")):
         layer = build_stack(PrenetConfig(), RecurrenceConfig(cell=cell, hidden_size=SIZE, options={}), 3)
@@ -86,14 +87,13 @@ def test_the_frames_of_transcribers_are_averaged_whole_and_in_chunks() -> None:
         randomize(models[-1], seed=seed)
     ensemble, mask = TranscriberEnsemble(models).eval(), make_mask([5, 3], 5)
     values = torch.randn(2, 5, 3, dtype=torch.float64)
-    expected = torch.stack([model(values, mask)[0].softmax(dim=-1) for model in models]).mean(dim=0)
     memory = ensemble.encoder(values, mask)
     assert torch.equal(memory.mask, mask)
-    torch.testing.assert_close(ensemble.frame_logits(memory).exp(), expected, rtol=0, atol=1e-13)
-    first, real, state = ensemble(values[:, :2], mask[:, :2], more=True)
-    second, _, _ = ensemble(values[:, 2:], mask[:, 2:], state)
-    assert torch.equal(real, mask[:, :2])
-    torch.testing.assert_close(torch.cat([first, second], dim=1).exp()[mask], expected[mask], rtol=0, atol=1e-13)
+    for model, logits in zip(models, ensemble.member_logits(memory), strict=True):
+        torch.testing.assert_close(logits[mask], model(values, mask)[0][mask], rtol=0, atol=0)
+    for refused in (partial(ensemble.frame_logits, memory), partial(ensemble, values, mask)):
+        with pytest.raises(ValueError, match="align, stream or explain with one of its models"):
+            refused()
 
 
 def test_probabilities_of_classifiers_and_numbers_are_averaged() -> None:

@@ -1,4 +1,4 @@
-"""Ensembles: the probabilities of several models are averaged at every step."""
+"""Ensembles: the probabilities of several models are averaged, at every step or of whole texts."""
 
 import math
 from collections.abc import Sequence
@@ -127,8 +127,17 @@ class LanguageModelEnsemble(_AveragedSteps):
         return TokenScores([mean.tolist() for mean in means], state=tuple(each.state for each in scores))
 
 
+_SEVERAL_TABLES = (
+    "the CTC models of an ensemble place tokens in different frames: align, stream or explain with one of its models"
+)
+
+
 class TranscriberEnsemble(nn.Module):
-    """CTC transcribers with the same vocabulary and frame rate: the mean of their probabilities at each frame."""
+    """CTC transcribers with the same vocabulary and frame rate, used as one for prediction.
+
+    Each of them places tokens in frames of its own, so that the probabilities of texts are averaged, not those of
+    frames (decoding/frames/combination.py).
+    """
 
     def __init__(self, models: Sequence[Transcriber] | Sequence[JointTranscriber]) -> None:
         super().__init__()
@@ -139,27 +148,24 @@ class TranscriberEnsemble(nn.Module):
         memories = tuple(member.encoder(values, mask) for member in self._members)
         return Memory(memories[0].values, memories[0].mask, memories)
 
-    def frame_logits(self, memory: Memory) -> Tensor:  # (B, T', V)
-        """The log-probabilities of an encoded recording."""
-        pairs = zip(self._members, memory.state, strict=True)
-        return _mean_probability([member.frame_logits(part) for member, part in pairs])
+    def member_logits(self, memory: Memory) -> list[Tensor]:  # each (B, T', V)
+        """The logits of each model."""
+        return [member.frame_logits(part) for member, part in zip(self._members, memory.state, strict=True)]
 
-    def forward(
-        self,
-        values: Tensor,  # (B, N) samples, or (B, T, D) frames
-        mask: Tensor,  # (B, N) or (B, T)
-        state: tuple[Any, ...] | None = None,
-        *,
-        more: bool = False,  # another chunk follows
-    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:  # log-probabilities (B, T', V), their mask (B, T'), the states
-        states = state or (None,) * len(self.models)
-        results = [model(values, mask, part, more=more) for model, part in zip(self.models, states, strict=True)]
-        logits, masks, following = zip(*results, strict=True)
-        return _mean_probability(logits), masks[0], following
+    def frame_logits(self, memory: Memory) -> NoReturn:  # noqa: ARG002
+        """There are several tables of frames."""
+        raise ValueError(_SEVERAL_TABLES)
+
+    def forward(self, *_: Any, **__: Any) -> NoReturn:
+        """A stream would need one table of frames."""
+        raise ValueError(_SEVERAL_TABLES)
 
 
 class JointTranscriberEnsemble(TranscriberEnsemble):
-    """Transcribers with CTC and attention: the mean of their probabilities at each frame, and at each token."""
+    """Transcribers with CTC and attention: the mean of their probabilities at each token.
+
+    In a search with the decoder, the CTC score of a prefix is the mean of its log-probabilities.
+    """
 
     def __init__(self, models: Sequence[JointTranscriber]) -> None:
         super().__init__(models)

@@ -76,7 +76,7 @@ def test_the_best_transcripts_are_those_with_the_least_loss(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["attention", "joint"])
 @torch.no_grad()
-def test_an_ensemble_averages_probabilities_of_tokens_and_of_frames(model: str) -> None:
+def test_an_ensemble_averages_probabilities_of_tokens_and_scores_of_ctc(model: str) -> None:
     """A beam that prunes nothing against every label sequence, scored by torch with the mean of two models."""
     task = fitted(model, ctc_weight=0.4)
     networks = [built(task, seed) for seed in (1, 2)]
@@ -99,10 +99,10 @@ def test_an_ensemble_averages_probabilities_of_tokens_and_of_frames(model: str) 
         scores[text] = (1 - weight) * float(steps.log().sum())
         if weight:
             pairs = zip(networks, memories, strict=True)
-            by_frame = [network.frame_logits(memory).softmax(dim=-1)[0] for network, memory in pairs]
-            log_probs = torch.stack(by_frame).mean(dim=0).log()
+            by_frame = [network.frame_logits(memory).log_softmax(dim=-1)[0] for network, memory in pairs]
             lengths = torch.tensor([frames]), torch.tensor([len(tokens)])
-            scores[text] -= weight * float(ctc_loss(log_probs[:, None], tokens[None], *lengths, reduction="sum"))
+            losses = [ctc_loss(table[:, None], tokens[None], *lengths, reduction="sum") for table in by_frame]
+            scores[text] -= weight * float(torch.stack(losses).mean())
     best = sorted(scores, key=scores.__getitem__, reverse=True)[:4]
     assert [candidate.text for candidate in answer.nbest] == best
     assert [candidate.score for candidate in answer.nbest] == pytest.approx([scores[text] for text in best], abs=1e-6)

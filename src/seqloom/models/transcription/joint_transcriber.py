@@ -37,6 +37,10 @@ class JointTranscriber(EncoderDecoder):
         logits: Tensor = self.output(memory.values)
         return logits.index_fill(-1, memory.mask.new_tensor([self.end], dtype=int64), -inf)
 
+    def member_logits(self, memory: Memory) -> list[Tensor]:
+        """The logits: there is only one model."""
+        return [self.frame_logits(memory)]
+
     def forward(
         self,
         values: Tensor,  # (B, N) samples, or (B, T, D) frames

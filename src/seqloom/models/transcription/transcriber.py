@@ -20,6 +20,9 @@ class CTCModel(Protocol):
     def frame_logits(self, memory: Memory) -> Tensor:  # (B, T', V)
         """The logits of an encoded recording."""
 
+    def member_logits(self, memory: Memory) -> list[Tensor]:  # each (B, T', V)
+        """The logits of each model of an ensemble, or of the only one."""
+
 
 def ctc_output(size: int, vocab_size: int) -> nn.Linear:
     """The layer from vectors to logits of all tokens and the blank.
@@ -49,6 +52,10 @@ class Transcriber(nn.Module):
         """The logits of an encoded recording."""
         logits: Tensor = self.output(memory.values)
         return logits
+
+    def member_logits(self, memory: Memory) -> list[Tensor]:
+        """The logits: there is only one model."""
+        return [self.frame_logits(memory)]
 
     def forward(
         self,
