@@ -91,6 +91,7 @@ def evaluate(
     predicts from several origins as if the rest were not known yet; it is not trained again.
     """
     from seqloom import terminal
+    from seqloom.cli.backtests import print_data_warnings
     from seqloom.data.readers.text_files import pluralize
     from seqloom.tasks.forecast.verdict import compare_with_baselines
 
@@ -119,6 +120,7 @@ def evaluate(
                 f"{file}: the model was trained on {pluralize(trained, 'example')} of this file, so that the scores do "
                 "not show how well it does on new data"
             )
+        print_data_warnings(file, metrics)
         if unseen := model.task.describe_unseen(metrics):
             terminal.print_warning(f"{file}: labels that do not occur in the training data count as errors: {unseen}")
         if as_json:
@@ -390,6 +392,10 @@ def explain(
         bool,
         typer.Option("--paths", help="transcribe: list the CTC paths of the predicted text, or of that of --target."),
     ] = False,
+    max_paths: Annotated[
+        int | None,
+        typer.Option(min=1, help="Paths that --paths lists, the most probable ones; default: 20.", metavar="N"),
+    ] = None,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
     unroll: Annotated[
         bool, typer.Option("--unroll", help="Plot the network unrolled over the first time steps of the input.")
@@ -424,7 +430,8 @@ def explain(
             word=word,
             beam=beam,
             heads=heads,
-            paths=paths,
+            paths=paths or max_paths is not None,
+            max_paths=max_paths,
             gates=gates,
             unroll=unroll,
             nearest=nearest,

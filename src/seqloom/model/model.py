@@ -29,6 +29,7 @@ from seqloom.insight.attribution import check_method, default_method
 from seqloom.insight.drawing import Drawing
 from seqloom.insight.explanation import Explanation, layer_weights
 from seqloom.insight.forecast_paths import ForecastPaths
+from seqloom.insight.label_paths import MAX_PATHS
 from seqloom.insight.piano_roll import PianoRoll
 from seqloom.insight.plotting import named_plots
 from seqloom.layers.layer import count_parameters
@@ -310,6 +311,7 @@ class Model:
         heads: bool = False,  # keep the attention of every layer and head
         gates: bool = False,  # keep the gates and states of every recurrent layer
         paths: bool = False,  # CTC: list the alignments of the predicted text, or of ``target``
+        max_paths: int = MAX_PATHS,  # of these, the most probable ones
     ) -> Explanation:
         """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
         if beam and not self.task.uses_search:
@@ -323,7 +325,7 @@ class Model:
                 label = str(target) or getattr(explanation.prediction, "text", "")
                 if not label and self.task.uses_search:
                     raise ValueError("the predicted text is empty: give the text whose paths are listed as target")
-                listed, target = self.task.label_paths(self.module, example, label=label), ""
+                listed, target = self.task.label_paths(self.module, example, label=label, limit=max_paths), ""
             is_default = not method and target == "" and word == ""
             if method != "none" and (self.task.can_attribute or not is_default):
                 method, notes = (method, []) if method else default_method(self.task.steps(example))
@@ -355,7 +357,8 @@ class Model:
     ) -> dict[str, Any]:
         """The scores on labelled data; ``baseline`` has those of a trivial model, and the p value of the difference.
 
-        ``in_train`` is the number of examples that the model was trained on, if the data are its training data.
+        ``in_train`` is the number of examples that the model was trained on, if the data are its training data, and
+        ``warnings`` says what is wrong with the data, such as gaps in time.
         """
         config = self.config
         if top_words:
@@ -371,7 +374,12 @@ class Model:
                 scores["baseline"]["p_value"] = test.p_value
         if trained := count_trained(self.config, data, examples, recorded=self.trained_on):
             scores["in_train"] = trained
-        return scores
+        return scores | self._data_warnings(examples)
+
+    def _data_warnings(self, examples: Sequence[Any]) -> dict[str, list[str]]:
+        """What is wrong with evaluated data, as a part of their scores; empty: nothing."""
+        problems = self.task.data_warnings(examples)
+        return {"warnings": problems} if problems else {}
 
     def backtest(
         self,
@@ -388,9 +396,10 @@ class Model:
         _, examples = self.inputs.labelled(source)
         path = None if picture is None else Path(picture)
         with named_plots(self.name):
-            return self.task.backtest(
+            result = self.task.backtest(
                 examples, step=step, origins=origins, predict=self._predict_examples, picture=path
             )
+        return replace(result, scores=result.scores | self._data_warnings(examples))
 
     def _predict_examples(self, examples: Sequence[Any]) -> list[Any]:
         """The answers to examples in memory."""

@@ -436,6 +436,10 @@ class Task(Capabilities, ABC):
         """The labels of evaluated data that the training data do not have, by their metrics; empty: none."""
         return ""
 
+    def data_warnings(self, examples: Sequence[Any]) -> list[str]:  # noqa: ARG002
+        """What is wrong with evaluated data that can be read all the same, such as gaps in time."""
+        return []
+
     def input_warning(self, example: Any) -> str:  # noqa: ARG002
         """Why the prediction for an input means little, such as a text of unknown words; empty: nothing to say."""
         return ""

@@ -90,7 +90,10 @@ def test_series_with_few_forecasts_in_all_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"data_type": "binary", "output": "every_step"}, r'^a model with task\.data_type = "binary" generates nothing'),
+        (
+            {"data_type": "binary", "output": "every_step"},
+            r'^a model with task\.data_type = "binary" generates nothing',
+        ),
         ({"distribution": "none"}, 'need a model with task.output = "last" and task.distribution'),
         ({"distribution": "quantiles", "output": "every_step"}, 'task.output = "last" and task.distribution'),
     ],

@@ -60,6 +60,13 @@ class Series:
             return self.missing
         return missing_columns(self.filled[start:stop], self.names, lambda row: self.at(start + row))
 
+    def irregular_between(self, start: int, stop: int) -> str:
+        """What is irregular about the time stamps of some rows; empty if nothing is, or if there are none."""
+        if self.axis is None or self.axis.stamps is None:
+            return ""
+        axis = replace(self.axis, stamps=self.axis.stamps[start:stop])
+        return axis.irregularities().describe(lambda row: self.at(start + row))
+
     @property
     def observed(self) -> Numbers:
         """The rows of which all values are known."""

@@ -117,11 +117,7 @@ class SeriesReader:
             settings["columns"] = series.names  # those of the development file may have another order
         if series.left_out:
             notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
-        notes += [
-            f"{WARNING}{f'series {each.name}: ' if each.name else ''}{problem}"
-            for each in every
-            if (problem := _irregular(each))
-        ]
+        notes += self._irregular_notes(every)
         known = {*self.future_covariates, *self.static_covariates}
         forecast = [name for name in series.names if name not in known]
         if len(forecast) > 1 and not self.target:
@@ -162,18 +158,19 @@ class SeriesReader:
 
     def _dev_notes(self, train: Series) -> list[str]:
         """What has to be known about the development data: where their history is, and that they are few."""
-        if not self.needs_history or (not self.dev and not self.dev_fraction) or self.dev == IN_MEMORY:
-            return []
-        if self.group_column:
+        if (not self.dev and not self.dev_fraction) or self.dev == IN_MEMORY:
             return []
         notes = []
         if self.dev:
             path = text_files.resolve(self.dev)
             if self._is_many(path):
                 return []
-            series = self._table(path)
-            if problem := _irregular(series):
-                notes.append(f"{WARNING}dev file {self.dev}: {problem}")
+            every = list(self._groups(path)) if self.group_column else [self._table(path)]
+            notes = self._irregular_notes(every, file=f"dev file {self.dev}: ")
+        if self.group_column or not self.needs_history:
+            return notes
+        if self.dev:
+            (series,) = every
             if problem := _earlier(train, series):
                 notes.append(f"{WARNING}dev file {self.dev}: {problem}")
             rows = text_files.pluralize(series.stop - series.start, "row")
@@ -193,6 +190,14 @@ class SeriesReader:
                 f"the development data allow only {forecasts}, so that scores and the best checkpoint are uncertain"
             )
         return notes
+
+    def _irregular_notes(self, every: Sequence[Series], *, file: str = "") -> list[str]:
+        """What is irregular about the time stamps of the rows that are read of each series."""
+        return [
+            f"{WARNING}{file}{f'series {series.name}: ' if series.name else ''}{problem}"
+            for series in every
+            if (problem := series.irregular_between(max(series.start - max(self.history, 1), 0), series.stop))
+        ]
 
     def _is_short(self, series: Series) -> bool:
         """Whether a series is too short for a forecast with the whole history."""
@@ -268,8 +273,3 @@ def _earlier(train: Series, dev: Series) -> str:
         f"its time ({dates[0]} to {dates[1]}) overlaps that of the training data, so that its scores say little about "
         "the future"
     )
-
-
-def _irregular(series: Series) -> str:
-    """What is irregular about the time stamps of a series; empty if nothing is."""
-    return "" if series.axis is None else series.axis.irregularities().describe(series.at)

@@ -21,7 +21,7 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import SINGLE_DIGITS
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.memory import IN_MEMORY
-from seqloom.data.readers.missing_values import describe
+from seqloom.data.readers.missing_values import describe, describe_filled
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -173,18 +173,15 @@ class Forecast(ForecastScoring):
         return self.model_copy(update={"last_window_only": True}).read(source)
 
     def fit(self, examples: Iterable[Window]) -> Self:
-        spans: dict[int, tuple[Series, int, int]] = {}
-        shortest = self.history
-        for window in examples:
-            shortest = min(shortest, len(window))
-            if not window.known:
-                raise DataError(window.location, "the values to forecast are missing; training needs them")
-            series, start, end = spans.get(id(window.series), (window.series, window.start, 0))
-            spans[id(series)] = series, min(start, window.start), max(end, window.stop + self.horizon)
-        parts = [series.values[start:end] for series, start, end in spans.values()]
+        examples = list(examples)
+        if (unknown := next((window for window in examples if not window.known), None)) is not None:
+            raise DataError(unknown.location, "the values to forecast are missing; training needs them")
+        shortest = min([self.history, *map(len, examples)])
+        spans = self._spans(examples)
+        parts = [series.values[start:end] for series, start, end in spans]
         if not parts:
             raise self._no_examples()
-        columns = next(iter(spans.values()))[0].names
+        columns = spans[0][0].names
         targets = self._targets(columns)
         learned = Learned.of(
             parts,
@@ -195,9 +192,17 @@ class Forecast(ForecastScoring):
             shortest=shortest if self.output == "last" else 0,
         )
         if self.calendar:
-            cycles = calendar_names(next(iter(spans.values()))[0])
+            cycles = calendar_names(spans[0][0])
             learned = learned.model_copy(update={"calendar": cycles})
         return self.model_copy(update={"learned": self._with_baselines(learned, parts)})
+
+    def _spans(self, examples: Iterable[Window]) -> list[tuple[Series, int, int]]:
+        """Each series with its first row in these examples, and the end of the rows that they forecast."""
+        spans: dict[int, tuple[Series, int, int]] = {}
+        for window in examples:
+            series, start, end = spans.get(id(window.series), (window.series, window.start, 0))
+            spans[id(series)] = series, min(start, window.start), max(end, window.stop + self.horizon)
+        return list(spans.values())
 
     def _with_baselines(self, learned: Learned, parts: Sequence[Numbers]) -> Learned:
         """The same with baselines fitted to the training data, and the base forecast of the model."""
@@ -225,9 +230,21 @@ class Forecast(ForecastScoring):
         series = example.series
         return ExampleSummary(values=series.observed, columns=series.names, missing=series.missing, is_view=True)
 
+    def data_warnings(self, examples: Sequence[Window]) -> list[str]:
+        warnings = []
+        for series, start, stop in self._spans(examples):
+            name = f"series {series.name}: " if series.name else ""
+            missing = series.missing_between(start, stop)
+            problems = (series.irregular_between(start, stop), describe_filled(missing) if missing else "")
+            warnings += [name + problem for problem in problems if problem]
+        return warnings
+
     def input_warning(self, example: Window) -> str:
-        missing = example.series.missing_between(example.start, example.stop)
-        return f"the history has missing values, which repeat the previous one: {describe(missing)}" if missing else ""
+        series = example.series
+        missing = series.missing_between(example.start, example.stop)
+        repeated = f"the history has missing values, which repeat the previous one: {describe(missing)}"
+        stop = example.stop + (self.horizon if series.ahead else 0)  # with the covariates of the steps to forecast
+        return "; ".join(filter(None, (series.irregular_between(example.start, stop), repeated if missing else "")))
 
     def example_texts(self, example: Window) -> tuple[str, str]:
         if not example.known:
@@ -393,7 +410,7 @@ class Forecast(ForecastScoring):
     ) -> list[ForecastPaths]:
         if self.data_type == "binary":
             raise ValueError(
-                'a model with task.data_type = "binary" generates nothing: it forecasts how probable each 1 is, and not '
+                'a model with task.data_type = "binary" generates nothing: it forecasts how probable each 1 is, not '
                 "how zeros and ones go together; for the keys of a piano, use the task music"
             )
         if self.output == "every_step" or not self.levels:
