@@ -1,4 +1,4 @@
-"""Vectors of words and sentences on the command line, and the nearest sentences of ``explain``."""
+"""``predict --vectors`` and ``explain --nearest``: vectors of words and sentences, and sentences near each other."""
 
 import json
 from pathlib import Path
