@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from tests.contracts.tiny import CASES, Case, _caption, _classify, _tag, _translate, build
+from tests.tasks.transcribe.test_transcribe_with_language_model import transcriber
 from typer.testing import CliRunner, Result
 
 from seqloom.cli.main import app
@@ -454,6 +455,22 @@ def test_without_matplotlib_text_is_printed(runs: dict[str, Path], monkeypatch: 
     assert "Attention weights, one row per output position:" in result.stdout
     assert "Plots" not in result.stdout
     assert result.stderr == "No plots: matplotlib.figure is not installed; run pip install 'seqloom[plots]'\n"
+
+
+def test_the_number_of_paths_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
+    run = transcriber(tmp_path)
+    (tmp_path / "x.jsonl").write_text(json.dumps({"strokes": [[0.0, 1.0, 0.0]] * 8}) + "\n")
+    counts = {}
+    for options in (["--paths"], ["--max-paths", "3"], ["--paths", "--max-paths", "5000"]):
+        result = call(run, tmp_path / "x.jsonl", "--target", "ab", *options, "--json")
+        assert result.exit_code == 0, result.output
+        paths = json.loads(result.stdout)["paths"]
+        counts[len(paths["paths"])] = paths["count"]
+        total = sum(path["probability"] for path in paths["paths"])
+        assert (total == pytest.approx(paths["probability"])) is (len(paths["paths"]) == paths["count"])
+    # Of 8 frames, 2 are a and b; the other 6 extend one of them or the blanks around them: 10 choose 4 ways.
+    assert counts == {20: 210, 3: 210, 210: 210}
 
 
 def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:

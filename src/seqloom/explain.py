@@ -27,12 +27,13 @@ def explain_all(
     folder: Path,
     *,
     numbers: Sequence[int] = (),  # as for read_inputs
-    method: str = "",  # of Model.explain, as the next five
+    method: str = "",  # of Model.explain, as the next six
     target: str = "",
     word: str = "",
     beam: bool = False,
     heads: bool = False,
     paths: bool = False,
+    max_paths: int | None = None,  # as for Model.explain; None: its default
     gates: bool = False,
     unroll: bool = False,  # draw the network unrolled over time
     nearest: str = "",  # file of sentences, of which the nearest are listed; empty: none
@@ -64,6 +65,7 @@ def explain_all(
         "heads": heads,
         "gates": gates,
         "paths": paths,
+        **({} if max_paths is None else {"max_paths": max_paths}),
     }
     with named_plots(model.name, theme=check_theme(theme or model.config.train.plot_theme)):
         _explain_examples(

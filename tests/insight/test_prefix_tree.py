@@ -74,7 +74,7 @@ def test_an_explanation_shows_tree_steps_and_paths(tmp_path: Path) -> None:
     draw_beam(prefix_nodes(record, nbest=2), tmp_path / "beam.svg")
     assert (tmp_path / "beam.svg").stat().st_size > 1000
     (example,) = task.read([values])
-    paths = task.label_paths(Echo(), example, label="ab c")
+    paths = task.label_paths(Echo(), example, label="ab c", limit=20)
     batch = task.collate(list(task.read([(values, "ab c")])))
     (loss,) = (answer.loss for answer in task.predict(Echo(), batch).answers)
     assert paths.log_probability == pytest.approx(-loss, abs=1e-6)  # single precision

@@ -392,6 +392,10 @@ def explain(
         bool,
         typer.Option("--paths", help="transcribe: list the CTC paths of the predicted text, or of that of --target."),
     ] = False,
+    max_paths: Annotated[
+        int | None,
+        typer.Option(min=1, help="Paths that --paths lists, the most probable ones; default: 20.", metavar="N"),
+    ] = None,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
     unroll: Annotated[
         bool, typer.Option("--unroll", help="Plot the network unrolled over the first time steps of the input.")
@@ -426,7 +430,8 @@ def explain(
             word=word,
             beam=beam,
             heads=heads,
-            paths=paths,
+            paths=paths or max_paths is not None,
+            max_paths=max_paths,
             gates=gates,
             unroll=unroll,
             nearest=nearest,

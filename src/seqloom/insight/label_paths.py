@@ -16,7 +16,7 @@ from seqloom.kernels.ctc.paths import target_paths
 from seqloom.layers.embedding import PADDING as BLANK
 
 MAX_PATHS = 20
-"""Paths that are listed."""
+"""Paths that are listed by default."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,12 @@ def label_paths(
     encoding: Tokenizer,
     *,
     label: str,
+    limit: int,  # paths that are listed
 ) -> LabelPaths:
     """The most probable paths of a text."""
-    all_paths = target_paths(log_probs.astype(np.float64), target, blank=BLANK, limit=MAX_PATHS)
+    if limit < 1:
+        raise ValueError(f"the number of paths to list is {limit}, expected at least 1")
+    all_paths = target_paths(log_probs.astype(np.float64), target, blank=BLANK, limit=limit)
     names = encoding.vocabulary.tokens
     paths = [
         LabelPath(["" if token == BLANK else display_token(encoding, names[token]) for token in path], math.exp(score))

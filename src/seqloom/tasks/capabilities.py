@@ -81,8 +81,8 @@ class Capabilities(ConfigSection):
         """Whether ``attribute`` works for this model."""
         return False
 
-    def label_paths(self, model: nn.Module, example: Any, *, label: str) -> LabelPaths:  # noqa: ARG002
-        """The alignments of a text, of CTC models."""
+    def label_paths(self, model: nn.Module, example: Any, *, label: str, limit: int) -> LabelPaths:  # noqa: ARG002
+        """The most probable alignments of a text, of CTC models."""
         self._refuse(Capabilities.label_paths, "list CTC paths")
 
     def explain_together(self, model: nn.Module, examples: Sequence[Any]) -> Explanation | None:  # noqa: ARG002

@@ -37,6 +37,9 @@ class Echo(nn.Module):
     def frame_logits(self, memory: Memory) -> Tensor:
         return memory.values
 
+    def member_logits(self, memory: Memory) -> list[Tensor]:
+        return [memory.values]
+
 
 def emissions(task: Transcribe, path: str) -> np.ndarray[Any, Any]:
     """Logits of the given tokens, frame by frame; "." is the blank."""

@@ -571,13 +571,13 @@ class Transcribe(TranscribeScoring):
         options: dict[str, Any] = {"beam": beam, "heads": heads, "guide": self._guide}
         return explain_generation(self, model, example, source=source, encoding=text, **options)
 
-    def label_paths(self, model: Any, example: Recording, *, label: str) -> LabelPaths:
+    def label_paths(self, model: Any, example: Recording, *, label: str, limit: int) -> LabelPaths:
         if not self.has_ctc:
             raise ValueError(f'this model has no CTC (task.model = "{self.model}"): a text has no paths')
         target = self._alignable(replace(example, text=label))
         logits = model.frame_logits(model.encoder(*self.collate([example]).inputs))
         frames = logits[0].double().log_softmax(dim=-1).cpu().numpy()
-        return label_paths(frames, target, self.fitted.text, label=label)
+        return label_paths(frames, target, self.fitted.text, label=label, limit=limit)
 
 
 def _signal(example: Recording) -> LocatedSignal:
