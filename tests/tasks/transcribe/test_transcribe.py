@@ -319,7 +319,7 @@ def test_infeasible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
     settings = config(tmp_path, time_reduction={"factor": 1})
     with terminal.TrainingProgress() as watch:
         run = workflow.train(settings, output=tmp_path / "run", listeners=[watch])
-    assert capsys.readouterr().err.startswith("1 of 18 examples (5.56%) are infeasible and skipped")
+    assert "\n1 of 18 examples (5.56%) are infeasible and skipped" in capsys.readouterr().err
     assert json.loads(run.learned)["infeasible"] == 1
     assert "1 of 18 examples (5.56%) are infeasible" in (tmp_path / "run" / "train.log").read_text()
     report = check.check_data(settings)
