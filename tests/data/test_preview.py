@@ -3,6 +3,7 @@
 import gzip
 import tarfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,16 @@ def test_an_archive_of_recordings_is_listed(tmp_path: Path) -> None:
             tar.add(tmp_path / "x.npy", f"{number:03}.npy")
             tar.add(tmp_path / "x.txt", f"{number:03}.txt")
     assert Transcribe(train="").preview(tmp_path / "t.tar").examples == 120
+
+
+def test_one_example_per_file(tmp_path: Path) -> None:
+    for number in range(60):
+        folder = tmp_path / "ab"[number % 2]
+        folder.mkdir(exist_ok=True)
+        np.save(folder / f"{number}.npy", np.full((10, 3), 10, np.uint8))  # bytes that are line feeds
+    with tarfile.open(tmp_path / "t.tar", "w") as tar:
+        for label in "ab":
+            tar.add(tmp_path / label, label)
+    read = Classify(train="", image_size=4).reader().read
+    for source in (tmp_path, tmp_path / "t.tar"):
+        assert preview(partial(read, source), source, limit=40).examples == 60

@@ -1,13 +1,12 @@
 """A first look at training data: their first examples and how many there are, without reading all of them."""
 
-import os
-import tarfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqloom.data.readers.text_files import Source, enclosing_archive, expand, open_binary
+from seqloom.data.readers import archives
+from seqloom.data.readers.text_files import Source, expand, open_binary
 
 HEAD = 1000  # examples that are read
 BLOCK = 1 << 20  # bytes
@@ -39,19 +38,17 @@ def _estimate(head: tuple[Any, ...], source: Path) -> int | None:
     """The number of examples as the lines or the files of a source show; None: they have to be counted."""
     file, line = head[-1].location
     source = expand(source)[0]
-    if file == str(source) and not source.is_dir() and not _is_archive(source):
+    if file == str(source) and not source.is_dir() and not archives.holds_folder(source):
         lines = _count_lines(source)
         return round(len(head) * lines / line) if lines >= line else None
-    suffix = Path(getattr(head[-1], "name", "") or file).suffix
+    files = [getattr(example, "name", "") or example.location.file for example in head]
+    if len(set(files)) == len(files) > 1 and (source.is_dir() or archives.holds_folder(source)):  # a file for each
+        return _count_files(source, tuple({Path(file).suffix for file in files}))
     if file == str(source):
-        return _count_files(source, suffix) or None
+        return _count_files(source, (Path(files[-1]).suffix,)) or None
     if source.is_dir() and Path(file).parent.is_dir():  # a file for each label, an example on each line
-        return sum(map(_count_lines, source.rglob(f"*{suffix}"))) or None
+        return sum(map(_count_lines, source.rglob(f"*{Path(file).suffix}"))) or None
     return None
-
-
-def _is_archive(path: Path) -> bool:
-    return os.path.isfile(path) and tarfile.is_tarfile(path)  # noqa: PTH113  accepts names of any length
 
 
 def _count_lines(path: Path) -> int:
@@ -64,12 +61,8 @@ def _count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def _count_files(folder: Path, suffix: str) -> int:
-    """The number of files with this suffix in a folder, an archive, or a folder in one."""
+def _count_files(folder: Path, suffixes: tuple[str, ...]) -> int:
+    """The number of files with these suffixes in a folder, an archive, or a folder in one."""
     if folder.is_dir():
-        return sum(1 for _ in folder.rglob(f"*{suffix}"))
-    archive = folder if folder.is_file() else enclosing_archive(folder)
-    if archive is None:
-        return 0
-    with tarfile.open(archive) as tar:
-        return sum(name.endswith(suffix) for name in tar.getnames())
+        return sum(path.name.endswith(suffixes) for path in folder.rglob("*"))
+    return sum(name.endswith(suffixes) for name in archives.file_names(folder))

@@ -260,7 +260,7 @@ def test_errors_name_file_and_line(tmp_path: Path) -> None:
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(archive.read_bytes()[:200])
     (tmp_path / "green.png").unlink()
-    assert error_message(file, images=str(cut)).startswith(f"{cut}: not a tar archive, or damaged (")
+    assert error_message(file, images=str(cut)).startswith(f"{cut}: not a tar or zip archive, or damaged (")
     assert "no such file" in error_message(file, images=str(tmp_path / "nowhere"))
     lines = tmp_path / "train.jsonl"
     for text, why in (

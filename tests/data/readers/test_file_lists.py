@@ -1,11 +1,13 @@
 import io
+import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from seqloom.data.readers.file_lists import ContentError, TarReader, list_folder, load, without_suffix
+from seqloom.data.readers.file_lists import ArchiveReader, ContentError, list_folder, load, without_suffix
 from seqloom.data.readers.text_files import DataError, Location
 
 FILES = {"a/one.x": b"1", "a/two.y": b"2", "./b/three.x": b"3", "a/bad.x": b"bad"}
@@ -19,6 +21,11 @@ def decode(stream: IO[bytes], name: str) -> int:
 
 
 def pack(path: Path, files: dict[str, bytes]) -> Path:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for name, data in files.items():
+                zipped.writestr(name.removeprefix("./"), data)
+        return path
     with tarfile.open(path, "w:gz") as archive:
         for name, data in files.items():
             entry = tarfile.TarInfo(name)
@@ -35,7 +42,7 @@ def expected(*names: str) -> list[tuple[Location, str]]:
 
 
 def test_only_requested_members_are_kept(tmp_path: Path) -> None:
-    packed = TarReader(pack(tmp_path / "all.tar.gz", FILES), decode, suffixes=(".x", ".y"))
+    packed = ArchiveReader(pack(tmp_path / "all.tar.gz", FILES), decode, suffixes=(".x", ".y"))
     packed.requested.update({"a/one": 2, "a/two.y": 1, "b/three.x": 1})
     assert not packed.decoded
     assert packed.take("a/two.y") == 2
@@ -47,8 +54,12 @@ def test_only_requested_members_are_kept(tmp_path: Path) -> None:
     packed.close()
 
 
-def test_files_beside_the_list_take_precedence(tmp_path: Path) -> None:
-    archive = pack(tmp_path / "all.tar.gz", FILES)
+ARCHIVES = pytest.mark.parametrize("name", ["all.tar.gz", "all.zip"])
+
+
+@ARCHIVES
+def test_files_beside_the_list_take_precedence(name: str, tmp_path: Path) -> None:
+    archive = pack(tmp_path / name, FILES)
     folder = tmp_path / "list"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "one.x").write_bytes(b"7")
@@ -62,9 +73,9 @@ def test_files_beside_the_list_take_precedence(tmp_path: Path) -> None:
 
 
 def test_paths_into_archives(tmp_path: Path) -> None:
-    for name in ("p", "q"):
-        pack(tmp_path / f"{name}.tar.gz", FILES)
-    names = expected("p.tar.gz/a/two.y", "q.tar.gz/b/three.x", "p.tar.gz/a/one.x")
+    for name in ("p.tar.gz", "q.zip"):
+        pack(tmp_path / name, FILES)
+    names = expected("p.tar.gz/a/two.y", "q.zip/b/three.x", "p.tar.gz/a/one.x")
     assert list(load(names, decode, folder=tmp_path)) == [2, 3, 1]
 
 
@@ -86,13 +97,13 @@ def test_errors_name_the_line_of_the_list(tmp_path: Path) -> None:
         list(load(expected("bad.x"), decode, folder=tmp_path))
 
 
-def test_list_folder(tmp_path: Path) -> None:
+@ARCHIVES
+def test_list_folder(name: str, tmp_path: Path) -> None:
     texts = {"a/one.txt": b"first\nsecond ", "a/b/two.txt": b"", "a/alone.txt": "ü".encode()}
-    archive = pack(tmp_path / "all.tar.gz", FILES | texts | {"a/b/two.x": b"4"})
+    archive = pack(tmp_path / name, FILES | texts | {"a/b/two.x": b"4"})
     wanted_names, wanted_texts = ["b/two.x", "bad.x", "one.x"], {"one": "first second", "b/two": "", "alone": "ü"}
     assert list_folder(archive / "a", (".x",), text_suffix=".txt", encoding="utf-8") == (wanted_names, wanted_texts)
-    with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "out", filter="data")
+    shutil.unpack_archive(archive, tmp_path / "out", filter=None if name.endswith(".zip") else "data")
     assert list_folder(tmp_path / "out" / "a", (".x",), text_suffix=".txt", encoding="utf-8") == (
         wanted_names,
         wanted_texts,

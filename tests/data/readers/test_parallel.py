@@ -119,9 +119,9 @@ def test_file_in_an_archive(tmp_path: Path) -> None:
     )
     assert fingerprint(str(inside)) == fingerprint(str(path))
     path.write_bytes(path.read_bytes()[:60])
-    assert f"{path}: not a tar archive, or damaged" in error_message(inside)
+    assert f"{path}: not a tar or zip archive, or damaged" in error_message(inside)
     (tmp_path / "plain").write_text("a\tb\n")
-    assert f"{tmp_path}/plain: not a tar archive, or damaged" in error_message(tmp_path / "plain" / "x.tsv")
+    assert f"{tmp_path}/plain: not a tar or zip archive, or damaged" in error_message(tmp_path / "plain" / "x.tsv")
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -430,8 +430,8 @@ def test_damaged_archives_and_missing_folders(tmp_path: Path) -> None:
     table.write_text("low.wav\tx\n")
     archive = pack(tmp_path / "a.tar.gz", {"low.wav": tone("low")})
     archive.write_bytes(archive.read_bytes()[:60])
-    assert error_message(table, files=str(archive)).startswith(f"{archive}: not a tar archive, or damaged (")
-    assert error_message(archive).startswith(f"{archive}: not a tar archive, or damaged (")
+    assert error_message(table, files=str(archive)).startswith(f"{archive}: not a tar or zip archive, or damaged (")
+    assert error_message(archive).startswith(f"{archive}: not a tar or zip archive, or damaged (")
     assert error_message(table, files=str(tmp_path / "b.tar.gz")).startswith(
         f"{tmp_path / 'b.tar.gz'}: no such file; did you mean {archive}?"
     )

@@ -390,7 +390,7 @@ def test_vectors_in_json_lines(tmp_path: Path) -> None:
     assert actual == [([[1, 2], [1, 4.5]], ("a", "b")), ([[3], [4]], ("0", "1"))]
     with pytest.raises(DataError, match=r"x\.jsonl:1: element 2 of channel 1 is missing"):
         list(TaggedReader().read(path))
-    frame = {"values": [np.array([[1, 2], [3, 4]])], "labels": [["a", "b"]]}  # as a data frame holds them
+    frame: Any = {"values": [np.array([[1, 2], [3, 4]])], "labels": [["a", "b"]]}  # as a data frame holds them
     assert [example.labels for example in TaggedReader().read(frame)] == [("a", "b")]
     path.write_text('{"values": [[1, 2], [3, 4]], "labels": ["a"]}\n')
     with pytest.raises(DataError, match="found 2 vectors, but 1 labels"):

@@ -1,10 +1,8 @@
-"""The files that a list names: beside the list, in a folder, or in a tar archive, which is read only once."""
+"""The files that a list names: beside the list, in a folder, or in an archive, which is read only once."""
 
 import io
 import os
 import os.path
-import tarfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
@@ -12,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Generic, TypeVar
 
-from seqloom.data.readers.expansion import ExpansionError, check_expansion
+from seqloom.data.readers.archives import members, reporting_damage
 from seqloom.data.readers.text_files import (
     DataError,
     Location,
@@ -24,7 +22,6 @@ from seqloom.data.readers.text_files import (
 )
 
 T = TypeVar("T")
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 SUBFOLDERS = ("wavs", "wav", "clips", "audio", "images")
 """Folders beside a list in which its files may be, as in LJSpeech and Common Voice."""
 Decode = Callable[[IO[bytes], str], T]
@@ -35,8 +32,8 @@ class ContentError(ValueError):
     """Why the content of a file cannot be read; the caller adds the name of the file."""
 
 
-class TarReader(Generic[T]):
-    """Reads a tar archive in one pass: requested members are decoded in archive order and kept until taken."""
+class ArchiveReader(Generic[T]):
+    """Reads a tar or zip archive in one pass: requested members are decoded in archive order and kept until taken."""
 
     def __init__(
         self,
@@ -70,26 +67,17 @@ class TarReader(Generic[T]):
         self.members.close()
 
     def _read(self) -> Generator[str]:
-        try:
-            with tarfile.open(self.path) as tar:
-                for member in tar:
-                    name = member.name.removeprefix("./")
-                    self.names.append(name)
-                    key = name if name in self.requested else without_suffix(name, self.suffixes)
-                    if member.isreg() and key in self.requested and key not in self.decoded:
-                        check_expansion(self.path.stat().st_size, member.size)
-                        stream = tar.extractfile(member)
-                        assert stream is not None  # noqa: S101  it is a regular file
-                        data = io.BytesIO(stream.read())
-                        try:
-                            self.decoded[key] = self.decode(data, name)
-                        except ContentError as error:
-                            self.decoded[key] = error
-                    yield name
-        except ExpansionError as error:
-            raise DataError(str(self.path), str(error)) from None
-        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-            raise DataError(str(self.path), f"not a tar archive, or damaged ({error})") from None
+        with reporting_damage(self.path):
+            for name, is_file, opened in members(self.path):
+                self.names.append(name)
+                key = name if name in self.requested else without_suffix(name, self.suffixes)
+                if is_file and key in self.requested and key not in self.decoded:
+                    data = io.BytesIO(opened().read())
+                    try:
+                        self.decoded[key] = self.decode(data, name)
+                    except ContentError as error:
+                        self.decoded[key] = error
+                yield name
 
 
 def without_suffix(name: str, suffixes: Sequence[str]) -> str:
@@ -99,7 +87,7 @@ def without_suffix(name: str, suffixes: Sequence[str]) -> str:
 
 
 def list_folder(
-    folder: Path,  # or a tar archive, or a folder in one
+    folder: Path,  # or a tar or zip archive, or a folder in one
     suffixes: Sequence[str],
     *,
     text_suffix: str,  # suffix of the text file that may stand beside each file
@@ -126,27 +114,13 @@ def list_folder(
         if archive is None:
             raise no_such_file(folder)
         prefix = "" if archive == folder else f"{_member_name(folder, archive)}/"
-        for name, data in _members(archive, prefix, text_suffix):
-            names.append(name)
-            if data is not None:
-                read_text(data, name)
+        with reporting_damage(archive):
+            for member in members(archive):
+                if member.is_file and member.name.startswith(prefix):
+                    names.append(member.name.removeprefix(prefix))
+                    if member.name.endswith(text_suffix):
+                        read_text(member.open(), names[-1])
     return sorted(name for name in names if Path(name).suffix.lower() in suffixes), texts
-
-
-def _members(archive: Path, prefix: str, suffix: str) -> Iterator[tuple[str, IO[bytes] | None]]:
-    """The files of a folder in an archive; only those that end in ``suffix`` are opened."""
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                name = member.name.removeprefix("./")
-                if member.isreg() and name.startswith(prefix):
-                    check_expansion(archive.stat().st_size, member.size if name.endswith(suffix) else 0)
-                    stream = tar.extractfile(member) if name.endswith(suffix) else None
-                    yield name.removeprefix(prefix), stream
-    except ExpansionError as error:
-        raise DataError(str(archive), str(error)) from None
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(str(archive), f"not a tar archive, or damaged ({error})") from None
 
 
 def locate(
@@ -203,35 +177,36 @@ def load(
     decode: Decode[T],
     *,
     folder: Path,  # folder of the list
-    files: str = "",  # folder, tar archive, or folder in one, for files that are not beside the list
+    files: str = "",  # folder, archive, or folder in one, for files that are not beside the list
     key: str = "",  # configuration key of ``files``
     suffixes: Sequence[str] = (),  # suffixes that a name may omit
     read_folder: Callable[[Path], T] | None = None,  # content of a folder, such as the frames of a video
 ) -> Iterator[T]:
     """The decoded content of each file, in the order of the list."""
     where = files or str(folder)
-    readers: dict[Path, TarReader[T]] = {}
-    sources: list[tuple[Path, TarReader[T] | None]] = []
+    readers: dict[Path, ArchiveReader[T]] = {}
+    sources: list[tuple[Path, ArchiveReader[T] | None]] = []
     for path, archive in locate(names, folder=folder, files=files, suffixes=suffixes):
         if archive is not None:
-            reader = readers.setdefault(archive, TarReader(archive, decode, suffixes=suffixes))
+            reader = readers.setdefault(archive, ArchiveReader(archive, decode, suffixes=suffixes))
             reader.requested[_member_name(path, archive)] += 1
         sources.append((path, readers[archive] if archive else None))
     with ExitStack() as stack:
         for reader in readers.values():
             stack.callback(reader.close)
-        for (location, name), (path, tar) in zip(names, sources, strict=True):
-            if tar is None:
+        for (location, name), (path, packed) in zip(names, sources, strict=True):
+            if packed is None:
                 if read_folder is not None and path.is_dir():
                     yield _read_folder(location, path, read_folder)
                 else:
                     yield _open(location, name, path, decode, where=where, key=key)
                 continue
             try:
-                content = tar.take(_member_name(path, tar.path))
+                content = packed.take(_member_name(path, packed.path))
             except ContentError as error:
-                shown = f"{name} in {where}" if files else str(path)
-                raise DataError(location, f"file {shown}: {error}") from None
+                if files:
+                    raise DataError(location, f"file {name} in {where}: {error}") from None
+                raise _file_error(location, path, str(error)) from None
             yield content
 
 

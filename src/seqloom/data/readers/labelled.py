@@ -4,16 +4,27 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import column_names, long_tables, media_lists, tables, text_files, text_pairs, vectors
+from seqloom.data.readers import (
+    archives,
+    column_names,
+    file_lists,
+    long_tables,
+    media_lists,
+    tables,
+    text_files,
+    text_pairs,
+    vectors,
+)
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, find_columns
 from seqloom.data.readers.decimal_marks import DecimalMark
 from seqloom.data.readers.file_lists import ContentError
+from seqloom.data.readers.labelled_archives import list_archive
 from seqloom.data.readers.labelled_formats import (
     DETECTION_LINES,
     FILE,
@@ -22,6 +33,7 @@ from seqloom.data.readers.labelled_formats import (
     VECTORS,
     FolderContent,
     Format,
+    describe_ignored,
     detect,
     list_folder,
     vector_column,
@@ -193,7 +205,7 @@ class LabelledReader:
             return self._number_rows.inspect(source)
         if kind == "lines":
             return {}, "label from the first word of each line, text from the rest"
-        if kind == "folder" and isinstance(source, Path) and source.is_dir():
+        if kind == "folder" and isinstance(source, Path):
             return {}, self._describe_folder(source)
         if kind not in ("columns", "jsonl"):
             return {}, ""
@@ -381,6 +393,9 @@ class LabelledReader:
 
     def _folder(self, source: Path) -> Rows:
         """Files named after labels, folders named after labels, or recordings with a table of labels."""
+        if archives.holds_folder(source):
+            yield from self._archive(source)
+            return
         if not source.is_dir():
             yield from self._texts(source)
             return
@@ -399,9 +414,37 @@ class LabelledReader:
             for file in content.recordings:
                 yield from self._file(file, None)
 
+    def _archive(self, source: Path) -> Rows:
+        """The recordings, images or texts in an archive, in a folder for each label."""
+        files, _ = list_archive(source)
+        names = [(Location(str(source / file.name), 1), file.name) for file in files]
+        if files[0].is_text:
+            texts = file_lists.load(names, self._decode_text, folder=source)
+            for (location, _), file, text in zip(names, files, texts, strict=True):
+                yield Row(location, text, file.label)
+            return
+        for (location, name), file, signal in zip(names, files, self.media.load(names, source), strict=True):
+            yield Row(location, signal.values, file.label, identity=Path(name).name, rate=signal.rate)
+
+    def _decode_text(self, stream: IO[bytes], name: str) -> str:
+        """The lines of a file in an archive as one text."""
+        lines = enumerate(stream.read().splitlines(), start=1)
+        rows = (text_files.decode_line(Location(name, number), row, encoding=self.encoding) for number, row in lines)
+        return " ".join(filter(None, map(str.strip, rows)))
+
     def _describe_folder(self, source: Path) -> str:
+        if archives.holds_folder(source):
+            files, ignored = list_archive(source)
+            paths = [source / file.name for file in files]
+            what = text_files.pluralize(len(files), "text") if files[0].is_text else media_lists.describe_items(paths)
+            labels = {file.label for file in files if file.label is not None}
+            label = f"label from the {_names_of(len(labels), 'folder')}" if labels else ""
+            return "; ".join(filter(None, (what, label, describe_ignored(ignored))))
+        if not source.is_dir():
+            return ""
         content = list_folder(source)
-        return "; ".join(filter(None, (self._describe_content(content), content.describe_ignored())))
+        ignored = [path.name for path in content.ignored]
+        return "; ".join(filter(None, (self._describe_content(content), describe_ignored(ignored))))
 
     def _describe_content(self, content: FolderContent) -> str:
         if content.texts:

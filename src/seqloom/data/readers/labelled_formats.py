@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
+from seqloom.data.readers import archives, column_names, long_tables, tables, text_files, vectors
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.decimal_marks import writes_number
 from seqloom.data.readers.media import Kind
@@ -37,14 +37,14 @@ class FolderContent(NamedTuple):
     labels: list[Path]  # tables with the labels of the recordings
     ignored: list[Path]  # what lies beside them
 
-    def describe_ignored(self) -> str:
-        """The files and folders that are not read; empty: there are none."""
-        names = [path.name for path in self.ignored]
-        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-        return f"ignored: {', '.join(names[:SHOWN])}{more}" if names else ""
-
 
 SHOWN = 3  # ignored files that are named
+
+
+def describe_ignored(names: Sequence[str]) -> str:
+    """The files and folders that are not read; empty: there are none."""
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"ignored: {', '.join(names[:SHOWN])}{more}" if names else ""
 
 
 def list_folder(folder: Path) -> FolderContent:
@@ -89,6 +89,8 @@ def detect(source: Source, separator: str = "", *, kind: Kind | None = None, enc
         return "lines" if kind is None else "numbers" if kind == "vectors" else "file"
     if source.is_dir():
         return "file" if kind == "video" and is_media(source) else "folder"
+    if archives.holds_folder(source):
+        return "folder"
     if source.suffix.lower() in SUFFIXES:
         return "file"
     suffix = tables.suffix(source)

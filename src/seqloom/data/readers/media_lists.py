@@ -18,7 +18,7 @@ class MediaFiles:
     """Loads the files that a list names."""
 
     decoder: MediaDecoder = field(default_factory=MediaDecoder)
-    folder: str = ""  # folder, tar archive, or folder in one; empty: the folder of the list
+    folder: str = ""  # folder, archive, or folder in one; empty: the folder of the list
     key: str = "folder"  # configuration key of that folder
 
     def load(self, names: Sequence[tuple[Location, str]], folder: Path) -> Iterator[Signal]:

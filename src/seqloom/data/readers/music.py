@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.preview import DataPreview, preview
-from seqloom.data.readers import file_lists, text_files
+from seqloom.data.readers import archives, file_lists, text_files
 from seqloom.data.readers.midi import KEYS, LOWEST, SUFFIXES, Frames, parse_midi, to_frames
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
@@ -78,7 +78,8 @@ class MusicReader:
         if self.format != "auto":
             return self.format
         name = path.name.lower()
-        if path.is_dir() or name.endswith((*SUFFIXES, *file_lists.ARCHIVES)) or text_files.enclosing_archive(path):
+        is_folder = path.is_dir() or archives.holds_folder(path)
+        if is_folder or name.endswith(SUFFIXES) or text_files.enclosing_archive(path):
             return "midi"
         suffix = Path(name.removesuffix(".gz")).suffix
         return {".jsonl": "jsonl", ".ndjson": "jsonl", ".npz": "npz"}.get(suffix, "list")  # type: ignore[return-value]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.preview import DataPreview, preview
-from seqloom.data.readers import column_names, file_lists, kaldi, tables, text_files
+from seqloom.data.readers import archives, column_names, file_lists, kaldi, tables, text_files
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.file_lists import ContentError
@@ -20,7 +20,7 @@ from seqloom.data.readers.media import SUFFIXES, MediaDecoder, Signal
 from seqloom.data.readers.media_lists import file_column
 from seqloom.data.readers.npz import write_arrays
 from seqloom.data.readers.parallel import PairReader
-from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.texted_sequences import VALUE_KEYS, SequenceFormat, TextedSequenceReader
 
 Format = Literal["auto", "columns", "jsonl", "long", "ts", "npz", "sphinx", "kaldi", "folder", "file"]
@@ -79,7 +79,7 @@ class RecordingReader:
     text_column: int | str = ""
     group_column: int | str = ""
     time_column: int | str = ""
-    files: str = ""  # folder, tar archive, or folder in one, that holds the listed files
+    files: str = ""  # folder, archive, or folder in one, that holds the listed files
     decoder: MediaDecoder = field(default_factory=lambda: MediaDecoder(line_height=32))
 
     def read(self, source: Source) -> Iterator[Recording]:
@@ -173,12 +173,10 @@ class RecordingReader:
             return "file" if FORMATS.get(suffix) == "file" and path.is_file() else self.format
         if kaldi.is_kaldi(path):
             return "kaldi"
-        if path.is_dir() or path.name.lower().endswith(file_lists.ARCHIVES):
+        if path.is_dir() or archives.holds_folder(path):
             return "folder"
         if suffix in FORMATS:
             return FORMATS[suffix]
-        if not suffix and enclosing_archive(path):
-            return "folder"
         first = next((line for _, line in islice(text_files.lines(path, encoding=self.encoding), 1)), "")
         if first.startswith("{"):
             return "jsonl"

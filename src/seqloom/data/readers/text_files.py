@@ -187,9 +187,7 @@ def enclosing_archive(path: Path) -> Path | None:
 def open_member(path: Path, archive: Path) -> Iterator[IO[bytes]]:
     """A member of a tar or zip archive, opened; FileNotFoundError suggests the most similar name."""
     name = path.relative_to(archive).as_posix()
-    with archive.open("rb") as file:
-        zipped = file.read(len(ZIP)) == ZIP
-    if zipped:
+    if is_zip(archive):
         with zipfile.ZipFile(archive) as zip_file:
             if name not in zip_members(zip_file):
                 raise _no_such_member(name, archive, zip_members(zip_file))
@@ -204,6 +202,17 @@ def open_member(path: Path, archive: Path) -> Iterator[IO[bytes]]:
         assert stream is not None  # noqa: S101  it is a regular file
         with stream:
             yield limit_expansion(stream, compressed=archive.stat().st_size)
+
+
+def is_zip(file: Path) -> bool:
+    """Whether a file is a zip archive."""
+    with file.open("rb") as stream:
+        return stream.read(len(ZIP)) == ZIP
+
+
+def describe_damage(error: Exception) -> str:
+    """Why an archive cannot be opened; tarfile goes on with a line for each compression that it has tried."""
+    return str(error).partition("\n")[0].rstrip(":")
 
 
 def _no_such_member(name: str, archive: Path, names: Iterable[str]) -> FileNotFoundError:
@@ -243,7 +252,7 @@ def _open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
         except FileNotFoundError as error:
             raise DataError(name, str(error)) from None
         except (tarfile.TarError, EOFError, zlib.error) as error:
-            raise DataError(str(archive), f"not a tar archive, or damaged ({error})") from None
+            raise DataError(str(archive), f"not a tar or zip archive, or damaged ({describe_damage(error)})") from None
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
             raise DataError(str(archive), f"the zip archive is damaged, encrypted or unsupported ({error})") from None
         return

@@ -106,7 +106,7 @@ class CaptionSettings(Task):
     )
     images: str = Field(
         "",
-        description="Folder or tar archive of the listed files, or .npz file of vectors (empty: the folder of the "
+        description="Folder, tar or zip archive of the listed files, or .npz file of vectors (empty: the folder of the "
         "list).",
     )
     image_size: int = Field(

@@ -158,7 +158,7 @@ class ClassifySettings(Task):
     )
     folder: str = Field(
         default="",
-        description="Folder or tar archive of the listed recordings, images or videos (empty: the folder of the list).",
+        description="Folder, tar or zip archive of the listed recordings, images or videos (empty: that of the list).",
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation.")
     embedding_size: int = Field(default=128, ge=1, description="Size of the token embeddings.")

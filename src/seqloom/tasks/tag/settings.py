@@ -142,7 +142,7 @@ class TagSettings(Task):
         None, description="long: column with the time, which is not part of the vectors. Default: by name."
     )
     folder: str = Field(
-        "", description="Folder or tar archive of the listed recordings or videos (empty: the folder of the list)."
+        "", description="Folder, tar or zip archive of the listed recordings or videos (empty: that of the list)."
     )
     missing: Missing = Field("error", description="Missing values: error stops, hold repeats the previous value.")
     check_labels: bool = Field(

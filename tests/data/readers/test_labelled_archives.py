@@ -1,0 +1,119 @@
+"""An archive of label folders is read as the folder that it was packed from."""
+
+import io
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqloom.data.readers.labelled import LabelledReader
+from seqloom.data.readers.media import MediaDecoder
+from seqloom.data.readers.media_lists import MediaFiles
+from seqloom.data.readers.text_files import DataError
+
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+READER = LabelledReader(media=MediaFiles(MediaDecoder(image_size=4)))
+
+
+def image(number: int) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(np.random.default_rng(number).integers(0, 255, (4, 4, 3), dtype=np.uint8)).save(stream, "png")
+    return stream.getvalue()
+
+
+def fill(folder: Path, *names: str) -> Path:
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image(number) if path.suffix == ".png" else f" text {number} \n\nof {name}\n".encode())
+    return folder
+
+
+def pack(folder: Path, kind: str, *, outer: str = "") -> Path:
+    """The archive of a folder, in another order than that of the names, with what macOS adds."""
+    archive = folder.with_name(f"{folder.name}.{kind}")
+    paths = sorted((path for path in folder.rglob("*") if path.is_file()), reverse=True)
+    names = [f"{outer}{path.relative_to(folder).as_posix()}" for path in paths]
+    if kind == "zip":
+        with zipfile.ZipFile(archive, "w") as zipped:
+            for path, name in zip(paths, names, strict=True):
+                zipped.write(path, name)
+            zipped.writestr("__MACOSX/cat/._1.png", b"")
+    else:
+        with tarfile.open(archive, "w:gz" if kind == "tar.gz" else "w") as tar:
+            for path, name in zip(paths, names, strict=True):
+                tar.add(path, f"./{name}")
+    return archive
+
+
+def rows(source: Path) -> list[tuple[Any, ...]]:
+    """The examples of a source without their locations."""
+    return [
+        (each.content if isinstance(each.content, str) else each.content.tolist(), each.label, each.identity)
+        for each in READER.read(source)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
+@pytest.mark.parametrize("outer", ["", "data/"])
+@pytest.mark.parametrize("suffix", [".png", ".txt"])
+def test_an_archive_is_read_as_its_folder(kind: str, outer: str, suffix: str, tmp_path: Path) -> None:
+    names = [f"{label}/{number}{suffix}" for label in ("dog", "cat") for number in (10, 2, 1)]
+    folder = fill(tmp_path / "data", *names)
+    expected = rows(folder)
+    assert [label for _, label, _ in expected] == ["cat"] * 3 + ["dog"] * 3
+    archive = pack(folder, kind, outer=outer)
+    shutil.rmtree(folder)
+    assert rows(archive) == expected
+    noun = "images, one per file" if suffix == ".png" else "texts"
+    assert READER.inspect(archive) == ({}, f"6 {noun}; label from the names of 2 folders")
+    assert next(iter(READER.read(archive))).location.file == str(archive / f"{outer}cat/1{suffix}")
+    if outer:
+        assert rows(archive / "data") == expected
+
+
+def test_images_without_folders_have_no_label_and_other_files_are_named(tmp_path: Path) -> None:
+    archive = pack(fill(tmp_path / "a", "1.png", "2.png", "notes.txt"), "tar")
+    assert [label for _, label, _ in rows(archive)] == [None, None]
+    assert READER.inspect(archive)[1] == "2 images, one per file; ignored: notes.txt"
+    archive = pack(fill(tmp_path / "b", "cat/1.png", "dog/1.png", "dog/source.txt", "9.png"), "zip")
+    assert [label for _, label, _ in rows(archive)] == ["cat", "dog"]
+    assert READER.inspect(archive)[1].endswith("label from the names of 2 folders; ignored: 9.png, dog/source.txt")
+
+
+def test_archives_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+    archive = pack(fill(tmp_path / "a", "cat/clip/1.png", "dog/clip/1.png"), "tar")
+    with pytest.raises(DataError, match=r"a\.tar.cat.clip.1\.png: a video as a folder of frames cannot be read"):
+        rows(archive)
+    archive = pack(fill(tmp_path / "b", "x.csv", "y.csv"), "tar")
+    with pytest.raises(
+        DataError, match=r"found an archive of 2 files without .*: unpack it, or .*, for example .*x\.csv$"
+    ):
+        rows(archive)
+    for name in ("c.tar", "c.zip"):
+        (tmp_path / name).write_bytes(b"PK\x03\x04 nonsense")
+        with pytest.raises(DataError) as caught:
+            rows(tmp_path / name)
+        assert "\n" not in str(caught.value)
+        assert "damaged" in str(caught.value)
+    (tmp_path / "d.tar").write_bytes(b"nonsense")
+    with pytest.raises(DataError) as caught:
+        rows(tmp_path / "d.tar")
+    expected = "not a tar or zip archive, or damaged (file could not be opened successfully)"
+    assert str(caught.value) == f"{tmp_path / 'd.tar'}: {expected}"
+    archive = pack(fill(tmp_path / "e", "cat/1.png", "dog/1.png"), "tar")
+    broken = bytearray(archive.read_bytes())
+    broken[broken.index(b"PNG")] = 0
+    archive.write_bytes(bytes(broken))
+    with pytest.raises(DataError, match=r"e\.tar.dog.1\.png: "):
+        rows(archive)
+
+
+def test_a_zip_archive_of_one_text_file_is_that_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.csv.zip", "w") as zipped:
+        zipped.writestr("x.csv", "text,label\ngood film,pos\nbad film,neg\n")
+    assert [row[:2] for row in rows(tmp_path / "x.csv.zip")] == [("good film", "pos"), ("bad film", "neg")]
