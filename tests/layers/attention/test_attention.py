@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.contracts.registry import make_mask, noise, randomize
 
-from seqloom.layers.attention.attention import Attention, causal_mask, masked_softmax
+from seqloom.layers.attention.attention import Attention, ScoredAttention, causal_mask, masked_softmax
 from seqloom.layers.attention.scores import SCORES
 
 Array = npt.NDArray[np.float64]
@@ -25,7 +25,7 @@ def inputs(attention: Attention) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     return noise(B, T, Q, seed=1), noise(B, S, attention.key_size, seed=2), noise(B, S, V, seed=3)
 
 
-def equation(attention: Attention, score: str, query: Array, key: Array) -> float:
+def equation(attention: ScoredAttention, score: str, query: Array, key: Array) -> float:
     """The score of one pair."""
     weights = {name: value.numpy() for name, value in attention.score.state_dict().items()}
     if score == "dot":

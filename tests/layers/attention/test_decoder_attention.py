@@ -39,19 +39,23 @@ def example() -> tuple[Tensor, Memory]:
     return noise(2, 4, INPUT), Memory(noise(2, 6, SOURCE, seed=1), make_mask([6, 3], 6), ())
 
 
-def test_luong_attention_equals_its_equations() -> None:
-    layer = LuongAttention(Attention(INPUT, SOURCE), HIDDEN)
+@pytest.mark.parametrize("output_size", [HIDDEN, 0])
+def test_luong_attention_equals_its_equations(output_size: int) -> None:
+    layer = LuongAttention(Attention(INPUT, SOURCE), output_size)
     randomize(layer)
     x, memory = example()
     y, state = layer(x, make_mask([4, 2], 4), layer.start(2, memory, coverage=True))
-    matrix = weights(layer)["output.weight"]
+    assert y.shape == (2, 4, layer.output_size) == (2, 4, output_size or SOURCE + INPUT)
     for row, (time, length) in enumerate([(4, 6), (2, 3)]):
         covered = np.zeros(6)
         for t in range(time):
             context, alpha = attend(layer.attention, x[row, t].numpy(), memory.values[row, :length].numpy())
-            expected = np.tanh(matrix @ np.concatenate([context, x[row, t].numpy()]))
+            expected = np.concatenate([context, x[row, t].numpy()])
+            if output_size:
+                expected = np.tanh(weights(layer)["output.weight"] @ expected)
             np.testing.assert_allclose(y[row, t].detach().numpy(), expected, rtol=0, atol=1e-12)
             covered[:length] += alpha
+        assert not y[row, time:].any()
         np.testing.assert_allclose(state.coverage[row].detach().numpy(), covered, rtol=0, atol=1e-12)
     assert state.step.tolist() == [4, 2]
 
