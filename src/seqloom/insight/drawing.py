@@ -55,11 +55,11 @@ class Drawing:
             points = np.column_stack([line[:, 0] - low[0] + margin, high[1] - line[:, 1] + margin]) * scale
             points = points if len(points) > 1 else np.repeat(points, 2, axis=0)  # a dot
             shapes.append("M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in points.tolist()))
-        path = (
+        element = (
             f'<path d="{" ".join(shapes)}" fill="none" stroke="currentColor" stroke-width="{600 * LINE_WIDTH:.1f}" '
             'stroke-linecap="round" stroke-linejoin="round"/>'
         )
-        return width, height, path
+        return width, height, element
 
     def _repr_html_(self) -> str:
         return self.to_svg()
