@@ -126,7 +126,7 @@ def digit_strings() -> None:
 
 
 def spoken_digits() -> None:
-    """Lists of single spoken digits with one label each: for each speaker, all others, and only that one."""
+    """Lists of single spoken digits with one label each: for each speaker, all others, the next few, and that one."""
     rows: dict[str, list[str]] = {}
     for speaker in SPEAKERS:
         with tarfile.open(data_file(f"fsdd/{speaker}.tar.gz")) as archive:
@@ -136,6 +136,11 @@ def spoken_digits() -> None:
         others = (row for name, digits in rows.items() if name != speaker for row in digits)
         _write(f"fsdd_digits/without_{speaker}.tsv", ["file\tlabel", *others])
         _write(f"fsdd_digits/only_{speaker}.tsv", ["file\tlabel", *rows[speaker]])
+        place = SPEAKERS.index(speaker)
+        following = [*SPEAKERS[place + 1 :], *SPEAKERS[:place]]
+        for count in range(1, len(following)):
+            few = (row for name in following[:count] for row in rows[name])
+            _write(f"fsdd_digits/{count}_without_{speaker}.tsv", ["file\tlabel", *few])
 
 
 def generated_images() -> None:

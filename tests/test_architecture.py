@@ -170,7 +170,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "learning_rate_finder": {"formats", "terminal", "insight", "training", "run_config", "training_data", "workflow"},
     "sklearn": {"files", "answers", "data", "run", "model", "interactive"},
-    "check": {"formats", "terminal", "data", "training", "tasks", "run_config", "training_data", "evaluation"},
+    "check": {
+        "formats",
+        "terminal",
+        "data",
+        "layers",
+        "training",
+        "tasks",
+        "run_config",
+        "training_data",
+        "evaluation",
+    },
     "service": {
         "files",
         "answers",
@@ -232,7 +242,18 @@ MAY_IMPORT: dict[str, set[str]] = {
             "model",
             "service",
         ),
-        *("config", "data", "decoding", "tasks", "evaluation", "training_data", "comparison", "diagnosis", "lab"),
+        *(
+            "config",
+            "data",
+            "layers",
+            "decoding",
+            "tasks",
+            "evaluation",
+            "training_data",
+            "comparison",
+            "diagnosis",
+            "lab",
+        ),
     },
     "cli": {
         *(

@@ -136,7 +136,7 @@ class TranscriberEnsemble(nn.Module):
     """CTC transcribers with the same vocabulary and frame rate, used as one for prediction.
 
     Each of them places tokens in frames of its own, so that the probabilities of texts are averaged, not those of
-    frames (decoding/frames/combination.py).
+    frames (tasks/transcribe/combination.py).
     """
 
     def __init__(self, models: Sequence[Transcriber] | Sequence[JointTranscriber]) -> None:

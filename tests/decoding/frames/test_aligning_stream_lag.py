@@ -98,6 +98,10 @@ def test_compacting_the_tree_changes_nothing(name: str, monkeypatch: pytest.Monk
 @GUIDES
 def test_chunks_do_not_matter(name: str) -> None:
     beam, frames, guide = PrefixBeam(size=6, nbest=3, lag=5), emit(9, 90, 4), guides()[name]
+    if guide.rescores:
+        with pytest.raises(ValueError, match="a stream cannot reorder its transcripts"):
+            beam.stream(vocab_size=4, guide=guide)
+        return
     expected = search(beam, frames, guide=guide)
     for size in (1, 7, 40):
         stream = beam.stream(vocab_size=4, guide=guide)

@@ -211,7 +211,7 @@ def is_zip(file: Path) -> bool:
 
 
 def describe_damage(error: Exception) -> str:
-    """Why an archive cannot be opened; tarfile goes on with a line for each compression that it has tried."""
+    """Why an archive cannot be opened; tarfile adds a line for each compression that it has tried."""
     return str(error).partition("\n")[0].rstrip(":")
 
 

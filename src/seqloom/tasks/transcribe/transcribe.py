@@ -24,7 +24,6 @@ from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.vocabulary import END
 from seqloom.data.timed_text import Timed, TimedText
 from seqloom.decoding.frames.best_path import BestPath
-from seqloom.decoding.frames.combination import search_together
 from seqloom.decoding.frames.frame_search import (
     Frames,
     FrameSearch,
@@ -76,6 +75,7 @@ from seqloom.tasks.task import (
     Task,
     with_readable_tokens,
 )
+from seqloom.tasks.transcribe.combination import search_together
 from seqloom.tasks.transcribe.decoding import TranscriptDecoder, to_transcripts
 from seqloom.tasks.transcribe.scoring import TranscribeScoring
 from seqloom.tasks.transcribe.settings import Learned

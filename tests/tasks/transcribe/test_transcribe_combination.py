@@ -9,9 +9,9 @@ from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
 from seqloom.decoding.frames.best_path import BestPath
-from seqloom.decoding.frames.combination import combine, search_together
 from seqloom.decoding.frames.frame_search import Transcript
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.tasks.transcribe.combination import combine, search_together
 
 FRAMES, TOKENS = 4, 3  # with the blank
 

@@ -37,9 +37,9 @@ def search_together(
     nbest = search.nbest if isinstance(search, PrefixBeam) else 1
     if isinstance(search, PrefixBeam):
         search = search.model_copy(update={"nbest": max(nbest, CANDIDATES)})
-    found = [search(table, lengths, blank=blank, guide=guide) for table in log_probabilities]
+    proposals = [search(table, lengths, blank=blank, guide=guide) for table in log_probabilities]
     rows = []
-    for row, lists in enumerate(zip(*found, strict=True)):
+    for row, lists in enumerate(zip(*proposals, strict=True)):
         frames = [table[row, : int(lengths[row])] for table in log_probabilities]
         rows.append(combine(lists, frames, blank=blank)[:nbest])
     return rows
