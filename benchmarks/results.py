@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks import prepare
+from benchmarks import missed_goals, prepare
 from seqloom import terminal
 from seqloom.data.readers.text_files import resolve
 from seqloom.info import describe_run, machine_info
@@ -23,6 +23,7 @@ WRITING_BIAS = 1.0  # of handwriting that is read: tidy
 CONFIGS = Path("benchmarks/configs")
 RESULTS = Path("docs/results.json")
 PAGE = Path("docs/results.md")
+CURVES = Path("docs/results_curves.png")
 RUNS = Path("runs/results")
 
 
@@ -113,6 +114,7 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         "minutes": mean(minutes for _, minutes in runs),
         "parameters": describe_run(runs[0][0].path)["parameters"],
         "versions": machine_info().versions,
+        "curve": [] if others else missed_goals.learning_curve(runs[0][0], metric),
         "all": dict(zip(figure["folds"], values, strict=True))
         if "folds" in figure
         else {key: value for key, value in scores[0].items() if isinstance(value, float | int)},
@@ -175,6 +177,14 @@ def render(results: list[dict[str, Any]]) -> str:
         cells = [row["data"], row["split"], row["metric"], f"{row['value']:.4g}{spread}", interval, goal, verdict(row)]
         cells += [row["compare"], f"{row['minutes']:.1f}", f"{row['parameters']:,}", f"`{row['command']}`"]
         text.append(f"| {' | '.join(cells)} |")
+    if drawn := missed_goals.curves_to_draw(results):
+        text += [
+            "",
+            "The metric on dev during training of results that miss their goals (dashed; often that of test):",
+            "",
+        ]
+        names = ", ".join(row["name"] for row in drawn)
+        text += [f"![Learning curves with goals: {names}]({CURVES.name})"]
     remarks = RESULTS.parent / "results_remarks.md"
     return "\n".join(text) + "\n" + ("\n" + remarks.read_text() if remarks.exists() else "")
 
@@ -182,8 +192,7 @@ def render(results: list[dict[str, Any]]) -> str:
 def verdict(row: dict[str, Any]) -> str:
     if row["goal"] is None:
         return ""
-    reached = row["value"] <= row["goal"] if row["lower"] else row["value"] >= row["goal"]
-    return "reached" if reached else "missed"
+    return "missed" if missed_goals.misses(row) else "reached"
 
 
 def main() -> None:
@@ -209,7 +218,10 @@ def main() -> None:
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
         print(f"{name}: {row['metric']} {row['value']:.5g} in {row['minutes']:.1f} minutes {verdict(row)}")
     if RESULTS.exists():
-        PAGE.write_text(render(json.loads(RESULTS.read_text())))
+        results = json.loads(RESULTS.read_text())
+        PAGE.write_text(render(results))
+        if missed_goals.curves_to_draw(results):
+            missed_goals.draw(results, CURVES)
 
 
 if __name__ == "__main__":

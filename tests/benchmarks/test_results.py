@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from tests.contracts.tiny import CASES, build
 
-from benchmarks import prepare, results
+from benchmarks import missed_goals, prepare, results
 from seqloom import tasks, workflow
 from seqloom.decoding.searches import parse_search
 from seqloom.model import load
@@ -56,6 +56,21 @@ def test_figures_name_valid_configurations(name: str) -> None:
         parse_search(figure["search"])
     if "lm" in figure:
         parse_language_model(figure["lm"])
+
+
+def test_results_that_miss_their_goals_show_their_learning_curves(tmp_path: Path) -> None:
+    run = workflow.train(
+        build(CASES["tag"], tmp_path, updates=3, evaluate_every=1), output=tmp_path / "run", plots=False
+    )
+    curve = missed_goals.learning_curve(run, "accuracy")
+    assert [value for _, value in curve] == [row["dev"]["accuracy"] for row in run.rows() if "dev" in row]
+    assert [minutes for minutes, _ in curve] == sorted(minutes for minutes, _ in curve)
+    missed = {"name": "a", "metric": "accuracy", "value": 0.5, "goal": 0.9, "lower": False, "curve": curve}
+    reached = {**missed, "name": "b", "value": 0.95}
+    unknown = {**missed, "name": "c", "curve": []}
+    assert missed_goals.curves_to_draw([missed, reached, unknown]) == [missed]
+    missed_goals.draw([missed, reached], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 1000
 
 
 def test_a_model_of_handwriting_writes_the_texts_of_a_file(tmp_path: Path) -> None:
