@@ -4,12 +4,14 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.contracts.tiny import CASES, write
 
 from seqloom import tasks
 from seqloom.config import ConfigError, Document, parse
+from seqloom.config.errors import find_problems
 from seqloom.config.hints import SYNONYMS
 from seqloom.data.readers.text_files import DataError
 from seqloom.run_config import Config, config_template
@@ -133,18 +135,36 @@ def test_what_is_said_of_the_training_table_does_not_depend_on_the_task(task: st
 
 @pytest.mark.parametrize("task", tasks.names())
 def test_unknown_keys_of_a_task_are_found_without_it(task: str) -> None:
-    """With the message that the task gives; keys without a similar one, and values, wait for the task."""
+    """With the message that the task gives; keys without a similar one wait for the task."""
     files = {"task.name": task, "task.train": "x"}
     for wrong in ("task.encodr.cell=lstm", "task.dev_fractoin=1", "task.lr=1", "task.dev_fraction.x=1"):
         document = Document.empty([wrong], values=files)
         with pytest.raises(ConfigError) as expected:
             Config.build(document, defaults=False)
-        if "unknown" in str(expected.value) and "did you mean" in str(expected.value):
-            with pytest.raises(ConfigError, match=f"^{re.escape(str(expected.value))}$"):
+        message = str(expected.value)
+        if ("unknown" in message and "did you mean" in message) or ": expected" in message:
+            with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
                 check_tables(document)
         else:
             check_tables(document)
-    check_tables(Document.empty(["task.dev_fraction=x", "task.qqqqqq=1"], values=files))
+    check_tables(Document.empty(["task.qqqqqq=1"], values=files))
+
+
+@pytest.mark.parametrize("wrong", ["x", -1, 2.5, True, [1], 10**9])
+@pytest.mark.parametrize("task", tasks.names())
+def test_wrong_values_of_a_task_are_found_without_it(task: str, wrong: Any) -> None:
+    """With the messages that the task gives, and for all keys of one type."""
+    files = {"task.name": task, "task.train": "x"}
+    keys = [key for key, schema in key_table.types(task).items() if schema]
+    assert len(keys) > 10
+    document = Document.empty(values={**files, **dict.fromkeys(keys, wrong)})
+    early: set[str] = set()
+    try:
+        check_tables(document)
+    except ConfigError as error:
+        early = {*str(error).splitlines()}
+    expected = {problem.message for problem in find_problems({"task": tasks.find(task)}, document.values)}
+    assert early == {f"command line: {message}" for message in expected if re.match(r"[\w.]+: expected", message)}
 
 
 def test_a_key_of_another_section_is_refused_unless_it_may_be_new(

@@ -52,12 +52,14 @@ def check_task(document: Document) -> None:
 
 
 def check_tables(document: Document) -> None:
-    """ConfigError for wrong values of [train] and unknown keys of both tables; the rest needs the task, and torch."""
+    """ConfigError for wrong values and unknown keys of both tables; what is left needs the task, and torch."""
     document.check_table("train", TrainConfig)
     name = document.get("task.name")
     if isinstance(name, str) and (keys := key_table.read(name)):
         known = {**keys, **all_keys({"train": TrainConfig})}
         document.check_keys("task", known, may_exist=key_table.may_be_new)
+        section = key_table.plain_section(name, document.values["task"])
+        document.check_table("task", section, may_be_wrong=key_table.may_be_new)
 
 
 def check_files(document: Document) -> None:

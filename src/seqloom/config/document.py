@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 import tomli_w
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from seqloom.config.errors import ConfigError, Problem, find_problems, find_unknown, problems_of_table
@@ -97,10 +97,16 @@ class Document:
         tables = {name: json.dumps(self.values.get(name, {})) for name in sections}
         return {name: section.model_validate_json(tables[name]) for name, section in sections.items()}
 
-    def check_table(self, name: str, section: type[ConfigSection]) -> None:
-        """ConfigError with what is wrong in a table, as far as that does not depend on the others."""
+    def check_table(
+        self, name: str, section: type[BaseModel], *, may_be_wrong: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """ConfigError with what is wrong in a table, as far as that does not depend on the others.
+
+        ``may_be_wrong`` says of which keys the section may be outdated.
+        """
         table = self.values.get(name, {})
-        self._refuse(problems_of_table(name, section, table) if isinstance(table, dict) else [])
+        problems = problems_of_table(name, section, table) if isinstance(table, dict) else []
+        self._refuse([problem for problem in problems if not may_be_wrong(str(problem.path[-1]))])
 
     def check_keys(
         self,
