@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import shutil
 import time
 import tomllib
@@ -72,6 +73,11 @@ def write_drawings(run: Path, texts: str, path: Path) -> None:
 
 def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, Any]:
     """Train one configuration, and the ones it needs, and evaluate it as its entry in figures.toml says."""
+    if missing := [run for run in runs_of_others(figure) if not (RUNS / run).exists()]:
+        first = dict.fromkeys(re.sub(r"_seed\d+$", "", run) for run in missing)
+        raise SystemExit(
+            f"{name} evaluates {', '.join(missing)}, not trained yet; first: scripts/results {' '.join(first)}"
+        )
     for needed in [*figure.get("needs", []), *filter(None, [figure.get("from")])]:
         if not (RUNS / needed).exists():
             train_run(needed, prepare_data(needed), overrides=[], retrain=False)
@@ -119,6 +125,12 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         if "folds" in figure
         else {key: value for key, value in scores[0].items() if isinstance(value, float | int)},
     }
+
+
+def runs_of_others(figure: dict[str, Any]) -> list[str]:
+    """The runs of other figures that a figure evaluates."""
+    own = variants(figure["run"], figure) if "run" in figure else {}
+    return [*own, *figure.get("ensemble", [])]
 
 
 def variants(name: str, figure: dict[str, Any]) -> dict[str, list[str]]:

@@ -93,6 +93,17 @@ def test_a_training_starts_from_the_run_of_its_seed(monkeypatch: pytest.MonkeyPa
     assert results.start_of("joint", "joint", {}) is None
 
 
+def test_runs_of_other_figures_are_not_trained_with_the_wrong_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(results, "RUNS", tmp_path)
+    (tmp_path / "tagger_seed2").mkdir()
+    figure = {"run": "tagger", "ensemble": ["tagger_seed2", "tagger_seed3"]}
+    message = "^all evaluates tagger, tagger_seed3, not trained yet; first: scripts/results tagger$"
+    with pytest.raises(SystemExit, match=message):
+        results.measure("all", figure, retrain=False)
+
+
 def test_folds_are_trained_in_turn_and_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
     trained: dict[str, list[str]] = {}
 

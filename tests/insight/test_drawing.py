@@ -47,15 +47,25 @@ def test_a_sheet_shows_each_drawing_in_its_own_cell(tmp_path: Path, monkeypatch:
     sheet = ET.fromstring((tmp_path / "sheet.svg").read_text())  # noqa: S314  our own
     assert sheet.attrib["viewBox"] == "0 0 960 320"
     assert [title.text or "" for title in sheet.findall(f"{SVG}text")] == texts
-    cells = sheet.findall(f"{SVG}svg")
-    corners = [(cell.attrib["x"], cell.attrib["y"]) for cell in cells]
-    assert corners == [("0", "24"), ("320", "24"), ("640", "24"), ("0", "184"), ("320", "184")]
-    alone = ET.fromstring(SQUARE.to_svg())  # noqa: S314
-    (path,) = alone.findall(f"{SVG}path")
-    for cell in cells:
-        assert (cell.attrib["width"], cell.attrib["height"]) == ("320", "136")
-        assert cell.attrib["viewBox"] == alone.attrib["viewBox"]
-        assert [each.attrib for each in cell] == [path.attrib]
+    corners = []
+    for cell in sheet.findall(f"{SVG}g"):
+        (path,) = cell
+        left, top = re.findall(r"[\d.]+", cell.attrib["transform"])
+        points = np.array(re.findall(r"([\d.]+),([\d.]+)", path.attrib["d"]), dtype=float)
+        assert (points.min(), points.max()) == (pytest.approx(6.2, abs=0.1), pytest.approx(136 - 6.2, abs=0.1))
+        corners.append((float(left), float(top)))
+    assert corners == [(92, 24), (412, 24), (732, 24), (92, 184), (412, 184)]  # in the middle of 320 columns
+
+
+def test_lines_of_a_sheet_are_equally_wide(tmp_path: Path) -> None:
+    tall, wide = Drawing.from_rows([[0, 5, 0], [1, 5, 1]]), Drawing.from_rows([[50, 0, 0], [50, 1, 1]])
+    save_drawings([tall, wide], tmp_path / "sheet.svg")
+    sheet = ET.fromstring((tmp_path / "sheet.svg").read_text())  # noqa: S314  our own
+    assert [path.attrib["stroke-width"] for path in sheet.iter(f"{SVG}path")] == ["2.0", "2.0"]
+    points = [re.findall(r"([\d.]+),([\d.]+)", path.attrib["d"]) for path in sheet.iter(f"{SVG}path")]
+    sizes = [np.ptp(np.array(each, dtype=float), axis=0).round().tolist() for each in points]
+    assert sizes[0][1] == pytest.approx(136 / 1.1, abs=10)
+    assert sizes[1][0] == pytest.approx(320 / 1.1, abs=10)
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:

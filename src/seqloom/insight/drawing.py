@@ -13,7 +13,8 @@ from seqloom import files
 from seqloom.insight.plotting import BLACK, SUFFIXES, escape_dollars, panel_figure, save_figure
 
 MARGIN = 0.05  # of the larger side
-LINE_WIDTH = 0.012  # of the larger side
+SIDE, LINE_WIDTH = 600.0, 7.2  # of the larger side of a single drawing, and of its lines
+SHEET_LINE_WIDTH = 2.0
 ACROSS = 3  # drawings in a row of a sheet
 CELL = 320, 160  # width and height of a drawing in a sheet
 TITLE = 24  # of them, the height of its text
@@ -43,20 +44,23 @@ class Drawing:
         width, height, path = self.svg_path()
         return _svg(width, height, self.text or "drawing", path)
 
-    def svg_path(self) -> tuple[float, float, str]:
-        """Width and height of the picture, and the element with the lines."""
+    def svg_path(
+        self, *, box: tuple[float, float] = (SIDE, SIDE), line_width: float = LINE_WIDTH
+    ) -> tuple[float, float, str]:
+        """Width and height of a picture that fits into the box, and the element with the lines."""
         path = np.cumsum(self.strokes[:, :2].astype(np.float64), axis=0) if len(self.strokes) else np.zeros((1, 2))
         low, high = path.min(axis=0), path.max(axis=0)
-        side = max(float((high - low).max()), 1e-6)
-        margin, scale = MARGIN * side, 600 / (side * (1 + 2 * MARGIN))
-        width, height = ((high - low + 2 * margin) * scale).round(1).tolist()
+        margin = MARGIN * max(float((high - low).max()), 1e-6)
+        size = high - low + 2 * margin
+        scale = float((np.array(box) / size).min())
+        width, height = (size * scale).round(1).tolist()
         shapes = []
         for line in self.lines():
             points = np.column_stack([line[:, 0] - low[0] + margin, high[1] - line[:, 1] + margin]) * scale
             points = points if len(points) > 1 else np.repeat(points, 2, axis=0)  # a dot
             shapes.append("M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in points.tolist()))
         element = (
-            f'<path d="{" ".join(shapes)}" fill="none" stroke="currentColor" stroke-width="{600 * LINE_WIDTH:.1f}" '
+            f'<path d="{" ".join(shapes)}" fill="none" stroke="currentColor" stroke-width="{line_width}" '
             'stroke-linecap="round" stroke-linejoin="round"/>'
         )
         return width, height, element
@@ -94,14 +98,15 @@ def _sheet(drawings: Sequence[Drawing]) -> str:
     """Several drawings as one SVG picture, each with its text above it."""
     across = min(ACROSS, len(drawings))
     (cell_width, cell_height), cells = CELL, []
+    box = cell_width, cell_height - TITLE
     for number, drawing in enumerate(drawings):
         x, y = number % across * cell_width, number // across * cell_height
-        width, height, path = drawing.svg_path()
+        width, height, path = drawing.svg_path(box=box, line_width=SHEET_LINE_WIDTH)
+        left, top = x + (box[0] - width) / 2, y + TITLE + (box[1] - height) / 2
         cells.append(
             f'<text x="{x + cell_width / 2}" y="{y + 0.7 * TITLE}" text-anchor="middle" font-family="sans-serif" '
             f'font-size="14" fill="currentColor">{escape(drawing.text)}</text>'
-            f'<svg x="{x}" y="{y + TITLE}" width="{cell_width}" height="{cell_height - TITLE}" '
-            f'viewBox="0 0 {width} {height}">{path}</svg>'
+            f'<g transform="translate({left:.1f} {top:.1f})">{path}</g>'
         )
     rows = -(-len(drawings) // across)
     return _svg(across * cell_width, rows * cell_height, "drawings", "".join(cells))

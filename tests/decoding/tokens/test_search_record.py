@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -117,6 +118,16 @@ def test_children_limits_the_recorded_candidates() -> None:
     assert {short_names[node.id] for node in few if node.status not in PRUNED} == lived
     assert len(few) < len(every) / 3
     assert set(short_names.values()) <= set(names.values())
+
+
+def test_what_a_lexicon_excludes_does_not_hide_what_it_allows() -> None:
+    """The scores of excluded tokens are those of the model alone and do not compare with the others."""
+    record, lexicon, outside = SearchRecord(children=2), NodeStatus.NOT_IN_LEXICON, NodeStatus.OUTSIDE_BEAM
+    root = record.start(np.array([0]))
+    values = np.array([[-1.0, -2.0, -3.0, -11.0, -12.0, -13.0, -14.0]])
+    statuses = np.array([[lexicon, lexicon, lexicon, NodeStatus.EXTENDED, outside, outside, NodeStatus.EXTENDED]])
+    record.add(root, np.array([0]), 1, totals=np.zeros(1), values=values, statuses=statuses.astype(np.uint8))
+    assert [node.token for node in record.nodes(0)[1:]] == [0, 1, 3, 4, 6]
 
 
 def test_a_record_can_be_reused() -> None:

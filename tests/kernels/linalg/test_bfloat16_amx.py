@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -152,23 +153,28 @@ def test_the_code_consists_of_its_instructions() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "expected"),
     [
-        {"platform.machine": "aarch64"},
-        {"sys.platform": "darwin"},
-        {"has_cpu_feature": False},
-        {"vector_bytes": 32},
+        ({}, True),
+        ({"platform.machine": "aarch64"}, False),
+        ({"sys.platform": "darwin"}, False),
+        ({"has_cpu_feature": False}, False),
+        ({"vector_bytes": 32}, False),
+        ({"permission": -1}, False),
     ],
 )
-def test_it_is_not_used_where_something_is_missing(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
+def test_it_is_not_used_where_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, object], expected: bool
+) -> None:
     answers = {"platform.machine": "x86_64", "sys.platform": "linux", "has_cpu_feature": True, "vector_bytes": 64}
-    answers |= change
+    answers |= {"permission": 0} | change
     monkeypatch.setattr("platform.machine", lambda: answers["platform.machine"])
     monkeypatch.setattr("sys.platform", answers["sys.platform"])
     monkeypatch.setattr(jit_cache, "has_cpu_feature", lambda _: answers["has_cpu_feature"])
     monkeypatch.setattr(jit_cache, "vector_bytes", lambda: answers["vector_bytes"])
+    monkeypatch.setattr("ctypes.CDLL", lambda _: Mock(syscall=lambda *_: answers["permission"]))
     bfloat16_amx.is_available.cache_clear()
     try:
-        assert not bfloat16_amx.is_available()
+        assert bfloat16_amx.is_available() is expected
     finally:
         bfloat16_amx.is_available.cache_clear()

@@ -51,7 +51,7 @@ class SearchNode(NamedTuple):
 class SearchRecord:
     """Pass one to a search as ``record``, then read its ``nodes``."""
 
-    children: int = 0  # children recorded per node: the most probable, and all that were kept (0: all)
+    children: int = 0  # recorded per node: the most probable, those excluded by a lexicon, and all kept (0: all)
     _steps: list[tuple[npt.NDArray[np.generic], ...]] = field(default_factory=list, repr=False)
     _statuses: dict[int, NodeStatus] = field(default_factory=dict, repr=False)  # decided after a node was added
     _scores: dict[int, float] = field(default_factory=dict, repr=False)
@@ -75,8 +75,10 @@ class SearchRecord:
         """Add the candidates of one step."""
         recorded = (statuses != NodeStatus.IMPOSSIBLE) & (totals > -np.inf)[:, None]
         if 0 < self.children < values.shape[1]:
-            cutoff = -np.partition(-values, self.children - 1, axis=1)[:, self.children - 1, None]
-            recorded &= (values >= cutoff) | (statuses >= NodeStatus.EXTENDED)
+            # What a lexicon excludes has the score of the model only, the others also that of the lexicon.
+            excluded = statuses == NodeStatus.NOT_IN_LEXICON
+            probable = _best(values, ~excluded, self.children) | _best(values, excluded, self.children)
+            recorded &= probable | (statuses >= NodeStatus.EXTENDED)
         index, tokens = np.nonzero(recorded)
         scores = np.stack([values[recorded], totals[index] + values[recorded]])
         ids = np.full(values.shape, -1)
@@ -113,3 +115,10 @@ class SearchRecord:
                 final = self._scores.get(node, score), self._statuses.get(node, NodeStatus(status))
                 nodes.append(SearchNode._make((node, *fields, *final)))
         return nodes
+
+
+def _best(values: Doubles, among: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
+    """The ``count`` highest values of each row among some of them."""
+    chosen = np.where(among, values, -np.inf)
+    lowest = -np.partition(-chosen, count - 1, axis=1)[:, count - 1, None]
+    return among & (chosen >= lowest)
