@@ -120,7 +120,7 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         "minutes": mean(minutes for _, minutes in runs),
         "parameters": describe_run(runs[0][0].path)["parameters"],
         "versions": machine_info().versions,
-        "curve": [] if others else missed_goals.learning_curve(runs[0][0], metric),
+        "curve": [] if others or "folds" in figure else missed_goals.learning_curve(runs[0][0], metric),
         "all": dict(zip(figure["folds"], values, strict=True))
         if "folds" in figure
         else {key: value for key, value in scores[0].items() if isinstance(value, float | int)},
@@ -192,7 +192,8 @@ def render(results: list[dict[str, Any]]) -> str:
     if drawn := missed_goals.curves_to_draw(results):
         text += [
             "",
-            "The metric on dev during training of results that miss their goals (dashed; often that of test):",
+            "Results that miss their goals: the metric on dev, without a lexicon or a language model, over the minutes",
+            "of training. The dashed line is the goal, which may be one for test data.",
             "",
         ]
         names = ", ".join(row["name"] for row in drawn)

@@ -13,6 +13,7 @@ from seqloom.formats import describe_type, shorten
 from seqloom.insight.ctc_plot import BLANK_SIGN
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
+from seqloom.insight.label_paths import MAX_PATHS
 from seqloom.insight.plotting import SUFFIXES, check_theme, named_plots
 from seqloom.insight.report import report
 from seqloom.insight.unrolled import START, UnrolledNetwork
@@ -33,7 +34,7 @@ def explain_all(
     beam: bool = False,
     heads: bool = False,
     paths: bool = False,
-    max_paths: int | None = None,  # as for Model.explain; None: its default
+    max_paths: int = MAX_PATHS,
     gates: bool = False,
     unroll: bool = False,  # draw the network unrolled over time
     nearest: str = "",  # file of sentences, of which the nearest are listed; empty: none
@@ -65,7 +66,7 @@ def explain_all(
         "heads": heads,
         "gates": gates,
         "paths": paths,
-        **({} if max_paths is None else {"max_paths": max_paths}),
+        "max_paths": max_paths,
     }
     with named_plots(model.name, theme=check_theme(theme or model.config.train.plot_theme)):
         _explain_examples(

@@ -15,6 +15,7 @@ from typing import Any, Self
 from seqloom.formats import format_loss, format_number, format_value, shorten, visible
 
 MAX_TARGETS = 8  # numbers to predict whose scores are printed
+MAX_WARNINGS = 5  # about the data of a file
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -66,6 +67,14 @@ def prepare_output() -> None:
 def print_warning(text: str) -> None:
     """Print a warning to standard error."""
     print(f"warning: {visible(text)}", file=sys.stderr, flush=True)
+
+
+def print_data_warnings(file: str, warnings: Sequence[str]) -> None:
+    """Print what is wrong with the data of a file; of many warnings, the first ones."""
+    for warning in warnings[:MAX_WARNINGS]:
+        print_warning(f"{file}: {warning}")
+    if len(warnings) > MAX_WARNINGS:
+        print_warning(f"{file}: {len(warnings) - MAX_WARNINGS:,} more warnings; --json has all")
 
 
 def print_json(value: object) -> None:

@@ -522,7 +522,7 @@ def batch_loader(config: Config, read: Read, group: ProcessGroup) -> BatchLoader
     return BatchLoader(
         read,
         config.task.collate,
-        vary=config.task.vary_example if config.task.varies_examples else None,
+        augment=config.task.augment_example,
         batch_size=settings.batch_size,
         batch_tokens=settings.batch_tokens,
         bptt_steps=settings.bptt_steps,

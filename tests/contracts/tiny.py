@@ -535,6 +535,9 @@ CASES: dict[str, Case] = {
     "translate, characters, contextual vectors": _translate(
         source=CHARACTERS, target=CHARACTERS, pretrained=CONTEXT
     )._replace(write_files=_write_bilm("a b cd\ne eff\n", text=CHARACTERS, decoder=TRANSFORMER)),
+    "translate, BPE-dropout": _translate(
+        source={"unit": "subwords", "vocab_size": 270}, shared_vocab=True, bpe_dropout=0.3
+    ),
     "translate, beam": _translate(
         search={"name": "beam", "size": 3, "nbest": 2, "coverage_penalty": 0.2}, tie_embeddings=False
     ),

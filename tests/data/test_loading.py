@@ -233,10 +233,10 @@ def test_random_variants_depend_on_the_example_the_epoch_and_the_seed_only(
     lengths: list[int], form: dict[str, Any], epoch: int, parts: int, skip: int
 ) -> None:
     def variants(epoch: int, skip: int = 0, **options: Any) -> list[list[Example]]:
-        def vary(example: Example, random: np.random.Generator) -> Example:
+        def augment(example: Example, random: np.random.Generator) -> Example:
             return Example(int(random.integers(1 << 50)), example.length)
 
-        loaded = batches(lengths, **form, **options, vary=vary)
+        loaded = batches(lengths, **form, **options, augment=augment)
         return [sorted(example for part in local for example in part.examples) for local in loaded.epoch(epoch, skip)]
 
     whole = variants(epoch)

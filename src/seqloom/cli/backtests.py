@@ -1,8 +1,8 @@
 """Print a rolling-origin backtest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqloom import terminal
 from seqloom.formats import format_value
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from seqloom.model import Model
 
 MAX_ROWS = 12  # of a table
-MAX_WARNINGS = 5
 
 
 def print_backtest(
@@ -34,7 +33,7 @@ def print_backtest(
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         drawn, result = None, model.backtest(file, step=step, origins=origins)
-    print_data_warnings(file, result.scores)
+    terminal.print_data_warnings(file, result.scores.get("warnings", []))
     if as_json:
         terminal.print_json(result.to_json())
         return
@@ -58,15 +57,6 @@ def print_backtest(
         terminal.print_lines("", f"picture  {drawn}")
     else:
         terminal.print_note("no picture: matplotlib is not installed; run pip install 'seqloom[plots]'")
-
-
-def print_data_warnings(file: str, scores: Mapping[str, Any]) -> None:
-    """Print what is wrong with evaluated data, at most some of it."""
-    warnings = scores.get("warnings", [])
-    for warning in warnings[:MAX_WARNINGS]:
-        terminal.print_warning(f"{file}: {warning}")
-    if len(warnings) > MAX_WARNINGS:
-        terminal.print_warning(f"{file}: {len(warnings) - MAX_WARNINGS:,} more warnings; --json has all")
 
 
 def _renamed(row: Row) -> Row:

@@ -239,9 +239,9 @@ def _sample_paths(model: "Model", prompt: str, options: GenerationOptions) -> No
     names: dict[str, list[str]] = {}
     for paths in series:
         names.setdefault(paths.warning, []).append(paths.name)
-    for warning, of in names.items():
+    for warning, warned in names.items():
         if warning:
-            terminal.print_note(f"{quote_names(of)}: {warning}" if all(of) else warning)
+            terminal.print_note(f"{quote_names(warned)}: {warning}" if all(warned) else warning)
     for number, paths in enumerate(series, start=1):
         file = path.with_stem(f"{path.stem}-{number}") if len(series) > 1 else path
         _draw_beside(file, model, partial(draw_paths, paths, title=paths.name), "plot")

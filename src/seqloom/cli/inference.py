@@ -91,7 +91,6 @@ def evaluate(
     predicts from several origins as if the rest were not known yet; it is not trained again.
     """
     from seqloom import terminal
-    from seqloom.cli.backtests import print_data_warnings
     from seqloom.data.readers.text_files import pluralize
     from seqloom.tasks.forecast.verdict import compare_with_baselines
 
@@ -120,7 +119,7 @@ def evaluate(
                 f"{file}: the model was trained on {pluralize(trained, 'example')} of this file, so that the scores do "
                 "not show how well it does on new data"
             )
-        print_data_warnings(file, metrics)
+        terminal.print_data_warnings(file, metrics.get("warnings", []))
         if unseen := model.task.describe_unseen(metrics):
             terminal.print_warning(f"{file}: labels that do not occur in the training data count as errors: {unseen}")
         if as_json:
@@ -131,7 +130,7 @@ def evaluate(
             if baselines := metrics.get("baselines"):
                 overfitting = _remedies(run[0], model).overfitting
                 verdict = compare_with_baselines(metrics, baselines, overfitting=overfitting)
-                sentences = [verdict, f"Baseline: {baseline['name']}."] if baseline else [verdict]
+                sentences = [verdict]
             terminal.print_results(metrics, baseline, source="value", sentences=sentences)
 
 
@@ -417,6 +416,7 @@ def explain(
 ) -> None:
     """Explain a prediction. Shows what mattered, attention, alternatives and probabilities, as text, plots and HTML."""
     from seqloom.explain import explain_all
+    from seqloom.insight.label_paths import MAX_PATHS
 
     with errors():
         model = load_model(run, layer, search=search, lexicon=lexicon, lm=lm, folder=folder)
@@ -431,7 +431,7 @@ def explain(
             beam=beam,
             heads=heads,
             paths=paths or max_paths is not None,
-            max_paths=max_paths,
+            max_paths=max_paths or MAX_PATHS,
             gates=gates,
             unroll=unroll,
             nearest=nearest,

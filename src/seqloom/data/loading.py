@@ -45,7 +45,7 @@ class BatchLoader:
     workers: int = 0  # threads that prepare batches in advance
     parts: int = 1
     local_parts: range = range(1)
-    vary: Callable[[Any, np.random.Generator], Any] | None = None  # changes an example at random, each time it is read
+    augment: Callable[[Any, np.random.Generator], Any] | None = None  # changes an example at random, each time
     _cache: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[list[Batch]]:
@@ -95,10 +95,10 @@ class BatchLoader:
 
     def _read_rows(self, buffer: Sequence[Any], rows: Sequence[int], place: tuple[int, int]) -> list[Batch]:
         """The parts of a batch. Changes of an example depend on nothing but the seed, the epoch and its row."""
-        vary = self.vary
-        if vary is None:
+        augment = self.augment
+        if augment is None:
             return self._collate([buffer[row] for row in rows])
-        return self._collate([vary(buffer[row], np.random.default_rng([self.seed, *place, row])) for row in rows])
+        return self._collate([augment(buffer[row], np.random.default_rng([self.seed, *place, row])) for row in rows])
 
     def _collate(self, examples: Sequence[Any]) -> list[Batch]:
         return [self.collate(chosen) for part in self.local_parts if (chosen := examples[part :: self.parts])]

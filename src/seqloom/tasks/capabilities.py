@@ -103,8 +103,8 @@ class Capabilities(ConfigSection):
 
     def embed(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
         """Contextual word vectors, one answer per row."""
-        has_encoder = type(self).encode is not Capabilities.encode
-        self._refuse(Capabilities.embed, "give contextual word vectors", instead=SENTENCE_VECTORS * has_encoder)
+        instead = "" if type(self).encode is Capabilities.encode else SENTENCE_VECTORS
+        self._refuse(Capabilities.embed, "give contextual word vectors", instead=instead)
 
     def generate(
         self,

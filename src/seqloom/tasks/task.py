@@ -326,13 +326,9 @@ class Task(Capabilities, ABC):
         return ""
 
     @property
-    def varies_examples(self) -> bool:
-        """Whether ``vary_example`` changes examples."""
-        return False
-
-    def vary_example(self, example: Any, random: np.random.Generator) -> Any:  # noqa: ARG002
-        """A random variant of a training example, each time it is read: data augmentation."""
-        return example
+    def augment_example(self) -> Callable[[Any, np.random.Generator], Any] | None:
+        """What changes a training example at random, each time it is read; None: nothing."""
+        return None
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> Batch:

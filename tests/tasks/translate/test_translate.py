@@ -380,7 +380,8 @@ def test_bpe_dropout_splits_training_pairs_anew_and_nothing_else() -> None:
     assert fitted.learned.target is not None
     (pair,) = fresh.read(texts[:1])
     random = np.random.default_rng(1)
-    varied = [fitted.vary_example(pair, random) for _ in range(20)]
+    assert fitted.augment_example is not None
+    varied = [fitted.augment_example(pair, random) for _ in range(20)]
     sources, targets = zip(*map(random_tokens, varied), strict=True)
     assert len(set(map(tuple, sources))) > 5
     assert len(set(map(tuple, targets))) > 5
@@ -402,7 +403,8 @@ def test_bpe_dropout_of_one_side() -> None:
     assert fitted.learned is not None
     assert fitted.learned.target is not None
     (pair,) = fresh.read([("a b", "x y z")])
-    varied = fitted.vary_example(pair, np.random.default_rng(1))
+    assert fitted.augment_example is not None
+    varied = fitted.augment_example(pair, np.random.default_rng(1))
     assert random_tokens(varied)[1] == fitted.learned.target.encode("x y z")
 
 

@@ -62,7 +62,8 @@ def draw_forecast_paths(
         if axis is not None and axis.stamps is not None and following is not None:
             stamps = np.concatenate([axis.stamps[: end.stop], following])
         history = end.series.values[: end.stop, _places(end, forecast)]
-        warning = "; ".join(filter(None, (task.input_warning(end), forecast.warning, FEW_OWN * has_few)))
+        warnings = task.input_warning(end), forecast.warning, FEW_OWN if has_few else ""
+        warning = "; ".join(filter(None, warnings))
         results.append(ForecastPaths(forecast.columns, values, forecast.times, history, stamps, end.identity, warning))
     return results
 

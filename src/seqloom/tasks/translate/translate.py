@@ -112,10 +112,10 @@ class Translate(TranslateScoring):
         )
 
     @property
-    def varies_examples(self) -> bool:
-        return bool(self.bpe_dropout)
+    def augment_example(self) -> Callable[[Pair, np.random.Generator], Pair] | None:
+        return self._split_at_random if self.bpe_dropout else None
 
-    def vary_example(self, example: Pair, random: np.random.Generator) -> Pair:
+    def _split_at_random(self, example: Pair, random: np.random.Generator) -> Pair:
         """The pair split into other subwords: BPE-dropout."""
         source, target = self._splitters
         return replace(example, tokens=(source(example.source, random), target(example.target or "", random)))
