@@ -14,6 +14,7 @@ from seqloom.config import ConfigError, Document, parse
 from seqloom.config.errors import find_problems
 from seqloom.config.hints import SYNONYMS
 from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.text_tables import texts
 from seqloom.run_config import Config, config_template
 from seqloom.run_document import COLUMNS, check_columns, check_files, check_tables, find_data_files, read_document
 from seqloom.tasks import key_table
@@ -71,9 +72,23 @@ def test_a_folder_of_texts_is_training_data(tmp_path: Path) -> None:
     for name in ("b.txt", "a.TXT"):
         (tmp_path / name).touch()
     assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
+    (tmp_path / "training_day.txt").touch()
+    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
+    (tmp_path / "training_day.txt").unlink()
     (tmp_path / "c.csv").touch()
     with pytest.raises(ValueError, match="no file has 'train' in its name"):
         find_data_files(str(tmp_path))
+
+
+def test_parts_of_a_data_set_are_no_folder_of_texts(tmp_path: Path) -> None:
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n")
+    parts = {"task.train": str(tmp_path / "train.txt"), "task.dev": str(tmp_path / "dev.txt")}
+    assert find_data_files(str(tmp_path)) == parts
+    with pytest.raises(DataError, match=r"parts of one data set \(dev\.txt, test\.txt, train\.txt\): name one of them"):
+        list(texts(tmp_path))
+    (tmp_path / "dev.txt").unlink()
+    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path / "train.txt")}
 
 
 @pytest.mark.parametrize(
@@ -133,6 +148,13 @@ def test_what_is_said_of_the_training_table_does_not_depend_on_the_task(task: st
     assert {"words", "min_length", "token", "nothing", "dev_file", "vocab_size"}.isdisjoint(early)
 
 
+@pytest.fixture
+def up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored keys are believed, even if sources have been edited since."""
+    monkeypatch.setattr(key_table, "may_be_new", lambda _: False)
+
+
+@pytest.mark.usefixtures("up_to_date")
 @pytest.mark.parametrize("task", tasks.names())
 def test_unknown_keys_of_a_task_are_found_without_it(task: str) -> None:
     """With the message that the task gives; keys without a similar one wait for the task."""
@@ -150,6 +172,7 @@ def test_unknown_keys_of_a_task_are_found_without_it(task: str) -> None:
     check_tables(Document.empty(["task.qqqqqq=1"], values=files))
 
 
+@pytest.mark.usefixtures("up_to_date")
 @pytest.mark.parametrize("wrong", ["x", -1, 2.5, True, [1], 10**9])
 @pytest.mark.parametrize("task", tasks.names())
 def test_wrong_values_of_a_task_are_found_without_it(task: str, wrong: Any) -> None:

@@ -1,6 +1,5 @@
 """What a person configures: a TOML file, or a task and its data. Errors in them are found without importing torch."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,16 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.schema import all_keys
 from seqloom.config.toml import one_of
-from seqloom.data.readers import audio_files, labelled_formats, midi, parallel, sentence_tables, text_pairs, text_tables
+from seqloom.data.readers import (
+    audio_files,
+    data_parts,
+    labelled_formats,
+    midi,
+    parallel,
+    sentence_tables,
+    text_pairs,
+    text_tables,
+)
 from seqloom.data.readers.columns import no_named_column
 from seqloom.data.readers.tables import read_table, suffix
 from seqloom.data.readers.text_files import DataError, expand, refuse_stream, resolve
@@ -118,10 +126,7 @@ def _makes_data(path: Path) -> bool:
     return path.stem in ("labels", "metadata") or path.name == "wav.scp" or path.suffix.lower() in suffixes
 
 
-DATA_FILES = {
-    "task.train": re.compile("train"),
-    "task.dev": re.compile(r"(?<![a-z])(dev(el|elopment|set)?|val(id|idation)?)(?![a-z])"),  # not values, device
-}
+DATA_FILES = {"task.train": data_parts.TRAIN, "task.dev": data_parts.DEV}
 """What the names of the files of a folder contain, in lower case."""
 
 
@@ -145,7 +150,7 @@ def find_data_files(data: str) -> dict[str, str]:
     others = list(folder.glob("[!.]*"))
     if not files and any(path.is_dir() or _makes_data(path) for path in others):
         return {"task.train": data}  # one folder per label, or recordings with or without a table of labels
-    if others and all(path.suffix.lower() == ".txt" for path in others):
+    if others and all(path.suffix.lower() == ".txt" for path in others) and not data_parts.are_parts(others):
         return {"task.train": data}  # one text per file
     if "task.train" not in files:
         raise ValueError(f"{data}: no file has 'train' in its name; give the file itself, or write a configuration")

@@ -6,6 +6,7 @@ from typing import Any
 
 from seqloom.data.readers import column_names, tables
 from seqloom.data.readers.columns import Columns, Role, find_columns
+from seqloom.data.readers.data_parts import are_parts
 from seqloom.data.readers.table_values import as_text
 from seqloom.data.readers.tables import Table
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, pluralize
@@ -21,10 +22,13 @@ def is_text_table(source: Source) -> bool:
 
 
 def text_files_of(folder: Path) -> list[Path]:
-    """The files of a folder, in the order of their names; hidden ones are skipped."""
+    """The texts of a folder, in the order of their names; hidden ones are skipped."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     if not files:
         raise DataError(str(folder), "there are no files in this folder")
+    if are_parts(files):
+        names = ", ".join(path.name for path in files[:5])
+        raise DataError(str(folder), f"these are parts of one data set ({names}): name one of them")
     return files
 
 
