@@ -35,6 +35,8 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
         read_document(str(path), task="tag", data="x")
     with pytest.raises(ValueError, match=r'^--task: unknown task "tagger"; did you mean "tag"\? Expected one of: '):
         read_document("", task="tagger", data="x")
+    with pytest.raises(ValueError, match=r"^give a data file with --data: --task tag --data a\.csv$"):
+        read_document("a.csv", task="tag")
     with pytest.raises(ConfigError, match=r"'train\.epochs' is not an override; write section\.key=value"):
         read_document("train.epochs", ["5"], task="classify", data=str(tmp_path / "t.txt"))
     with pytest.raises(ValueError, match=r"^--task tag needs --data FILE, too"):

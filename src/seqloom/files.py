@@ -36,6 +36,12 @@ def write(path: Path, data: str | bytes, *, inside: Path | None = None) -> None:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
+def refuse_input(output: Path, source: str) -> None:
+    """Raise ValueError if a file to be written is the one that is read."""
+    if source and output.exists() and Path(source).exists() and output.samefile(source):
+        raise ValueError(f"{output}: is the file that is read, and would be overwritten: choose another --output")
+
+
 @contextmanager
 def replacing(
     path: Path,

@@ -31,6 +31,8 @@ def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", d
     is_key = bool(task or data) and path.startswith(("task.", "train.", "sweep."))
     if ("=" in path or is_key) and not Path(path).is_file():
         path, overrides = "", [path, *overrides]
+    if path and task and not data and Path(path).suffix.lower() != ".toml":
+        raise ValueError(f"give a data file with --data: --task {task} --data {path}")
     if path and (task or data):
         raise ValueError(f"give either a configuration ({path}) or --task and --data, not both")
     if path:

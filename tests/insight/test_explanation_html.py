@@ -82,3 +82,5 @@ def test_labels_that_a_table_leaves_out_are_counted() -> None:
     two = replace(explanation, label_probabilities=shown | {"a": 0.03, "b": 0.01})
     assert list(two.shown_labels) == list(shown)
     assert "and 2 more labels, with 4.00% in all" in text(two)
+    few = replace(explanation, label_probabilities=shown, label_kind="token", label_count=5008)
+    assert few.other_labels == "and 5,000 more tokens, with 4.00% in all"

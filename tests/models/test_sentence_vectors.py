@@ -137,6 +137,12 @@ def test_the_nearest_sentences_by_brute_force() -> None:
     assert len(index.nearest(query, count=100)) == 35
 
 
+def test_the_number_of_sentences_is_positive() -> None:
+    index = SentenceIndex(["a"], np.ones((1, 2), np.float32), "mean")
+    with pytest.raises(ValueError, match="count is 0, expected at least 1"):
+        index.nearest(np.ones(2, np.float32), count=0)
+
+
 def test_a_sentence_is_nearest_to_itself(model: Model) -> None:
     texts = ["a cd é b", "b", "a b a b cd"]
     index = model.index_sentences(texts)

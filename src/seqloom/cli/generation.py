@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqloom import files
 from seqloom.cli.inference import load_model
 from seqloom.cli.options import Layer, RunFolder, errors
 from seqloom.formats import quote_names, single_precision, visible
@@ -193,8 +194,9 @@ def _draw(model: "Model", prompt: str, options: GenerationOptions) -> None:
 
     names = ("count", "bias", "length", "seed")
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
-    drawings = model.draw(prompt, **chosen, prime=options.prime or None)
     path = options.output or Path(f"generated{SVG}")
+    files.refuse_input(path, options.prime)
+    drawings = model.draw(prompt, **chosen, prime=options.prime or None)
     try:
         save_drawings(drawings, path)
     except ModuleNotFoundError as error:
@@ -207,6 +209,7 @@ def _draw(model: "Model", prompt: str, options: GenerationOptions) -> None:
 
 
 def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
+    from seqloom import terminal
     from seqloom.insight.piano_roll import MIDI
 
     if prompt:
@@ -215,12 +218,19 @@ def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
     path = options.output or Path(f"generated{MIDI}")
     if path.suffix.lower() != MIDI:
         raise ValueError(f"{path}: expected a file that ends in {MIDI}; the piano roll is drawn beside it")
+    numbered = [path.with_stem(f"{path.stem}-{number}") for number in range(1, options.count + 1)]
+    outputs = numbered if options.count > 1 else [path]
+    for file in outputs:
+        files.refuse_input(file, options.prime)
     names = ("count", "length", "temperature", "seed")
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
-    for number, roll in enumerate(model.compose(**chosen, prime=options.prime or None), start=1):
-        file = path.with_stem(f"{path.stem}-{number}") if options.count > 1 else path
+    for file, roll in zip(outputs, model.compose(**chosen, prime=options.prime or None), strict=True):
         roll.save(file)
         print(f"{file} ({len(roll.frames)} frames, {len(roll.notes())} notes, {roll.seconds:.0f} s)")
+        if not roll.notes():
+            terminal.print_note(
+                f"{file.name} is silent: no key is probable enough at --temperature {options.temperature:g}"
+            )
         _draw_beside(file, model, roll.save, "piano roll")
 
 
@@ -233,6 +243,7 @@ def _sample_paths(model: "Model", prompt: str, options: GenerationOptions) -> No
     path = options.output or Path("generated.csv")
     if path.suffix.lower() != ".csv":
         raise ValueError(f"{path}: expected a file that ends in .csv; the plot is drawn beside it")
+    files.refuse_input(path, prompt)
     series = model.sample_paths(prompt, count=options.count, seed=options.seed)
     write_paths(series, path)
     print(path)

@@ -99,6 +99,8 @@ def find_problems(sections: Sections, values: Mapping[str, Any]) -> list[Problem
                 for error in invalid.errors(include_url=False)
                 if error["type"] != "default_factory_not_called"  # a default that depends on another wrong value
             ]
+            wrong = {error.path[:-1] for error in errors}  # lists with wrong items, which are not counted
+            errors = [error for error in errors if error.error["type"] != "too_short" or error.path not in wrong]
             problems += (problem for problem in _describe(errors, keys=keys) if problem.path not in reported)
     return problems
 

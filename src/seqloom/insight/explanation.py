@@ -83,6 +83,8 @@ class Explanation:
     attribution: Attribution | None = None  # which inputs mattered, of classifiers and taggers
     label_choices: list[LabelChoice] = field(default_factory=list)  # of taggers
     label_probabilities: dict[str, float] = field(default_factory=dict)  # of classifiers, the most probable first
+    label_kind: str = "label"  # what these are, such as tokens that fill a mask
+    label_count: int = 0  # of all labels, where only the most probable ones are given; 0: all are
     beam: list[BeamNode] = field(default_factory=list)  # if requested, parents before their children
     prefixes: list[PrefixChoice] = field(default_factory=list)  # CTC, if requested: the beam in each frame
     paths: LabelPaths | None = None  # CTC, if requested: alignments of a text
@@ -108,11 +110,13 @@ class Explanation:
     @property
     def other_labels(self) -> str:
         """How many labels such a table leaves out, and how probable they are; empty: none."""
-        rest = list(self.label_probabilities.values())[SHOWN_LABELS:]
-        if not rest:
+        shown, given = self.shown_labels.values(), self.label_probabilities.values()
+        count = (self.label_count or len(given)) - len(shown)
+        if not given or not count:
             return ""
-        labels = "1 more label" if len(rest) == 1 else f"{len(rest):,} more labels"
-        return f"and {labels}, with {format_percent(sum(rest), 2)}{' in all' if len(rest) > 1 else ''}"
+        probability = (1.0 if self.label_count else sum(given)) - sum(shown)
+        labels = f"{count:,} more {self.label_kind}{'s' if count > 1 else ''}"
+        return f"and {labels}, with {format_percent(probability, 2)}{' in all' if count > 1 else ''}"
 
     def _repr_html_(self) -> str:
         from seqloom.insight.explanation_html import explanation_html

@@ -70,7 +70,7 @@ def _parts(explanation: Explanation) -> Iterator[str]:
         yield html.coloured_words(words, values.values, maximum=values.maximum) + "<br>" + html.remark(values.label)
     if explanation.label_probabilities:
         yield html.table(
-            ("label", "probability"),
+            (explanation.label_kind, "probability"),
             [
                 (html.escape(label), html.bar(probability, format_percent(probability, 1)))
                 for label, probability in explanation.shown_labels.items()

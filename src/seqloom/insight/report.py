@@ -80,7 +80,7 @@ def print_explanation(explanation: Explanation) -> None:
         terminal.table(("word", "label", "probability", "alternative", "probability"), choices)
     if explanation.label_probabilities:
         terminal.table(
-            ("label", "probability"),
+            (explanation.label_kind, "probability"),
             [(label, format_percent(probability, 2)) for label, probability in explanation.shown_labels.items()],
         )
         terminal.print_lines(*filter(None, [explanation.other_labels]))

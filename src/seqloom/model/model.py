@@ -108,6 +108,7 @@ class Model:
 
     def for_single_texts(self) -> "Model":
         """The same weights for sentence vectors: a model of pairs reads single texts."""
+        self.task.require_sentence_vectors()
         task = self.task.single_texts()
         return self if task is self.task else self._with_task(task)
 

@@ -76,6 +76,8 @@ class SentenceIndex:
 
     def nearest(self, vector: NDArray[np.float32], *, count: int) -> list[NearSentence]:  # (D,)
         """The sentences with the highest cosine similarity to a vector, the nearest first; of equal texts, one."""
+        if count < 1:
+            raise ValueError(f"count is {count}, expected at least 1")
         norms = np.linalg.norm(self.vectors, axis=1) * np.linalg.norm(vector)
         similarities = np.divide(self.vectors @ vector, norms, out=np.zeros_like(norms), where=norms > 0)
         nearest: dict[str, NearSentence] = {}

@@ -101,6 +101,11 @@ class Capabilities(ConfigSection):
         """The outputs of the encoder at the elements of each row, from which sentence vectors are pooled."""
         self._refuse(Capabilities.encode, "give sentence vectors")
 
+    def require_sentence_vectors(self) -> None:
+        """Raise an error if the task has no encoder for them, before anything is read."""
+        if type(self).encode is Capabilities.encode:
+            self._refuse(Capabilities.encode, "give sentence vectors")
+
     def embed(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
         """Contextual word vectors, one answer per row."""
         instead = "" if type(self).encode is Capabilities.encode else SENTENCE_VECTORS

@@ -43,6 +43,15 @@ def test_paths_are_written_with_their_dates(run: Path, tmp_path: Path) -> None:
     assert [float(row[2]) for row in rows] == pytest.approx(same.values.ravel().tolist(), rel=1e-3)
 
 
+def test_the_series_is_not_overwritten(run: Path) -> None:
+    series = run.parent / "s.csv"
+    before = series.read_bytes()
+    result = CliRunner().invoke(app, ["generate", str(run), str(series), "--output", str(series)])
+    assert result.exit_code == 1
+    assert "is the file that is read, and would be overwritten" in " ".join(result.output.split())
+    assert series.read_bytes() == before
+
+
 def test_paths_lie_within_the_intervals_as_often_as_these_say(run: Path) -> None:
     model, series = seqloom.load(run), str(run.parent / "s.csv")
     (paths,) = model.sample_paths(series, count=400)

@@ -14,6 +14,8 @@ import seqloom
 from seqloom import workflow
 from seqloom.cli.main import app
 from seqloom.data.readers.midi import KEYS, LOWEST, parse_midi, to_frames
+from seqloom.insight.piano_roll import PianoRoll
+from seqloom.model import Model
 from seqloom.tasks.music import Music
 from seqloom.tasks.music.music import chord_name
 
@@ -101,6 +103,29 @@ def test_generate_writes_midi_files_and_piano_rolls(run: Path, tmp_path: Path) -
     starts = int(first.frames.any(axis=1).argmax())
     ends = len(first.frames) - int(first.frames[::-1].any(axis=1).argmax())
     assert np.array_equal(to_frames(song, 4), first.frames[starts:ends])
+
+
+def test_the_piece_that_is_continued_is_not_overwritten(run: Path, tmp_path: Path) -> None:
+    given = tmp_path / "song-2.mid"
+    seqloom.load(run).compose(length=9)[0].save(given)
+    before = given.read_bytes()
+    for output, count in ((given, 1), (tmp_path / "song.mid", 2)):
+        options = ["--prime", str(given), "--output", str(output), "--count", str(count)]
+        result = CliRunner().invoke(app, ["generate", str(run), *options])
+        assert result.exit_code == 1
+        assert "song-2.mid: is the file that is read, and would be overwritten" in " ".join(result.output.split())
+    assert given.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["song-2.mid"]
+
+
+def test_silence_is_noted(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = PianoRoll(np.zeros((8, KEYS), np.uint8), frames_per_beat=4)
+    monkeypatch.setattr(Model, "compose", lambda *_, **__: [silent])
+    output = tmp_path / "song.mid"
+    result = CliRunner().invoke(app, ["generate", str(run), "--output", str(output), "--temperature", "0"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"{output} (8 frames, 0 notes, {silent.seconds:.0f} s)\n")
+    assert "song.mid is silent: no key is probable enough at --temperature 0" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(

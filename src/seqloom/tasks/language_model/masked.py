@@ -235,6 +235,8 @@ class Masked(Objective):
             heads=all_heads(layers, places, places) if heads else [],
             token_values=surprisal,
             label_probabilities={filler.token.strip() or filler.token: filler.probability for filler in fillers},
+            label_kind="token",
+            label_count=len(self.tokenizer.vocabulary),
             notes=notes,
         )
 

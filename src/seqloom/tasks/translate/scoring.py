@@ -70,14 +70,14 @@ class TranslateScoring(TranslateSettings):
         )
         values = [value for answer in predictions for value in answer.target_log_probabilities]
         correct = [hit for answer in predictions for hit in answer.target_correct[:-1]]
-        forced_accuracy = sum(correct) / max(len(correct), 1)
+        forced_accuracy, free_accuracy = sum(correct) / max(len(correct), 1), 1 - free.token_error_rate
         return scores | {
             "exact_match": errors.exact_match,
             "token_error_rate": errors.token_error_rate,
             "loss": -math.fsum(values) / max(len(values), 1),
             "forced_accuracy": forced_accuracy,
-            "free_accuracy": 1 - free.token_error_rate,
-            "gap": forced_accuracy - (1 - free.token_error_rate),
+            "free_accuracy": free_accuracy,
+            "gap": round(forced_accuracy - free_accuracy, 12),  # 1 - (1 - x) is not always x
             "exact_match_interval": list(errors.exact_match_interval),
             "token_error_rate_interval": list(errors.token_error_interval),
             **details,
