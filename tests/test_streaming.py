@@ -149,6 +149,20 @@ def test_a_stream_commits_within_its_lag(runs: dict[str, Path]) -> None:
     assert call(*command, "--lag", 0, given=sound()).stdout == f"{output[0.0][-1]}\n"
 
 
+@pytest.mark.parametrize("search", ["best_path", "prefix_beam size=20"])
+def test_an_ensemble_cannot_stream(runs: dict[str, Path], search: str) -> None:
+    reason = "a stream needs one model: the CTC models of an ensemble place tokens in different frames"
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        load(runs["stream"], search=search, ensemble=[runs["stream"]]).open_stream()
+    options = ["--search", search, "--ensemble", runs["stream"]]
+    result = call("predict", runs["stream"], "-", "--stream", *options, given=sound())
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"seqloom: {reason}\n")
+    samples = np.frombuffer(sound(), "<i2").astype(np.float32) * np.float32(1 / 32768)
+    (alone,) = load(runs["stream"], search=search).predict([Audio(samples, 4000)])
+    (together,) = load(runs["stream"], search=search, ensemble=[runs["stream"]]).predict([Audio(samples, 4000)])
+    assert together.text == alone.text != ""
+
+
 def test_a_lag_below_zero_is_refused(runs: dict[str, Path]) -> None:
     for search in ("best_path", "prefix_beam"):
         with pytest.raises(ValueError, match=r"lag is -0\.001, expected at least 0"):

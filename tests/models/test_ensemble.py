@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,9 +90,9 @@ def test_each_transcriber_keeps_its_frames() -> None:
     assert torch.equal(memory.mask, mask)
     for model, logits in zip(models, ensemble.member_logits(memory), strict=True):
         torch.testing.assert_close(logits[mask], model(values, mask)[0][mask], rtol=0, atol=0)
-    for refused in (partial(ensemble.frame_logits, memory), partial(ensemble, values, mask)):
-        with pytest.raises(ValueError, match="align, stream or explain with one of its models"):
-            refused()
+    with pytest.raises(ValueError, match="a stream needs one model: the CTC models of an ensemble"):
+        ensemble.require_single("a stream")
+    assert models[0].require_single("a stream") is models[0]
 
 
 def test_probabilities_of_classifiers_and_numbers_are_averaged() -> None:

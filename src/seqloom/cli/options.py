@@ -100,7 +100,7 @@ Lag = Annotated[
 ]
 Ensemble = Annotated[
     list[Path] | None,
-    typer.Option(metavar="RUN", help="Another run whose predictions are averaged with those of this one; repeatable."),
+    typer.Option(metavar="RUN", help="Another run that predicts together with this one; repeatable."),
 ]
 
 

@@ -52,7 +52,7 @@ class ExampleSummary(NamedTuple):
     missing: Sequence[MissingColumn] = ()  # columns with missing values, which were filled; the same object counts once
     is_view: bool = False  # the values belong to an array that examples share
     padded_size: int = 0  # elements in a batch; 0: the length of the example
-    unlisted: Sequence[str] = ()  # words of the target that the lexicon of the search lacks
+    out_of_vocabulary: Sequence[str] = ()  # words of the target that the lexicon of the search lacks
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class DatasetSummary:
         self._last_missing: Sequence[MissingColumn] = ()
         self.single_colour = Findings()  # names or locations of images and videos
         self.targets = TargetRanges(target_column)
-        self.unlisted: Counter[str] = Counter()  # words of the targets that the lexicon of the search lacks
+        self.out_of_vocabulary: Counter[str] = Counter()  # words of the targets that the lexicon of the search lacks
 
     def watch(self, examples: Iterable[Any]) -> Iterator[Any]:
         """The same examples, added as they pass."""
@@ -291,7 +291,7 @@ class DatasetSummary:
         if has_single_colour(summary.values):
             self.single_colour.add(getattr(example, "name", "") or example.location)
         self.targets.add(summary.targets)
-        self.unlisted.update(summary.unlisted)
+        self.out_of_vocabulary.update(summary.out_of_vocabulary)
         if self.examples < SAMPLE:
             self._sampled_bytes += sys.getsizeof(example) if summary.is_view else _size(example)
         self.examples += 1
@@ -462,9 +462,11 @@ def compare_splits(train: DatasetSummary, dev: DatasetSummary) -> Iterator[str]:
             near = f"; train has {similar[_folded(label)]!r}" if _folded(label) in similar else ""
             shown.append(f"{label!r} ({pluralize(dev.labels[label], 'time')}, first {dev.first[label]}{near})")
         yield f"dev: {pluralize(len(unseen), 'label')} not in train, which cannot be predicted: {join_names(shown)}"
-    if words := dev.unlisted:
+    if words := dev.out_of_vocabulary:
         shown = [f"{word!r} ({pluralize(count, 'time')})" for word, count in words.most_common()]
-        yield f"dev: {pluralize(len(words), 'word')} not in task.lexicon, which no search finds: {join_names(shown)}"
+        count = f"{pluralize(len(words), 'word')} {'is' if len(words) == 1 else 'are'}"
+        pronoun = "it" if len(words) == 1 else "them"
+        yield f"dev: {count} not in task.lexicon, so the search cannot output {pronoun}: {join_names(shown)}"
 
 
 def all_repeated(train: DatasetSummary, dev: DatasetSummary) -> bool:

@@ -18,7 +18,7 @@ from seqloom.insight.heatmap_text import BARS, wrap_columns
 from seqloom.insight.plotting import BLACK, COLOURS, FRAME, GREY, GRID, SLATE, escape_dollars, save_figure
 from seqloom.insight.token_names import display_token, show_whitespace
 from seqloom.layers.embedding import PADDING as BLANK
-from seqloom.models.transcription.transcriber import Transcriber
+from seqloom.models.transcription.transcriber import FrameTranscriber
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ class FrameProbabilities:
 
 
 def frame_probabilities(
-    model: Transcriber,
+    model: FrameTranscriber,
     values: Tensor,  # (1, N) samples, or (1, T, D) frames
     mask: Tensor,  # (1, N) or (1, T)
     encoding: Tokenizer,
@@ -64,7 +64,7 @@ def frame_probabilities(
     """The token probabilities of one recording."""
     logits, real, _ = model(values, mask)
     probabilities: Matrix = logits[0][real[0]].double().softmax(dim=-1).cpu().numpy()  # (T, V)
-    spectrum: Any = model.encoder.features.spectrum
+    spectrum: Any = model.frame_encoder.features.spectrum
     frames = values[0] if spectrum is None else spectrum(values, mask)[0][0]
     if frames.ndim == 4:  # of a video, the brightness of each row of pixels
         frames = frames.mean(dim=(2, 3))

@@ -24,7 +24,7 @@ from seqloom.insight.prefix_tree import prefix_choices, prefix_nodes, record_pre
 from seqloom.insight.token_names import output_tokens
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.ensemble import Ensemble
-from seqloom.models.transcription.transcriber import Transcriber
+from seqloom.models.transcription.transcriber import FrameTranscriber
 
 DEFAULT_BEAM = Beam(size=5, nbest=3)
 """The beam that is shown if the model decodes with another search."""
@@ -144,7 +144,7 @@ def trace_generation(
 
 def explain_transcript(
     task: SearchingTask,
-    model: Transcriber,
+    model: FrameTranscriber,
     example: Any,
     *,
     encoding: Tokenizer,

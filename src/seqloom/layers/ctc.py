@@ -47,6 +47,27 @@ def ctc_loss(
     return CTCLosses(losses.to(logits.device), feasible.to(logits.device))
 
 
+def ctc_log_probabilities(
+    logits: Tensor,  # (T, V)
+    targets: Sequence[Sequence[int]],
+    *,
+    blank: int = 0,
+) -> NDArray[np.float64]:  # (N,)
+    """log p(target | frames) of several targets for the same frames, -inf where infeasible. There is no gradient."""
+    from seqloom.kernels.ctc import loss as kernel
+
+    table = logits.detach().to("cpu", torch.float64).contiguous()
+    rows = [np.asarray(target, np.int64).reshape(-1) for target in targets]
+    for row, target in enumerate(rows):
+        _check_tokens(target, logits.shape[1], blank, f"row {row}: the target")
+    scores, probabilities = table.numpy(), table.softmax(dim=1).numpy()
+
+    def log_probability(row: int) -> float:
+        return -kernel.loss_value(scores, rows[row], blank, probabilities)
+
+    return np.array(map_rows(log_probability, list(map(len, rows))))
+
+
 def frames_needed(target: Sequence[int]) -> int:
     """Smallest number of frames for a target: repeated tokens need a blank between them."""
     from seqloom.kernels.ctc import viterbi

@@ -81,6 +81,15 @@ def edit_distance(hypothesis: Tokens, reference: Tokens) -> int:
     return int(Levenshtein.distance(hypothesis, reference))
 
 
+def edit_distances(hypotheses: Sequence[Tokens], references: Sequence[Tokens]) -> NDArray[np.int64]:  # (N, R)
+    """The edit distance of each hypothesis to each reference."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import Levenshtein
+
+    distances: NDArray[np.int64] = process.cdist(hypotheses, references, scorer=Levenshtein.distance, dtype=np.int64)
+    return distances
+
+
 @dataclass(frozen=True)
 class EditErrors:
     """Errors of hypotheses, one entry per distinct source: (N,)."""

@@ -24,7 +24,7 @@ def load(
     *,
     layer: LayerFactory | None = None,  # the custom layer that the run was trained with
     checkpoint: Name = "best",
-    ensemble: Sequence[str | Path] = (),  # more runs of the same task and vocabulary, whose predictions are averaged
+    ensemble: Sequence[str | Path] = (),  # more runs of the same task and vocabulary, which predict together
     search: str | Search | FrameSearch = "",  # such as "beam size=5 nbest=3"
     constrain: str = "",  # file with the allowed outputs
     lexicon: str = "",  # file with the words allowed in a transcript or translation

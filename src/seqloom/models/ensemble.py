@@ -1,4 +1,4 @@
-"""Ensembles: the probabilities of several models are averaged, at every step or of whole texts."""
+"""Ensembles: several models that predict together, most of them with the mean of their probabilities."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.forecaster import Forecaster, ForecastInputs, ForecastOutput
 from seqloom.models.tagger import SoftmaxOutput, Tagger
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
-from seqloom.models.transcription.transcriber import CTCModel, Transcriber
+from seqloom.models.transcription.transcriber import CTCModel, FrameTranscriber
 
 
 def ensemble_step(steps: Sequence[Step], weights: Sequence[float] | None = None) -> Step:
@@ -127,38 +127,24 @@ class LanguageModelEnsemble(_AveragedSteps):
         return TokenScores([mean.tolist() for mean in means], state=tuple(each.state for each in scores))
 
 
-_SEVERAL_TABLES = (
-    "the CTC models of an ensemble place tokens in different frames: align, stream or explain with one of its models"
-)
-
-
-class TranscriberEnsemble(nn.Module):
+class TranscriberEnsemble(CTCModel):
     """CTC transcribers with the same vocabulary and frame rate, used as one for prediction.
 
     Each of them places tokens in frames of its own, so that the probabilities of texts are averaged, not those of
-    frames (tasks/transcribe/combination.py).
+    frames (minimum Bayes risk decoding, in tasks/transcribe).
     """
 
-    def __init__(self, models: Sequence[Transcriber] | Sequence[JointTranscriber]) -> None:
+    def __init__(self, models: Sequence[FrameTranscriber]) -> None:
         super().__init__()
         self.models = nn.ModuleList(models)
-        self._members: Sequence[CTCModel] = models
+        self._members = models
 
     def encoder(self, values: Tensor, mask: Tensor) -> Memory:
         memories = tuple(member.encoder(values, mask) for member in self._members)
         return Memory(memories[0].values, memories[0].mask, memories)
 
     def member_logits(self, memory: Memory) -> list[Tensor]:  # each (B, T', V)
-        """The logits of each model."""
         return [member.frame_logits(part) for member, part in zip(self._members, memory.state, strict=True)]
-
-    def frame_logits(self, memory: Memory) -> NoReturn:  # noqa: ARG002
-        """There are several tables of frames."""
-        raise ValueError(_SEVERAL_TABLES)
-
-    def forward(self, *_: Any, **__: Any) -> NoReturn:
-        """A stream would need one table of frames."""
-        raise ValueError(_SEVERAL_TABLES)
 
 
 class JointTranscriberEnsemble(TranscriberEnsemble):

@@ -94,7 +94,7 @@ class Capabilities(ConfigSection):
         self._refuse(Capabilities.with_top_words, "be restricted to the most frequent words")
 
     def ensemble(self, models: Sequence[nn.Module]) -> nn.Module:  # noqa: ARG002
-        """Combine several models into one that averages their probabilities."""
+        """Combine several models into one, which predicts for all of them."""
         self._refuse(Capabilities.ensemble, "be part of an ensemble")
 
     def encode(self, model: nn.Module, batch: Batch) -> Memory:  # noqa: ARG002

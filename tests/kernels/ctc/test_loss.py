@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seqloom.kernels.ctc import naive
-from seqloom.kernels.ctc.loss import log_space_loss, loss
-from seqloom.kernels.ctc.scaled import UNDERFLOWS, scaled_loss, workspace_size
+from seqloom.kernels.ctc.loss import log_space_loss, log_space_value, loss, loss_value
+from seqloom.kernels.ctc.scaled import UNDERFLOWS, scaled_loss, scaled_value, workspace_size
 from seqloom.kernels.ctc.viterbi import frames_needed
 
 
@@ -86,6 +86,37 @@ def test_the_scaled_loss_is_exact_or_reports_underflow(
         assert np.abs(gradient - expected).max() < (2e-5 if single else 1e-11)
     else:
         assert np.array_equal(gradient, before)  # unchanged, for the next attempt
+
+
+@given(
+    frames=st.integers(0, 60),
+    size=st.integers(0, 20),
+    scale=st.sampled_from([0.0, 1.0, 20.0, 100.0, 1000.0]),
+    blanks=st.sampled_from([-500.0, -50.0, 0.0, 5.0, 50.0, 500.0]),
+    seed=st.integers(0, 1000),
+)
+def test_the_scaled_value_is_exact_or_reports_underflow(
+    frames: int, size: int, scale: float, blanks: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    target = random.integers(1, 5, size)
+    logits = scale * random.normal(size=(frames, 5))
+    logits[:, 0] += blanks
+    probabilities = softmax(logits)
+    if frames_needed(target) > frames:
+        assert loss_value(logits, target, 0, probabilities) == np.inf
+        return
+    truth, actual = log_space_value(logits, target, 0), scaled_value(probabilities, target, 0)
+    assert actual == -1 or actual == pytest.approx(truth, rel=1e-12, abs=1e-12)
+    assert loss_value(logits, target, 0, probabilities) == pytest.approx(truth, rel=1e-12, abs=1e-12)
+
+
+def test_the_scaled_value_of_an_improbable_target_in_a_long_recording() -> None:
+    """Its probability is far below the smallest double, but no path is more probable than any other."""
+    logits, target = np.zeros((1500, 40)), np.arange(300) % 39 + 1
+    truth = log_space_value(logits, target, 0)
+    assert truth > 4000
+    assert scaled_value(softmax(logits), target, 0) == pytest.approx(truth, rel=1e-12)
 
 
 @pytest.mark.parametrize("likely", [0.0, 5.0, 10.0])

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqloom.kernels.ctc.scaled import UNDERFLOWS, scaled_loss, workspace_size
+from seqloom.kernels.ctc.scaled import UNDERFLOWS, scaled_loss, scaled_value, workspace_size
 from seqloom.kernels.ctc.viterbi import frames_needed
 from seqloom.kernels.runtime.buffers import borrow
 from seqloom.kernels.runtime.numba_jit import jit
@@ -48,10 +48,19 @@ def loss(
     return result
 
 
-def loss_value(logits: Floats, target: Integers, blank: int) -> float:  # (T, V), (S,) without blanks
-    """The same as ``loss`` without the gradient: memory for one frame only, for long recordings."""
+def loss_value(
+    logits: Floats,  # (T, V)
+    target: Integers,  # (S,) without blanks
+    blank: int,
+    probabilities: NDArray[np.float64] | None = None,  # the softmax of the logits, with which it is faster
+) -> float:
+    """The same as ``loss`` without the gradient: memory for a few frames only, for long recordings."""
     if len(logits) < frames_needed(target):
         return math.inf
+    if probabilities is not None:
+        result = float(scaled_value(probabilities, target, blank))
+        if not result < 0:
+            return result
     return float(log_space_value(np.ascontiguousarray(logits), target, blank))
 
 

@@ -64,6 +64,58 @@ def scaled_loss(
     return max(0.0, result)
 
 
+@jit
+def scaled_value(probabilities: Floats, target: Integers, blank: int) -> float:  # (T, V) in double precision, (S,)
+    """−log p(target) without the gradient, or -1 if too much may have been lost to underflow; memory for two frames.
+
+    Steps have no weights. What was lost in a frame is thus at most the underflow, in the scale of the frame, times the
+    highest probability that the target and the blank have in each later frame.
+    """
+    frames, size, underflow = len(probabilities), len(target), UNDERFLOWS[1]
+    skip = np.zeros(size + 1)
+    for i in range(1, size):
+        if target[i] != target[i - 1]:
+            skip[i] = 1.0
+    blanks, tokens, emitted = np.zeros((2, size + 2)), np.zeros((2, size + 2)), np.empty(size + 1)
+    blanks[0, 0] = 1.0
+    low, high, total, ended = 0, 1, 1.0, 1.0
+    scale, highest, lost = (
+        0.0,
+        0.0,
+        -math.inf,
+    )  # logarithms: of the frame, of the later ones (negative), of their product
+    for t in range(frames):
+        old_blank, old_token, new_blank, new_token = blanks[t % 2], tokens[t % 2], blanks[1 - t % 2], tokens[1 - t % 2]
+        low, high = max(low, size + 1 - frames + t), min(high + 1, size + 1)  # states that can still reach the end
+        first = max(low, 1)
+        emit(probabilities[t], target, blank, 1 / total, emitted)
+        scale += math.log(total)
+        highest -= math.log(max(emitted.max() * total, underflow))
+        lost = max(lost, scale + highest)
+        new_blank[max(low - 1, 0)], new_token[max(low - 1, 0)] = 0.0, 0.0
+        new_blank[high], new_token[high] = 0.0, 0.0
+        total = forward_blanks(
+            old_blank[low:high], old_token[low:high], emitted[size], 1.0, underflow, new_blank[low:high]
+        )
+        total += forward_tokens(
+            old_blank[first - 1 : high - 1],
+            old_token[first - 1 : high],
+            emitted[first - 1 : high - 1],
+            1.0,
+            skip[first - 1 : high - 1],
+            underflow,
+            new_token[first:high],
+        )
+        if not total > 0:
+            return math.nan if math.isnan(total) else -1.0
+        low, high = trim_band(new_blank, new_token, low, high)
+        ended = new_blank[size] + new_token[size] if high > size else 0.0
+    if not ended > 0:
+        return -1.0
+    result = scale + math.log(ended)
+    return max(0.0, -result) if result - (lost - highest) > math.log(underflow * SAFETY) else -1.0
+
+
 def workspace_size(frames: int, size: int) -> int:
     """Elements of scratch memory for a target of ``size`` tokens."""
     return 3 * (frames + 1) * (size + 2)

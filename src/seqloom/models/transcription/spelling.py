@@ -45,27 +45,27 @@ class Spelling:
         return first_spellings(resolve(self.lexicon), encoding=self.encoding)
 
 
-class ListedWords:
-    """The words of a lexicon, the only ones that a search with it can find."""
+class LexiconVocabulary:
+    """The words of a lexicon, the only ones that a search with it can output."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = frozenset(words)
         self.longest = max(map(len, self.words), default=0)
 
-    def missing(
+    def out_of_vocabulary(
         self,
         text: str,
         *,
         joined: bool,  # a text without spaces may be several words, as where no transcript has spaces
     ) -> list[str]:
-        """The words of a text that are not listed."""
+        """The words of a text that are not in the lexicon."""
         words = text.split()
         if joined and len(words) == 1 and self._is_joined(words[0]):
             return []
         return [word for word in words if word not in self.words]
 
     def _is_joined(self, text: str) -> bool:
-        """Whether a text consists of listed words."""
+        """Whether a text consists of words of the lexicon."""
         ends = {0}  # of sequences of words from the start
         for end in range(1, len(text) + 1):
             if any(text[start:end] in self.words for start in range(max(end - self.longest, 0), end) if start in ends):

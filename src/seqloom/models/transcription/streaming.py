@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from seqloom.data.readers.audio_files import to_samples
 from seqloom.decoding.frames.frame_search import Stream, Transcript
-from seqloom.models.transcription.transcriber import Transcriber
+from seqloom.models.transcription.transcriber import FrameTranscriber
 
 Result = TypeVar("Result")
 
@@ -26,7 +26,7 @@ class StreamingSession(Generic[Result]):
 
     def __init__(
         self,
-        model: Transcriber,
+        model: FrameTranscriber,
         stream: Stream,
         convert: Callable[[list[Transcript]], Result],  # the transcripts of a search, the best first
         *,

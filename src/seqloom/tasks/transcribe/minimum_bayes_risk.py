@@ -1,4 +1,4 @@
-"""Search with several CTC models: the transcript with the fewest expected errors (minimum Bayes risk).
+"""Minimum Bayes risk decoding with several CTC models: the transcript with the fewest expected errors.
 
 Models that were trained apart place the same token in different frames, so that the mean of their probabilities at each
 frame spells a token twice, or not at all. Their transcripts can be compared instead (Goel & Byrne 2000).
@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
-from seqloom.layers.ctc import ctc_loss
-from seqloom.metrics.text import edit_distance
+from seqloom.layers.ctc import ctc_log_probabilities
+from seqloom.metrics.text import edit_distances
 
 CANDIDATES = 16
 """Transcripts of each model that are compared, at least."""
@@ -23,7 +21,7 @@ NEGLIGIBLE = 1e-4
 """Probability of a transcript below which it does not count among those that may be right."""
 
 
-def search_together(
+def decode_minimum_bayes_risk(
     search: FrameSearch,
     log_probabilities: Sequence[Tensor],  # of each model, (B, T, V)
     lengths: Tensor,  # (B,), frames of each row
@@ -38,44 +36,43 @@ def search_together(
     if isinstance(search, PrefixBeam):
         search = search.model_copy(update={"nbest": max(nbest, CANDIDATES)})
     proposals = [search(table, lengths, blank=blank, guide=guide) for table in log_probabilities]
-    rows = []
-    for row, lists in enumerate(zip(*proposals, strict=True)):
+    has_lexicon, rows = guide is not None and guide.lexicon is not None, []
+    for row, nbest_lists in enumerate(zip(*proposals, strict=True)):
         frames = [table[row, : int(lengths[row])] for table in log_probabilities]
-        rows.append(combine(lists, frames, blank=blank)[:nbest])
+        rows.append(rank_by_risk(nbest_lists, frames, blank=blank, has_lexicon=has_lexicon)[:nbest])
     return rows
 
 
-def combine(
-    transcripts: Sequence[Sequence[Transcript]],  # of each model
+def rank_by_risk(
+    nbest_lists: Sequence[Sequence[Transcript]],  # of each model
     frames: Sequence[Tensor],  # of each model, (T, V), log-probabilities
     *,
     blank: int = 0,
+    has_lexicon: bool = False,
 ) -> list[Transcript]:
-    """The transcripts of all models, each once, the one with the fewest expected errors first.
+    """The texts of all models, each once in its most probable spelling, the one with the fewest expected errors first.
 
-    Errors are those of words, or of tokens where there are no words. A transcript is right with the mean of the
-    probabilities that the models give it among all of them, the language model included.
+    A text is a sequence of words with a lexicon, else of tokens; errors are those of words or tokens. A text is right
+    with the mean of the probabilities that the models give it among all of them, the language model included. Its
+    probability is the sum over the spellings that were found.
     """
-    distinct = {(*each.tokens, -1, *each.words): each for nbest in reversed(transcripts) for each in reversed(nbest)}
-    candidates = list(distinct.values())
-    if not candidates:
+    texts: dict[tuple[int, ...], dict[tuple[int, ...], Transcript]] = {}  # with the spellings of each
+    for each in (transcript for nbest in nbest_lists for transcript in nbest):
+        text = tuple(each.words if has_lexicon else each.tokens)
+        texts.setdefault(text, {}).setdefault(tuple(each.tokens), each)
+    if not texts:
         return []
-    acoustic = np.array([_log_probabilities(candidates, each, blank=blank) for each in frames])  # (models, N)
+    index = {tokens: place for place, tokens in enumerate(dict.fromkeys(t for group in texts.values() for t in group))}
+    by_spelling = np.array([ctc_log_probabilities(table, list(index), blank=blank) for table in frames])  # (models, S)
+    acoustic, candidates = np.empty((len(frames), len(texts))), []  # (models, N)
+    for column, spellings in enumerate(texts.values()):
+        group = by_spelling[:, [index[tokens] for tokens in spellings]]
+        acoustic[:, column] = np.logaddexp.reduce(group, axis=1)
+        candidates.append(list(spellings.values())[int(group.mean(axis=0).argmax())])
     scores = acoustic + np.array([each.score - each.acoustic for each in candidates])
     probabilities = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)).mean(axis=0)
-    texts = [each.words or each.tokens for each in candidates]
     references = np.flatnonzero(probabilities >= min(NEGLIGIBLE, float(probabilities.max())))
-    distances = np.array([[edit_distance(text, texts[other]) for other in references] for text in texts])
-    risks = distances @ probabilities[references]
+    distances = edit_distances(list(texts), [list(texts)[place] for place in references])
+    risks, means = distances @ probabilities[references], acoustic.mean(axis=0)
     order = np.lexsort((-probabilities, risks))
-    means = acoustic.mean(axis=0)
     return [replace(candidates[place], score=-float(risks[place]), acoustic=float(means[place])) for place in order]
-
-
-def _log_probabilities(candidates: Sequence[Transcript], frames: Tensor, *, blank: int) -> NDArray[np.float64]:  # (N,)
-    """log p(tokens | frames) of each candidate, summed over all its paths."""
-    count = len(candidates)
-    tables = frames.double().unsqueeze(0).expand(count, -1, -1).contiguous()
-    targets = [torch.tensor(each.tokens, dtype=torch.long) for each in candidates]
-    losses, feasible = ctc_loss(tables, torch.full((count,), len(frames)), targets, blank=blank)
-    return np.where(feasible.numpy(), -losses.numpy(), -np.inf)

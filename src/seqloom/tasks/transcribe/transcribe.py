@@ -57,7 +57,7 @@ from seqloom.models.signals.statistics import LocatedSignal, StatisticsCollector
 from seqloom.models.transcription.frame_count import FrameCount
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.models.transcription.search_guide import build_guide
-from seqloom.models.transcription.spelling import ListedWords
+from seqloom.models.transcription.spelling import LexiconVocabulary
 from seqloom.models.transcription.streaming import StreamingSession, require_streamable
 from seqloom.models.transcription.transcriber import Transcriber
 from seqloom.models.transcription.transcripts import (
@@ -75,8 +75,8 @@ from seqloom.tasks.task import (
     Task,
     with_readable_tokens,
 )
-from seqloom.tasks.transcribe.combination import search_together
 from seqloom.tasks.transcribe.decoding import TranscriptDecoder, to_transcripts
+from seqloom.tasks.transcribe.minimum_bayes_risk import decode_minimum_bayes_risk
 from seqloom.tasks.transcribe.scoring import TranscribeScoring
 from seqloom.tasks.transcribe.settings import Learned
 
@@ -196,18 +196,18 @@ class Transcribe(TranscribeScoring):
             labelled=example.text is not None,
             lengths=() if example.text is None else (("text", len(example.text)),),
             values=None if example.name.lower().endswith(pixels.SUFFIXES) else example.values,
-            unlisted=self._unlisted_words(example.text or ""),
+            out_of_vocabulary=self._out_of_vocabulary(example.text or ""),
         )
 
-    def _unlisted_words(self, text: str) -> list[str]:
-        """The words of a transcript that no search with task.lexicon can find."""
-        if self._listed_words is None:
+    def _out_of_vocabulary(self, text: str) -> list[str]:
+        """The words of a transcript that task.lexicon lacks, so that the search cannot output them."""
+        if self._lexicon_vocabulary is None:
             return []
         text = text.lower() if self.text.lowercase else text
-        return self._listed_words.missing(text, joined=self.text.unit == "characters")
+        return self._lexicon_vocabulary.out_of_vocabulary(text, joined=self.text.unit == "characters")
 
     @cached_property
-    def _listed_words(self) -> ListedWords | None:
+    def _lexicon_vocabulary(self) -> LexiconVocabulary | None:
         """The words of task.lexicon; None if transcripts do not consist of them, or if it cannot be read."""
         if not self.lexicon or self.spelling != "text":
             return None
@@ -215,7 +215,7 @@ class Transcribe(TranscribeScoring):
             words = [entry.word for entry in read_pronunciations(resolve(self.lexicon), encoding=self.encoding)]
         except DataError:  # reported where the search reads it
             return None
-        return ListedWords(word.lower() if self.text.lowercase else word for word in words)
+        return LexiconVocabulary(word.lower() if self.text.lowercase else word for word in words)
 
     def example_texts(self, example: Recording) -> tuple[str, str]:
         return example.name, example.text or ""
@@ -358,7 +358,7 @@ class Transcribe(TranscribeScoring):
         references = self._reference_losses(model, memory, logits, batch)
         if isinstance(self.search, FrameSearch):
             tables = [table.log_softmax(dim=-1) for table in logits]
-            nbest = search_together(self.search, tables, lengths, blank=BLANK, guide=self._guide)
+            nbest = decode_minimum_bayes_risk(self.search, tables, lengths, blank=BLANK, guide=self._guide)
             rows = zip(nbest, examples, references, strict=True)
             return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
         hypotheses = self._decoder.search(model, memory, cast(Search, self.search), logits=logits, guide=self._guide)
@@ -409,9 +409,10 @@ class Transcribe(TranscribeScoring):
                 f'this model has no CTC (task.model = "{self.model}"), which forced alignment needs: train one with '
                 'task.model = "ctc" or "joint"'
             )
+        transcriber = model.require_single("forced alignment")
         targets = [self._alignable(example) for example in batch.examples]
-        memory = model.encoder(*batch.inputs)
-        logits = model.frame_logits(memory)
+        memory = transcriber.encoder(*batch.inputs)
+        logits = transcriber.frame_logits(memory)
         losses = self._ctc_losses(logits, memory.mask, batch).losses.tolist()
         frames = unpad_frames(logits.log_softmax(dim=-1), memory.mask.sum(dim=1), blank=BLANK)
         rows = zip(batch.examples, targets, frames, losses, strict=True)
@@ -518,6 +519,7 @@ class Transcribe(TranscribeScoring):
             (statistics.kind == "video", "the recordings are videos"),
             (self.image_encoder.layers > 0, f"image_encoder.layers is {self.image_encoder.layers}"),
         )
+        transcriber = model.require_single("a stream")
         check_lag(lag)
         frames, frame_size = math.ceil(lag / self.frames.duration), 0 if statistics.rate else statistics.size
         stream = cast(FrameSearch, self.search).stream(
@@ -525,7 +527,12 @@ class Transcribe(TranscribeScoring):
         )
         convert_stable = IncrementalTranscript(text, self._guide.lexicon, frame_duration=self.frames.duration)
         return StreamingSession(
-            model, stream, self._answer, convert_stable=convert_stable, frame_size=frame_size, rate=statistics.rate
+            transcriber,
+            stream,
+            self._answer,
+            convert_stable=convert_stable,
+            frame_size=frame_size,
+            rate=statistics.rate,
         )
 
     @property
@@ -556,7 +563,7 @@ class Transcribe(TranscribeScoring):
         if isinstance(self.search, FrameSearch):
             return explain_transcript(
                 self,
-                model,
+                model.require_single("an explanation"),
                 example,
                 encoding=self.fitted.text,
                 reduction=self.time_reduction.total_factor,
@@ -574,8 +581,9 @@ class Transcribe(TranscribeScoring):
     def label_paths(self, model: Any, example: Recording, *, label: str, limit: int) -> LabelPaths:
         if not self.has_ctc:
             raise ValueError(f'this model has no CTC (task.model = "{self.model}"): a text has no paths')
+        transcriber = model.require_single("a list of paths")
         target = self._alignable(replace(example, text=label))
-        logits = model.frame_logits(model.encoder(*self.collate([example]).inputs))
+        logits = transcriber.frame_logits(transcriber.encoder(*self.collate([example]).inputs))
         frames = logits[0].double().log_softmax(dim=-1).cpu().numpy()
         return label_paths(frames, target, self.fitted.text, label=label, limit=limit)
 
