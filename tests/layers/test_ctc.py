@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqloom.layers import ctc
-from seqloom.layers.ctc import align, ctc_loss, frames_needed
+from seqloom.layers.ctc import align, ctc_log_probabilities, ctc_loss, frames_needed
 
 EXACT = 1e-10  # what is promised; sums of at most 4⁶ terms in float64
 
@@ -304,6 +304,23 @@ def test_errors_name_the_row_and_the_value(change: dict[str, object], message: s
     }
     with pytest.raises(ValueError, match=message):
         ctc_loss(**(arguments | change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_log_probabilities_of_several_targets_equal_those_of_torch(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(9, 5, dtype=dtype)
+    logits[:, 4] = -math.inf
+    targets = [[], [1], [3, 3, 0], [0, 1, 3, 1, 0, 3], [1, 4], [1, 1, 1, 1, 1, 1]]  # two infeasible ones
+    actual = ctc_log_probabilities(logits, targets, blank=2)
+    table = logits.double().log_softmax(dim=1)
+    lengths = [(torch.tensor(9), torch.tensor(len(target))) for target in targets]
+    pairs = zip(targets, lengths, strict=True)
+    expected = [float(-functional.ctc_loss(table, torch.tensor(t), *n, blank=2, reduction="sum")) for t, n in pairs]
+    assert expected[-2:] == [-math.inf] * 2
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="row 1: the target contains the token 5, expected 0 to 4"):
+        ctc_log_probabilities(logits, [[1], [5]])
 
 
 def test_frames_needed() -> None:
