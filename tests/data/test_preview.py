@@ -100,3 +100,25 @@ def test_one_example_per_file(tmp_path: Path) -> None:
     read = Classify(train="", image_size=4).reader().read
     for source in (tmp_path, tmp_path / "t.tar"):
         assert preview(partial(read, source), source, limit=40).examples == 60
+
+
+@pytest.mark.parametrize("suffix", ["", ".clip"])
+def test_videos_that_are_folders_of_frames(tmp_path: Path, suffix: str) -> None:
+    frame = np.zeros((4, 4, 3), np.uint8)
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed").fromarray(frame)
+    for number in range(30):
+        clip = tmp_path / "ab"[number % 2] / f"{number}{suffix}"
+        clip.mkdir(parents=True)
+        for index in range(3):
+            image.save(clip / f"{index}.png")
+    for hidden in (tmp_path / ".cache" / f"1{suffix}", tmp_path / "a" / f".2{suffix}"):
+        hidden.mkdir(parents=True)
+        image.save(hidden / "0.png")
+    read = Classify(train="", image_size=4).reader().read
+    assert preview(partial(read, tmp_path), tmp_path, limit=20).examples == 30
+
+
+def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
+    for label in ("de", "en", ".old"):
+        (tmp_path / f"{label}.txt").write_text("Anna\n" * 900)
+    assert Classify(train="").preview(tmp_path).examples == 1800

@@ -38,16 +38,16 @@ def _estimate(head: tuple[Any, ...], source: Path) -> int | None:
     """The number of examples as the lines or the files of a source show; None: they have to be counted."""
     file, line = head[-1].location
     source = expand(source)[0]
-    if file == str(source) and not source.is_dir() and not archives.holds_folder(source):
+    if file == str(source) and not source.is_dir() and not archives.is_packed_folder(source):
         lines = _count_lines(source)
         return round(len(head) * lines / line) if lines >= line else None
     files = [getattr(example, "name", "") or example.location.file for example in head]
-    if len(set(files)) == len(files) > 1 and (source.is_dir() or archives.holds_folder(source)):  # a file for each
-        return _count_files(source, tuple({Path(file).suffix for file in files}))
+    if len(set(files)) == len(files) > 1 and (source.is_dir() or archives.is_packed_folder(source)):  # a file for each
+        return len(_file_names(source, tuple({Path(file).suffix for file in files}))) or None
     if file == str(source):
-        return _count_files(source, (Path(files[-1]).suffix,)) or None
+        return len(_file_names(source, (Path(files[-1]).suffix,))) or None
     if source.is_dir() and Path(file).parent.is_dir():  # a file for each label, an example on each line
-        return sum(map(_count_lines, source.rglob(f"*{Path(file).suffix}"))) or None
+        return sum(_count_lines(source / name) for name in _file_names(source, (Path(file).suffix,))) or None
     return None
 
 
@@ -61,8 +61,14 @@ def _count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def _count_files(folder: Path, suffixes: tuple[str, ...]) -> int:
-    """The number of files with these suffixes in a folder, an archive, or a folder in one."""
-    if folder.is_dir():
-        return sum(path.name.endswith(suffixes) for path in folder.rglob("*"))
-    return sum(name.endswith(suffixes) for name in archives.file_names(folder))
+def _file_names(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+    """The files with these suffixes in a folder, an archive, or a folder in one, without hidden ones.
+
+    None of them if one suffix is empty: it may be that of a folder, such as one with the frames of a video.
+    """
+    if not all(suffixes):
+        return []
+    if not folder.is_dir():
+        return [name for name in archives.file_names(folder) if name.endswith(suffixes)]
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.name.endswith(suffixes))
+    return [str(path) for path in paths if not any(part.startswith(".") for part in path.parts)]

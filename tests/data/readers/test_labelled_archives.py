@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seqloom.data.readers import archives
 from seqloom.data.readers.labelled import LabelledReader
 from seqloom.data.readers.media import MediaDecoder
 from seqloom.data.readers.media_lists import MediaFiles
@@ -74,6 +75,59 @@ def test_an_archive_is_read_as_its_folder(kind: str, outer: str, suffix: str, tm
     assert next(iter(READER.read(archive))).location.file == str(archive / f"{outer}cat/1{suffix}")
     if outer:
         assert rows(archive / "data") == expected
+
+
+NOTES = ("README.md", "README.txt", "data/notes.txt", "data/about.md", "figures/one.txt", "figures/deep/er/two.md")
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+@pytest.mark.parametrize("outer", ["data/", "data/v1.0/"])
+@pytest.mark.parametrize("suffix", [".png", ".txt"])
+def test_notes_beside_the_outer_folder_are_no_labels(kind: str, outer: str, suffix: str, tmp_path: Path) -> None:
+    names = [f"{label}/{number}{suffix}" for label in ("dog", "cat") for number in (2, 1)]
+    expected = rows(fill(tmp_path / "plain", *names))
+    notes = [note for note in NOTES if suffix == ".png" or not note.startswith("figures/")]
+    archive = pack(fill(tmp_path / "x", *(f"{outer}{name}" for name in names), *notes), kind)
+    assert [row[1:] for row in rows(archive)] == [row[1:] for row in expected]
+    assert READER.inspect(archive)[1].endswith(f"label from the names of 2 folders; ignored: {IGNORED[suffix]}")
+
+
+IGNORED = {
+    ".png": "README.md, README.txt, data/about.md and 3 more",
+    ".txt": "README.md, README.txt, data/about.md and 1 more",
+}
+
+
+def test_a_figure_does_not_hide_texts(tmp_path: Path) -> None:
+    archive = pack(fill(tmp_path / "a", "data/pos/1.txt", "data/neg/1.txt", "data/logo.png"), "zip")
+    assert [label for _, label, _ in rows(archive)] == ["neg", "pos"]
+    archive = pack(fill(tmp_path / "b", "pos/1.txt", "neg/1.txt", "logo.png"), "zip")
+    assert [label for _, label, _ in rows(archive)] == ["neg", "pos"]
+
+
+@pytest.mark.parametrize("outer", ["", "data/"])
+@pytest.mark.parametrize("suffix", [".png", ".txt"])
+def test_parts_of_the_data_are_no_labels(outer: str, suffix: str, tmp_path: Path) -> None:
+    parts = ("test", "train", "dev")
+    names = [f"{part}/{label}/{number}{suffix}" for part in parts for label in ("dog", "cat") for number in (1, 2)]
+    folder = fill(tmp_path / "x", *names)
+    archive = pack(folder, "zip", outer=outer)
+    for source in (folder, archive / outer if outer else archive):
+        message = "the folders train, dev and test hold parts of the data, not labels: name one of them, such as "
+        with pytest.raises(DataError) as caught:
+            rows(archive if source != folder else folder)
+        assert str(caught.value) == f"{source}: {message}{source / 'train'}"
+        assert [label for _, label, _ in rows(source / "train")] == ["cat", "cat", "dog", "dog"]
+
+
+def test_a_folder_in_an_archive_may_have_a_dot_in_its_name(tmp_path: Path) -> None:
+    for kind in ("tar", "zip"):
+        archive = pack(fill(tmp_path / "a", "v1.0/cat/1.png", "v1.0/dog/1.png", "v2.0/cat/1.png", "x.csv"), kind)
+        assert [label for _, label, _ in rows(archive / "v1.0")] == ["cat", "dog"]
+        folders = ("v1.0", "v2.0", "v2.0/cat")
+        assert all(archives.is_packed_folder(archive / name) for name in folders)
+        assert not any(archives.is_packed_folder(archive / name) for name in ("x.csv", "v1", "v3.0", "v2.0/cat/1.png"))
+    assert not archives.is_packed_folder(tmp_path / "v1.0")
 
 
 def test_images_without_folders_have_no_label_and_other_files_are_named(tmp_path: Path) -> None:

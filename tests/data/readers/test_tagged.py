@@ -97,7 +97,7 @@ WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
     ("a N\n", lambda path: read_conll(path, labels="upos"), "data:1: no column 'upos'; expected an index"),
     (UD, lambda path: read_conllu(path, labels="pos"), "data:3: no column 'pos'; expected one of id, form"),
     ("a\n", lambda path: read_parallel(path, ("in", "out")), "'in' .task.parallel. does not occur"),
-    ("a b\n", lambda path: read_parallel(path, ("data", "labels")), "data:1: found 2 words, but 1 labels in .*labels"),
+    ("a b\n", lambda path: read_parallel(path, ("data", "labels")), "data:1: found 2 words, but 1 label in .*labels"),
     ("a b\nc", lambda path: read_parallel(path, ("data", "labels")), "has 2 lines, .*labels has 1"),
     ("1,x\n", lambda path: read_frames(path, labels="y"), "no column 'y'; the first row is '1,x'"),
 ]
@@ -393,7 +393,7 @@ def test_vectors_in_json_lines(tmp_path: Path) -> None:
     frame: Any = {"values": [np.array([[1, 2], [3, 4]])], "labels": [["a", "b"]]}  # as a data frame holds them
     assert [example.labels for example in TaggedReader().read(frame)] == [("a", "b")]
     path.write_text('{"values": [[1, 2], [3, 4]], "labels": ["a"]}\n')
-    with pytest.raises(DataError, match="found 2 vectors, but 1 labels"):
+    with pytest.raises(DataError, match=r"found 2 vectors, but 1 label$"):
         list(TaggedReader().read(path))
 
 

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -400,6 +401,23 @@ def test_labels_that_are_no_classes_are_refused(data: list[Any], problem: str) -
         fitted(data)
     classifier, _ = fitted(data, check_labels=False)
     assert classifier.fitted.labels.names == tuple(sorted({label for _, label in data}))
+
+
+def test_names_that_are_no_labels_are_refused(tmp_path: Path) -> None:
+    one, many = tmp_path / "one" / "reviews", tmp_path / "many"
+    for folder in (one, many):
+        folder.mkdir(parents=True)
+        for number in range(20):
+            (folder / f"{number}.txt").write_text("a b\n")
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
+        for path in one.iterdir():
+            archive.write(path, f"reviews/{path.name}")
+    same, single = "all 20 examples have the same label 'reviews'", "20 of 20 examples have a label that occurs only"
+    for name, problem in (("one", same), ("one.zip", same), ("many", single)):
+        unfitted = task(train=str(tmp_path / name), target_type="class")
+        doubt = "; are the folders, or the .txt files, named after their labels"
+        with pytest.raises(DataError, match=rf"{problem}.*{doubt}\? task.check_labels = false"):
+            unfitted.fit(unfitted.read(tmp_path / name))
 
 
 def test_few_or_recurring_labels_are_accepted() -> None:

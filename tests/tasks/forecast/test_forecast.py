@@ -1,8 +1,9 @@
 """Forecasting: scales, losses and scores compared with NumPy; the model never sees the future."""
 
+import gc
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,25 @@ def test_a_column_of_unreadable_months_is_warned_of(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("\n".join(["month,value", *rows]) + "\n")
     _, notes = task(train=str(tmp_path / "x.csv")).resolve(tmp_path / "x.csv")
     assert any("warning: column 'month' looks like dates, but 'Mrca 2010' cannot be read" in note for note in notes)
+
+
+def test_windows_are_not_held_while_a_forecaster_is_fitted(tmp_path: Path) -> None:
+    path, alive = write(tmp_path, wave(300)), []
+
+    def windows() -> Iterator[Window]:
+        yield from task().read(path)
+        gc.collect()
+        alive.append(sum(isinstance(value, Window) and value.location.file == str(path) for value in gc.get_objects()))
+
+    assert sum(1 for _ in task().read(path)) > 200
+    task().fit(windows())
+    assert alive[0] < 5
+
+
+def test_training_needs_the_values_to_forecast(tmp_path: Path) -> None:
+    path = write(tmp_path, wave(30))
+    with pytest.raises(DataError, match=r"x.csv:30: the values to forecast are missing; training needs them"):
+        task().fit(task().read_inputs(path))
 
 
 def test_scales_come_from_the_training_rows(tmp_path: Path) -> None:

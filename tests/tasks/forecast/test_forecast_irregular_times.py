@@ -81,6 +81,18 @@ def test_the_development_file_of_several_series(tmp_path: Path) -> None:
     assert found == [f"warning: dev file {names['dev']}: series b: {gap(names['dev'], line=62)}"]
 
 
+def test_many_irregular_series_are_counted(tmp_path: Path) -> None:
+    rows = write(tmp_path / "shop.csv", WITH_GAP).read_text().splitlines()[1:]
+    path = tmp_path / "train.csv"
+    path.write_text("day,sales,promotion,shop\n" + "".join(f"{row},{shop}\n" for shop in "abcdefgh" for row in rows))
+    made = task(train=str(path), dev=str(path), group_column="shop")
+    warnings = [note for note in made.resolve(path)[1] if "irregular" in note]
+    for file, found in (("", warnings[:6]), (f"dev file {path}: ", warnings[6:])):
+        assert [note.partition("series ")[2][:2] for note in found[:5]] == [f"{shop}:" for shop in "abcde"]
+        assert found[5] == f"warning: {file}irregular time stamps in 3 more series"
+    assert len(warnings) == 12
+
+
 @pytest.mark.parametrize(("split", "is_dev"), [(0.3, True), (0.9, False)])
 def test_a_gap_of_one_file_is_named_once(split: float, is_dev: bool, tmp_path: Path) -> None:
     path = write(tmp_path / "gap.csv", WITH_GAP)

@@ -1,79 +1,35 @@
-"""The files in tar and zip archives, in their order."""
+"""Archives as data: whether a path names several packed files, and which ones."""
 
 import os.path
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
 
-from seqloom.data.readers.expansion import ExpansionError, check_expansion, limit_expansion
-from seqloom.data.readers.text_files import DataError, describe_damage, enclosing_archive, is_zip, zip_members
+from seqloom.data.readers.text_files import enclosing_archive, is_zip, open_archive
 
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 ZIP_SUFFIX = ".zip"
 
 
-class Member(NamedTuple):
-    """A file or a folder in an archive."""
-
-    name: str
-    is_file: bool
-    open: Callable[[], IO[bytes]]
-    """To be called before the next member is read."""
-
-
-def members(archive: Path) -> Iterator[Member]:
-    """What an archive holds; its errors have to be reported by ``reporting_damage``."""
-    if is_zip(archive):
-        with zipfile.ZipFile(archive) as zipped:
-            for name in zip_members(zipped):
-                yield Member(name, is_file=True, open=partial(_open_zipped, zipped, name))
-        return
-    with tarfile.open(archive) as tar:
-        for entry in tar:
-            opened = partial(_open_tarred, tar, entry, archive)
-            yield Member(entry.name.removeprefix("./"), is_file=entry.isreg(), open=opened)
-
-
-def _open_zipped(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    return limit_expansion(archive.open(name), compressed=archive.getinfo(name).compress_size)
-
-
-def _open_tarred(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> IO[bytes]:
-    check_expansion(path.stat().st_size, entry.size)
-    stream = archive.extractfile(entry)
-    assert stream is not None  # noqa: S101  it is a regular file
-    return stream
-
-
-@contextmanager
-def reporting_damage(archive: Path) -> Iterator[None]:
-    """In this context, an archive that cannot be read is a DataError."""
-    try:
-        yield
-    except ExpansionError as error:
-        raise DataError(str(archive), str(error)) from None
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(str(archive), f"not a tar or zip archive, or damaged ({describe_damage(error)})") from None
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        raise DataError(str(archive), f"the zip archive is damaged, encrypted or unsupported ({error})") from None
-
-
-def holds_folder(path: Path) -> bool:
+def is_packed_folder(path: Path) -> bool:
     """Whether a path names an archive of several files, or a folder in an archive."""
     if not os.path.isfile(path):  # noqa: PTH113  accepts names of any length
-        return not path.suffix and bool(file_names(path))
-    if path.suffix.lower() == ZIP_SUFFIX:
-        with reporting_damage(path):
-            if not is_zip(path):
-                return False
-            with zipfile.ZipFile(path) as zipped:
-                return len(zip_members(zipped)) != 1  # a single file is read as if it were not in an archive
-    return path.name.lower().endswith(TAR_SUFFIXES)
+        return _is_inner_folder(path)
+    if path.suffix.lower() != ZIP_SUFFIX:
+        return path.name.lower().endswith(TAR_SUFFIXES)
+    if not is_zip(path):
+        return False
+    with open_archive(path) as members:
+        return sum(1 for _ in members) != 1  # a single file is read as if it were not in an archive
+
+
+def _is_inner_folder(path: Path) -> bool:
+    archive = enclosing_archive(path)
+    if archive is None:
+        return False
+    name = path.relative_to(archive).as_posix()
+    with open_archive(archive) as members:  # only as far as needed: a compressed tar archive is slow to read
+        files = (member.name for member in members if member.is_file)
+        first = next((file for file in files if file == name or file.startswith(f"{name}/")), name)
+    return first != name
 
 
 def file_names(folder: Path) -> list[str]:
@@ -82,8 +38,8 @@ def file_names(folder: Path) -> list[str]:
     if archive is None:
         return []
     prefix = "" if archive == folder else f"{folder.relative_to(archive).as_posix()}/"
-    with reporting_damage(archive):
-        names = [member.name for member in members(archive) if member.is_file and member.name.startswith(prefix)]
+    with open_archive(archive) as members:
+        names = [member.name for member in members if member.is_file and member.name.startswith(prefix)]
     paths = [PurePosixPath(name.removeprefix(prefix)) for name in names]
     visible = (path for path in paths if not any(part.startswith(".") for part in path.parts))
     return [str(path) for path in sorted(visible)]

@@ -10,13 +10,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Generic, TypeVar
 
-from seqloom.data.readers.archives import members, reporting_damage
 from seqloom.data.readers.text_files import (
     DataError,
     Location,
     decode_line,
     enclosing_archive,
     no_such_file,
+    open_archive,
     open_binary,
     resolve,
 )
@@ -67,8 +67,8 @@ class ArchiveReader(Generic[T]):
         self.members.close()
 
     def _read(self) -> Generator[str]:
-        with reporting_damage(self.path):
-            for name, is_file, opened in members(self.path):
+        with open_archive(self.path) as members:
+            for name, is_file, opened in members:
                 self.names.append(name)
                 key = name if name in self.requested else without_suffix(name, self.suffixes)
                 if is_file and key in self.requested and key not in self.decoded:
@@ -114,8 +114,8 @@ def list_folder(
         if archive is None:
             raise no_such_file(folder)
         prefix = "" if archive == folder else f"{_member_name(folder, archive)}/"
-        with reporting_damage(archive):
-            for member in members(archive):
+        with open_archive(archive) as members:
+            for member in members:
                 if member.is_file and member.name.startswith(prefix):
                     names.append(member.name.removeprefix(prefix))
                     if member.name.endswith(text_suffix):

@@ -209,14 +209,23 @@ class LabelledReader:
             return {}, self._describe_folder(source)
         if kind not in ("columns", "jsonl"):
             return {}, ""
-        table, columns = self._find_content(source)
+        table, columns, role = self._find_content(source)
         note = columns.describe()
         if table.separator not in ("", ",", "\t") and not self.separator:
             note += f"; columns separated by {table.separator!r}"
         settings = columns.settings()
-        if self._vector_column(source):  # a column that other files of vectors, such as .npz, do not have
+        if role is VECTORS:  # a column that other files of vectors, such as .npz, do not have
             settings.pop(VECTORS.key)
         return settings, note
+
+    def labels_are_names(self, source: Source) -> bool:
+        """Whether the labels are the names of folders or files, not in the data."""
+        if not isinstance(source, Path) or source == STANDARD_INPUT or self.detect(source) != "folder":
+            return False
+        if not source.is_dir():
+            return archives.is_packed_folder(source)
+        content = list_folder(source)
+        return bool(content.folders or content.texts)
 
     def label_type(self, source: Source) -> LabelType:
         """The type of the labels in memory, by the first ones; those of files are texts."""
@@ -224,7 +233,7 @@ class LabelledReader:
             return "text"
         if tables.is_table(source):
             is_text = self.detect(source) in ("columns", "jsonl")
-            table, columns = self._find_content(source) if is_text else self._find(source, None)
+            table, columns = self._find_content(source)[:2] if is_text else self._find(source, None)
             labels = [columns.value(location, fields, LABEL.key) for location, fields in table.head]
         else:
             values = enumerate(islice(source, tables.HEAD), start=1)
@@ -264,10 +273,13 @@ class LabelledReader:
         keys = ("text_column", "second_text_column", "label_column", "group_column", "time_column")
         return {key: getattr(self, key) for key in keys}
 
-    def _find(self, source: Source, text: Role | None = TEXT) -> tuple[Table, Columns]:
+    def _find(
+        self, source: Source, text: Role | None = TEXT, *, column: int | str | None = None
+    ) -> tuple[Table, Columns]:
+        """A table and its columns of the content and the labels; ``column``: that of the content, if it is known."""
         label = LABEL if self.known is None else Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True)
         roles: tuple[Role, ...] = (label,) if text is None else (text, label)
-        chosen = self._chosen
+        chosen = self._chosen if column is None else {**self._chosen, TEXT.key: column}
         if text is TEXT and (pair := self._pair_columns(source)) is not None:
             roles = (TEXT, text_pairs.SECOND_TEXT, label)
             chosen = {**chosen, TEXT.key: pair[0], text_pairs.SECOND_TEXT.key: pair[1]}
@@ -290,13 +302,13 @@ class LabelledReader:
             return 0, 1  # two texts without a header, in their order
         return (self.text_column, self.second_text_column) if table.width > 1 else None
 
-    def _find_content(self, source: Source) -> tuple[Table, Columns]:
-        """A table of files, vectors or texts, and the columns of these and of their labels."""
+    def _find_content(self, source: Source) -> tuple[Table, Columns, Role]:
+        """A table of files, vectors or texts, the columns of these and of their labels, and which of the three."""
         if self._is_list(source):
-            return self._find_files(source)
+            return *self._find_files(source), FILE
         if column := self._vector_column(source):
-            return replace(self, text_column=column)._find(source, VECTORS)  # noqa: SLF001
-        return self._find(source)
+            return *self._find(source, VECTORS, column=column), VECTORS
+        return *self._find(source), TEXT
 
     def _vector_column(self, source: Source) -> str:
         """The column with a list of vectors in each row; empty: there is none."""
@@ -307,16 +319,14 @@ class LabelledReader:
 
     def _find_files(self, source: Source) -> tuple[Table, Columns]:
         """A list of files and the columns of their names and labels."""
-        column = self._file_column(source)
-        reader = self if column is None else replace(self, text_column=column)
-        return reader._find(source, FILE)  # noqa: SLF001
+        return self._find(source, FILE, column=self._file_column(source))
 
     def _columns(self, source: Source) -> Rows:
         if isinstance(source, Path) and self._is_list(source):
             yield from self._listed(source, named=True)
             return
-        table, columns = self._find_content(source)
-        if self._vector_column(source):
+        table, columns, role = self._find_content(source)
+        if role is VECTORS:
             yield from self._listed_vectors(table, columns)
             return
         text, label = columns.name(TEXT.key), columns.name(LABEL.key)
@@ -393,7 +403,7 @@ class LabelledReader:
 
     def _folder(self, source: Path) -> Rows:
         """Files named after labels, folders named after labels, or recordings with a table of labels."""
-        if archives.holds_folder(source):
+        if archives.is_packed_folder(source):
             yield from self._archive(source)
             return
         if not source.is_dir():
@@ -433,7 +443,7 @@ class LabelledReader:
         return " ".join(filter(None, map(str.strip, rows)))
 
     def _describe_folder(self, source: Path) -> str:
-        if archives.holds_folder(source):
+        if archives.is_packed_folder(source):
             files, ignored = list_archive(source)
             paths = [source / file.name for file in files]
             what = text_files.pluralize(len(files), "text") if files[0].is_text else media_lists.describe_items(paths)

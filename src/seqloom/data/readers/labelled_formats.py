@@ -1,6 +1,6 @@
 """The formats of labelled sequences, by file names, first lines and folders."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -55,6 +55,7 @@ def list_folder(folder: Path) -> FolderContent:
     if folders and texts and any(any(path.glob("*.txt")) for path in folders):
         shown = f"files such as {texts[0].name} and folders such as {folders[0].name}"
         raise DataError(str(folder), f"found {shown}; expected either a .txt file or a folder for each label")
+    check_label_folders(folder, [path.name for path in folders])
     files = [path for path in paths if path.is_file() and (tables.suffix(path) in tables.SUFFIXES or is_media(path))]
     labels = [path for path in files if path.name.partition(".")[0].lower() in LABEL_FILES]
     recordings = [path for path in files if path not in labels]
@@ -71,12 +72,25 @@ def list_folder(folder: Path) -> FolderContent:
     return FolderContent([], texts, [] if texts else recordings, [] if texts else labels, unread)
 
 
+def check_label_folders(source: Path, names: Collection[str]) -> None:
+    """DataError if the folders in a source are parts of the data instead of labels."""
+    if len(names) > 1 and all(name.casefold() in SPLITS for name in names):
+        folders = sorted(names, key=lambda name: SPLITS.index(name.casefold()))
+        raise DataError(
+            str(source),
+            f"the folders {', '.join(folders[:-1])} and {folders[-1]} hold parts of the data, not labels: name one of "
+            f"them, such as {source / folders[0]}",
+        )
+
+
 def _holds_data(folder: Path) -> bool:
     """Whether a folder may be that of a label: it holds texts, tables, sound, images or videos."""
     known = (".txt", *tables.SUFFIXES)
     return any(tables.suffix(path) in known or is_media(path) for path in folder.iterdir())
 
 
+SPLITS = ("train", "training", "dev", "development", "valid", "validation", "val", "test", "testing")
+"""Names of folders with the parts of data."""
 LABEL_FILES = ("labels", "label", "classes", "annotations", "metadata")
 """Names of the table with the labels of a folder of recordings."""
 
@@ -89,7 +103,7 @@ def detect(source: Source, separator: str = "", *, kind: Kind | None = None, enc
         return "lines" if kind is None else "numbers" if kind == "vectors" else "file"
     if source.is_dir():
         return "file" if kind == "video" and is_media(source) else "folder"
-    if archives.holds_folder(source):
+    if archives.is_packed_folder(source):
         return "folder"
     if source.suffix.lower() in SUFFIXES:
         return "file"

@@ -78,7 +78,7 @@ class MusicReader:
         if self.format != "auto":
             return self.format
         name = path.name.lower()
-        is_folder = path.is_dir() or archives.holds_folder(path)
+        is_folder = path.is_dir() or archives.is_packed_folder(path)
         if is_folder or name.endswith(SUFFIXES) or text_files.enclosing_archive(path):
             return "midi"
         suffix = Path(name.removesuffix(".gz")).suffix

@@ -173,7 +173,7 @@ class RecordingReader:
             return "file" if FORMATS.get(suffix) == "file" and path.is_file() else self.format
         if kaldi.is_kaldi(path):
             return "kaldi"
-        if path.is_dir() or archives.holds_folder(path):
+        if path.is_dir() or archives.is_packed_folder(path):
             return "folder"
         if suffix in FORMATS:
             return FORMATS[suffix]

@@ -13,7 +13,7 @@ from seqloom.data.readers.columns import Chosen, Columns, LabelColumn, Role, fin
 from seqloom.data.readers.sentences import Sentence, TaggedSequence, with_labels
 from seqloom.data.readers.table_values import as_label, as_required_text
 from seqloom.data.readers.tables import Table
-from seqloom.data.readers.text_files import DataError, Location, Source
+from seqloom.data.readers.text_files import DataError, Location, Source, pluralize
 from seqloom.data.readers.vectors import Missing, listed_sequence
 
 WORD = Role("word_column", "word", (*column_names.WORD, *column_names.VALUES))
@@ -162,8 +162,8 @@ def _listed_sentence(location: Location, fields: list[Any], columns: Columns, mi
     words, listed = _listed(words), _listed(labels)
     are_vectors = len(words) > 0 and not isinstance(words[0], str)
     if listed and len(listed) != len(words):
-        noun = "vectors" if are_vectors else "words"
-        raise DataError(location, f"found {len(words)} {noun}, but {len(listed)} labels")
+        noun = "vector" if are_vectors else "word"
+        raise DataError(location, f"found {pluralize(len(words), noun)}, but {pluralize(len(listed), 'label')}")
     if are_vectors:
         vectors = listed_sequence(location, words, missing, name=name)
         return with_labels(vectors, [(location, label) for label in listed])

@@ -27,7 +27,7 @@ from seqloom.data.readers.series_groups import table_groups
 from seqloom.data.readers.text_files import WARNING, DataError, Source
 
 SEASONS = 3  # in the training data, from which on the length of a season is taken from the time axis
-SHOWN_SERIES = 5  # names in a note
+SHOWN_SERIES = 5  # names in a note, and series with a warning each
 SHOWN_COLUMNS = 8
 FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
 
@@ -192,12 +192,16 @@ class SeriesReader:
         return notes
 
     def _irregular_notes(self, every: Sequence[Series], *, file: str = "") -> list[str]:
-        """What is irregular about the time stamps of the rows that are read of each series."""
-        return [
-            f"{WARNING}{file}{f'series {series.name}: ' if series.name else ''}{problem}"
+        """What is irregular about the time stamps of the rows that are read of the first such series; how many more."""
+        problems = [
+            f"{f'series {series.name}: ' if series.name else ''}{problem}"
             for series in every
             if (problem := series.irregular_between(max(series.start - max(self.history, 1), 0), series.stop))
         ]
+        notes = [f"{WARNING}{file}{problem}" for problem in problems[:SHOWN_SERIES]]
+        if len(problems) > SHOWN_SERIES:
+            notes.append(f"{WARNING}{file}irregular time stamps in {len(problems) - SHOWN_SERIES:,} more series")
+        return notes
 
     def _is_short(self, series: Series) -> bool:
         """Whether a series is too short for a forecast with the whole history."""

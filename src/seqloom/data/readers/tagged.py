@@ -436,7 +436,8 @@ def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-
     for location, text, tags in parallel(source, labels, encoding=encoding):
         words, word_labels = tuple(text.split()), tuple(tags.split())
         if len(words) != len(word_labels):
-            raise DataError(location, f"found {len(words)} words, but {len(word_labels)} labels in {labels}")
+            counts = f"{pluralize(len(words), 'word')}, but {pluralize(len(word_labels), 'label')}"
+            raise DataError(location, f"found {counts} in {labels}")
         yield Sentence(location, words, word_labels)
 
 

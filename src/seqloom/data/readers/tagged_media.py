@@ -14,7 +14,7 @@ from seqloom.data.readers.media import Signal
 from seqloom.data.readers.media_lists import MediaFiles, is_media
 from seqloom.data.readers.numeric_targets import as_target
 from seqloom.data.readers.table_values import is_missing
-from seqloom.data.readers.text_files import DataError, Location, no_such_column
+from seqloom.data.readers.text_files import DataError, Location, no_such_column, pluralize
 from seqloom.data.readers.vectors import VectorSequence, with_targets
 
 LABEL_COLUMN = "label_column"
@@ -119,7 +119,7 @@ class TaggedMedia:
             return sequence
         frame_labels = _read_labels(location, labels, folder, frames, encoding=self.encoding)
         if len(frame_labels) != len(frames.values):
-            count = f"{name} has {len(frames.values):,} frames, but {len(frame_labels):,} labels"
+            count = f"{name} has {pluralize(len(frames.values), 'frame')}, but {pluralize(len(frame_labels), 'label')}"
             advice = "; for sound, name a file of segments (start, end, label) instead" if frames.step else ""
             raise DataError(location, f"{count}{advice}")
         targets = [as_target(location, label, name="label") for label in frame_labels]

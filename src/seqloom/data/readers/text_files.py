@@ -17,15 +17,16 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, Never, Self, cast
 
 from seqloom.config.hints import nearest_file
 from seqloom.config.template import PLACEHOLDER
 from seqloom.data.readers.binary_formats import binary_format
-from seqloom.data.readers.expansion import CountingReader, ExpansionError, limit_expansion
+from seqloom.data.readers.expansion import CountingReader, ExpansionError, check_expansion, limit_expansion
 from seqloom.data.readers.utf16 import recode
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
@@ -183,43 +184,87 @@ def enclosing_archive(path: Path) -> Path | None:
     return next((parent for parent in path.parents if os.path.isfile(parent)), None)  # noqa: PTH113  accepts names of any length
 
 
+class Member(NamedTuple):
+    """A file or a folder in an archive."""
+
+    name: str
+    is_file: bool
+    open: Callable[[], IO[bytes]]
+    """Of a compressed tar archive, to be called before the next member is read: going back takes long."""
+
+
 @contextmanager
-def open_member(path: Path, archive: Path) -> Iterator[IO[bytes]]:
-    """A member of a tar or zip archive, opened; FileNotFoundError suggests the most similar name."""
+def open_archive(archive: Path) -> Iterator[Iterator[Member]]:
+    """What a tar or zip archive holds, in its order; while it is open, damage is a DataError."""
+    with _reporting_damage(archive):
+        if is_zip(archive):
+            with zipfile.ZipFile(archive) as zip_file:
+                yield (
+                    Member(name, is_file=True, open=partial(_open_zipped, zip_file, name))
+                    for name in zip_members(zip_file)
+                )
+        else:
+            with tarfile.open(archive) as tar:
+                yield (
+                    Member(
+                        entry.name.removeprefix("./"),
+                        is_file=entry.isreg(),
+                        open=partial(_open_tarred, tar, entry, archive),
+                    )
+                    for entry in tar
+                )
+
+
+def _open_zipped(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    return limit_expansion(archive.open(name), compressed=archive.getinfo(name).compress_size)
+
+
+def _open_tarred(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> IO[bytes]:
+    check_expansion(path.stat().st_size, entry.size)
+    stream = archive.extractfile(entry)
+    assert stream is not None  # noqa: S101  it is a regular file
+    return stream
+
+
+@contextmanager
+def _reporting_damage(archive: Path) -> Iterator[None]:
+    """In this context, an archive that cannot be read is a DataError."""
+    try:
+        yield
+    except ExpansionError as error:
+        raise DataError(str(archive), str(error)) from None
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each compression that it has tried
+        raise DataError(str(archive), f"not a tar or zip archive, or damaged ({reason})") from None
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        raise _damaged_zip(archive, error) from None
+
+
+def _damaged_zip(archive: Path, error: Exception) -> DataError:
+    return DataError(str(archive), f"the zip archive is damaged, encrypted or unsupported ({error})")
+
+
+@contextmanager
+def _open_member(path: Path, archive: Path) -> Iterator[IO[bytes]]:
+    """A file in an archive, opened; DataError suggests the most similar name."""
     name = path.relative_to(archive).as_posix()
-    if is_zip(archive):
-        with zipfile.ZipFile(archive) as zip_file:
-            if name not in zip_members(zip_file):
-                raise _no_such_member(name, archive, zip_members(zip_file))
-            with zip_file.open(name) as content:
-                yield limit_expansion(content, compressed=zip_file.getinfo(name).compress_size)
-        return
-    with tarfile.open(archive) as tar:
-        members = {member.name.removeprefix("./"): member for member in tar if member.isreg()}
-        if name not in members:
-            raise _no_such_member(name, archive, members)
-        stream = tar.extractfile(members[name])
-        assert stream is not None  # noqa: S101  it is a regular file
-        with stream:
-            yield limit_expansion(stream, compressed=archive.stat().st_size)
+    with open_archive(archive) as members:
+        files = {member.name: member for member in members if member.is_file}
+        if name not in files:
+            similar = difflib.get_close_matches(name, files, n=1)
+            advice = "".join(f"; did you mean {archive / other}?" for other in similar)
+            raise DataError(str(path), f"no such file in the archive{advice}")
+        with files[name].open() as stream:
+            yield stream
 
 
 def is_zip(file: Path) -> bool:
     """Whether a file is a zip archive."""
-    with file.open("rb") as stream:
-        return stream.read(len(ZIP)) == ZIP
-
-
-def describe_damage(error: Exception) -> str:
-    """Why an archive cannot be opened; tarfile adds a line for each compression that it has tried."""
-    return str(error).partition("\n")[0].rstrip(":")
-
-
-def _no_such_member(name: str, archive: Path, names: Iterable[str]) -> FileNotFoundError:
-    similar = difflib.get_close_matches(name, names, n=1)
-    return FileNotFoundError(
-        "no such file in the archive" + "".join(f"; did you mean {archive / other}?" for other in similar)
-    )
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(ZIP)) == ZIP
+    except OSError:  # the next read reports it
+        return False
 
 
 @contextmanager
@@ -246,15 +291,8 @@ def _open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
         yield decompress(sys.stdin.buffer)
         return
     if archive := enclosing_archive(path):
-        try:
-            with open_member(path, archive) as member:
-                yield decompress(cast(BinaryIO, member))
-        except FileNotFoundError as error:
-            raise DataError(name, str(error)) from None
-        except (tarfile.TarError, EOFError, zlib.error) as error:
-            raise DataError(str(archive), f"not a tar or zip archive, or damaged ({describe_damage(error)})") from None
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-            raise DataError(str(archive), f"the zip archive is damaged, encrypted or unsupported ({error})") from None
+        with _open_member(path, archive) as member:
+            yield decompress(cast(BinaryIO, member))
         return
     try:
         stream = path.open("rb")
@@ -286,7 +324,7 @@ def _unzip(stream: BinaryIO, path: Path) -> BinaryIO:
             size = archive.getinfo(names[0]).compress_size
             return decompress(limit_expansion(archive.open(names[0]), compressed=size))
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
-        raise DataError(str(path), f"the zip archive is damaged, encrypted or unsupported ({error})") from None
+        raise _damaged_zip(path, error) from None
     shown = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
     raise DataError(
         str(path),

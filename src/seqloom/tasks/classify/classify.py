@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,7 +19,7 @@ from seqloom.data.readers.labelled import LabelledReader, LabelledSequence
 from seqloom.data.readers.media import kind_of
 from seqloom.data.readers.media_lists import MediaFiles
 from seqloom.data.readers.numeric_targets import ANY_NUMBER
-from seqloom.data.readers.text_files import DataError
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.readers.text_pairs import SEPARATOR
 from seqloom.data.target_scale import TargetStatistics
 from seqloom.data.text.vocabulary import Labels, labels_problem
@@ -187,13 +188,19 @@ class Classify(ClassifyInputs):
             learned = Learned(labels=Labels(names=()), weights=(), scale=scale, **parts)
             return self.model_copy(update={"learned": learned, "target_type": "number"})
         if self.check_labels and (problem := labels_problem(counts)):
-            column = f" (task.label_column = {self.label_column!r})" if self.label_column != "" else ""
-            raise DataError(
-                self.train, f"{problem}{column}; is it the right column? task.check_labels = false trains nevertheless"
-            )
+            raise DataError(self.train, f"{problem}{self._label_doubt}? task.check_labels = false trains nevertheless")
         labels = Labels.of(counts)
         learned = Learned(labels=labels, weights=class_weights(self.class_weights, labels, counts), **parts)
         return self.model_copy(update={"learned": learned, "target_type": "class"})
+
+    @property
+    def _label_doubt(self) -> str:
+        """What may be wrong about labels that are probably no classes."""
+        with suppress(DataError, OSError):  # data that are not in a file
+            if self.reader().labels_are_names(resolve(self.train)):
+                return "; are the folders, or the .txt files, named after their labels"
+        column = f" (task.label_column = {self.label_column!r})" if self.label_column != "" else ""
+        return f"{column}; is it the right column"
 
     def _checked(
         self, examples: Iterable[LabelledSequence], counts: Counter[str], statistics: TargetStatistics

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -73,6 +73,15 @@ UNREAD_DATES = (
     "no time stamps, since the dates can be read with the day or the month first, and the model was trained with "
     "other dates: write them as 2020-01-31"
 )
+
+
+class _Span(NamedTuple):
+    """The rows of a series that examples read and forecast."""
+
+    series: Series
+    start: int
+    stop: int
+    shortest: int  # rows of the shortest history
 
 
 class Forecast(ForecastScoring):
@@ -173,15 +182,11 @@ class Forecast(ForecastScoring):
         return self.model_copy(update={"last_window_only": True}).read(source)
 
     def fit(self, examples: Iterable[Window]) -> Self:
-        examples = list(examples)
-        if (unknown := next((window for window in examples if not window.known), None)) is not None:
-            raise DataError(unknown.location, "the values to forecast are missing; training needs them")
-        shortest = min([self.history, *map(len, examples)])
-        spans = self._spans(examples)
-        parts = [series.values[start:end] for series, start, end in spans]
-        if not parts:
+        spans = self._spans(_with_futures(examples))
+        if not spans:
             raise self._no_examples()
-        columns = spans[0][0].names
+        parts = [span.series.values[span.start : span.stop] for span in spans]
+        columns = spans[0].series.names
         targets = self._targets(columns)
         learned = Learned.of(
             parts,
@@ -189,19 +194,20 @@ class Forecast(ForecastScoring):
             targets=targets,
             horizon=self.horizon,
             season=self.season,
-            shortest=shortest if self.output == "last" else 0,
+            shortest=min(self.history, *(span.shortest for span in spans)) if self.output == "last" else 0,
         )
         if self.calendar:
-            cycles = calendar_names(spans[0][0])
+            cycles = calendar_names(spans[0].series)
             learned = learned.model_copy(update={"calendar": cycles})
         return self.model_copy(update={"learned": self._with_baselines(learned, parts)})
 
-    def _spans(self, examples: Iterable[Window]) -> list[tuple[Series, int, int]]:
-        """Each series with its first row in these examples, and the end of the rows that they forecast."""
-        spans: dict[int, tuple[Series, int, int]] = {}
+    def _spans(self, examples: Iterable[Window]) -> list[_Span]:
+        """The rows that these examples read and forecast, of each series."""
+        spans: dict[int, _Span] = {}
         for window in examples:
-            series, start, end = spans.get(id(window.series), (window.series, window.start, 0))
-            spans[id(series)] = series, min(start, window.start), max(end, window.stop + self.horizon)
+            series, end = window.series, window.stop + self.horizon
+            _, start, stop, shortest = spans.get(id(series), _Span(series, window.start, end, len(window)))
+            spans[id(series)] = _Span(series, min(start, window.start), max(stop, end), min(shortest, len(window)))
         return list(spans.values())
 
     def _with_baselines(self, learned: Learned, parts: Sequence[Numbers]) -> Learned:
@@ -232,7 +238,7 @@ class Forecast(ForecastScoring):
 
     def data_warnings(self, examples: Sequence[Window]) -> list[str]:
         warnings = []
-        for series, start, stop in self._spans(examples):
+        for series, start, stop, _ in self._spans(examples):
             name = f"series {series.name}: " if series.name else ""
             missing = series.missing_between(start, stop)
             problems = (series.irregular_between(start, stop), describe_filled(missing) if missing else "")
@@ -554,6 +560,14 @@ class Forecast(ForecastScoring):
         if picture is not None:
             self._draw(examples, picture, "of the backtest", predict)
         return result
+
+
+def _with_futures(examples: Iterable[Window]) -> Iterator[Window]:
+    """The same examples; DataError at one without the values to forecast."""
+    for window in examples:
+        if not window.known:
+            raise DataError(window.location, "the values to forecast are missing; training needs them")
+        yield window
 
 
 def _with_constant_columns(linear: LinearForecast, varying: NDArray[np.bool_]) -> LinearForecast:

@@ -89,7 +89,7 @@ class TranscribeSettings(Task):
         "", description="long format: column with the time, which is not part of the vectors (empty: by name)."
     )
     folder: str = Field(
-        "", description="Folder or tar archive of the recordings (empty: the folder of the file that lists them)."
+        "", description="Folder, tar or zip archive of the listed recordings (empty: that of the list)."
     )
     text: TextConfig = Field(
         default_factory=lambda: TextConfig(unit="characters"), description="Tokenisation of the transcripts."
