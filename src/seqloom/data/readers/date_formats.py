@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,10 +27,12 @@ QUARTER = re.compile(r"(?:(\d{4})[\s-]*[Qq]([1-4])|[Qq]([1-4])[\s/-]*(\d{4}))")
 
 
 class ParsedDates(NamedTuple):
-    """Dates, and which of two numbers was taken for the day, where the format leaves that open."""
+    """Dates as written, and which of two numbers was taken for the day, where the format leaves that open."""
 
     dates: Dates
     order: DateOrder = ""
+    offsets: NDArray[np.timedelta64] | None = None  # (T,), from UTC, NaT where there is none; None: there are none
+    is_utc: bool = False  # the offsets were subtracted
 
 
 def parse_dates(values: Sequence[Any]) -> list[ParsedDates]:
@@ -39,7 +41,7 @@ def parse_dates(values: Sequence[Any]) -> list[ParsedDates]:
         return []
     if isinstance(values[0], date):
         try:
-            return [ParsedDates(np.array([_naive(value) for value in values], "M8[us]"))]
+            return [_with_offsets(values)]
         except (AttributeError, TypeError, ValueError):
             return []
     if isinstance(values[0], np.datetime64):
@@ -54,7 +56,7 @@ def _parse_texts(texts: Sequence[str]) -> list[ParsedDates]:
     if not texts:
         return []
     try:
-        return [ParsedDates(np.array([_naive(datetime.fromisoformat(text)) for text in texts], "M8[us]"))]
+        return [_with_offsets([datetime.fromisoformat(text) for text in texts])]
     except ValueError:
         pass
     if all(QUARTER.fullmatch(text) for text in texts[:3]):
@@ -102,11 +104,13 @@ def _order(format_: str) -> DateOrder:
     return ""
 
 
-def _naive(value: Any) -> Any:
-    """A date or time without a time zone, in UTC."""
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC).replace(tzinfo=None)
-    return value
+def _with_offsets(values: Sequence[Any]) -> ParsedDates:
+    """Dates or times of Python as local times, with their offsets from UTC if they have some."""
+    offsets: list[timedelta | None] = [value.utcoffset() if isinstance(value, datetime) else None for value in values]
+    if all(offset is None for offset in offsets):
+        return ParsedDates(np.array(values, "M8[us]"))
+    local = [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in values]
+    return ParsedDates(np.array(local, "M8[us]"), offsets=np.array(offsets, "m8[us]"))
 
 
 def _fitting_formats(texts: Sequence[str]) -> Iterator[str]:

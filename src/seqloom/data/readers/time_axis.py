@@ -4,8 +4,7 @@ from calendar import monthrange
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,8 @@ from seqloom.data.readers.date_formats import DateOrder, Dates, ParsedDates, fir
 from seqloom.data.readers.table_values import as_number, is_missing
 
 Stamps = NDArray[Any]  # dates or numbers
+TimeZone = Literal["", "local", "utc"]
+"""How times with an offset from UTC are read: local times as written, or in UTC; empty: as the data show."""
 
 DAY = 86_400_000_000  # microseconds
 UNIX_UNITS = ((1e8, 4.2e9, 1e6), (1e11, 4.2e12, 1e3), (1e14, 4.2e15, 1.0), (1e17, 4.2e18, 1e-3))
@@ -37,6 +38,7 @@ PARTS = {
 """Names of columns that hold a part of a date."""
 MOSTLY = 0.95  # share of the steps that go forwards in a column with the name of a time
 UNORDERED = 0.1  # share of the steps that go backwards, above which rows are not in the order of time
+SHOWN_OFFSETS = 4  # offsets from UTC in a message
 GAPS = 0.98  # share of equal steps in row numbers with a few gaps
 
 
@@ -90,16 +92,21 @@ class TimeAxis:
     is_ambiguous: bool = False  # the dates do not show which of two numbers is the day
     is_index: bool = False  # of a data frame, instead of a column
     unreadable: str = ""  # the first value that is no date, of names of rows that look like dates
+    offsets: tuple[str, ...] = ()  # the different offsets from UTC of the rows, such as +02:00; empty for rows without
+    is_utc: bool = False  # the times were converted to UTC, instead of being local times as written
 
     @property
     def has_dates(self) -> bool:
         return self.stamps is not None and self.stamps.dtype.kind == "M"
 
-    def following(self, row: int, count: int) -> Stamps | None:
-        """The time stamps after a row; None if the step is not known."""
+    def following(self, row: int, count: int, *, within: int = 1) -> Stamps | None:
+        """The time stamps after the latest of some rows, of which ``row`` is the last; None if the step is not known.
+
+        Rows that are out of order are followed by times that none of them has.
+        """
         if self.stamps is None or self.step is None or not self.step.amount:
             return None
-        last, steps = self.stamps[row], np.arange(1, count + 1)
+        last, steps = self.stamps[max(row + 1 - within, 0) : row + 1].max(), np.arange(1, count + 1)
         if self.step.unit == "numbers":
             return np.asarray(last + self.step.amount * steps, np.float64)
         if self.step.unit == "months":
@@ -122,7 +129,52 @@ class TimeAxis:
             unit = "D"
         else:
             unit = next((unit for unit in ("m", "s") if (both == both.astype(f"M8[{unit}]")).all()), "us")
-        return [text.replace("T", " ") for text in np.datetime_as_string(stamps.astype(f"M8[{unit}]"), unit=unit)]  # type: ignore[call-overload]
+        texts = np.datetime_as_string(stamps.astype(f"M8[{unit}]"), unit=unit)  # type: ignore[call-overload]
+        offset = "" if unit in ("M", "D") else self._offset
+        return [text.replace("T", " ") + offset for text in texts]
+
+    @property
+    def _offset(self) -> str:
+        """The offset from UTC of all time stamps; empty if there is none."""
+        if self.is_utc:
+            return "+00:00"
+        return self.offsets[0] if len(self.offsets) == 1 else ""
+
+    @property
+    def zone_note(self) -> str:
+        """How times were changed because of their offsets from UTC; empty if they were not."""
+        written = ", ".join(offset or "none" for offset in self.offsets[:SHOWN_OFFSETS])
+        written += ", …" if len(self.offsets) > SHOWN_OFFSETS else ""
+        if self.is_utc and len(self.offsets) > 1:
+            return f"times are read as UTC, since their offsets differ ({written})"
+        if self.is_utc and self.offsets != ("+00:00",):
+            return f"times with the offset {written} are converted to UTC"
+        if len(self.offsets) > 1:
+            return f"times are read as local times without their offsets, which differ ({written})"
+        return ""
+
+    def zone_difference(self, trained: Sequence[str]) -> str:
+        """What the offsets of times change, or how they differ from those of training data; empty: nothing."""
+        if self.zone_note or not self.has_dates or self.is_utc or (len(self.offsets) == 1 and len(trained) > 1):
+            return self.zone_note
+        if self.offsets == tuple(trained):
+            return ""
+        here, there = (f"the offset {', '.join(each)}" if each else "no offset" for each in (self.offsets, trained))
+        return f"times have {here} and are read as written; those of the training data have {there}"
+
+    def step_difference(self, trained: Iterable[Step]) -> str:
+        """How the time step differs from those of training data; empty: it is one of them, or cannot be compared."""
+        if self.stamps is None or self.step is None or not self.step.amount:
+            return ""
+        comparable = [step for step in trained if step.amount and (step.unit != "numbers") == self.has_dates]
+        # A single working week has the step of a day, and that of working days as well.
+        regular = _regular(self.stamps, self.step, self.decimals).mean()
+        if not comparable or any(_regular(self.stamps, step, self.decimals).mean() >= regular for step in comparable):
+            return ""
+        return (
+            f"the time step is {self.step}, but the model was trained with {' and '.join(map(str, comparable))}; "
+            "forecasts count rows, not time, so that these are probably wrong: give data with the time step of training"
+        )
 
     def describe(self) -> str:
         """``time axis from column 1 'year' (1700 to 1920, step 1), which is neither read nor forecast``."""
@@ -131,7 +183,9 @@ class TimeAxis:
             first, last = self.write(self.stamps[[0, -1]])
             about = f" ({first} to {last}{'' if self.step is None else f', {self.step}'})"
         order = f"; dates are read as {self.order.replace('_', ' ')}" if self.order else ""
-        return f"time axis from {self._source()}{about}, which is neither read nor forecast{order}"
+        local = f"times have the offset {self.offsets[0]} and are read as written" if self._offset else ""
+        zone = f"; {note}" if (note := self.zone_note or local) else ""
+        return f"time axis from {self._source()}{about}, which is neither read nor forecast{order}{zone}"
 
     def _source(self) -> str:
         """The columns, with their numbers and names."""
@@ -205,20 +259,23 @@ def find_time_axis(
     chosen: Sequence[str] = (),  # names of the columns that are the axis; empty: search
     taken: Iterable[str] = (),  # names of columns that are read, so that they cannot be the axis
     order: DateOrder = "",  # of day and month, where the format leaves it open; empty: as the dates show
+    zone: TimeZone = "",  # of times with an offset from UTC
 ) -> tuple[TimeAxis | None, list[int]]:
     """The time axis, and further columns that only number the rows or hold dates."""
     if chosen:
         indices = tuple(names.index(name) for name in chosen)
-        return _axis(indices, names, columns, certain=True, order=order) or _names_axis(indices, names, columns), []
+        chosen_axis = _axis(indices, names, columns, certain=True, order=order, zone=zone)
+        return chosen_axis or _names_axis(indices, names, columns), []
     used_names = set(taken)
     free = [index for index, name in enumerate(names) if name not in used_names]
     joined = _date_parts(names, free)
-    axis = _axis(joined, names, columns, certain=True, order=order) if len(joined) > 1 else None
+    axis = _axis(joined, names, columns, certain=True, order=order, zone=zone) if len(joined) > 1 else None
     used = set(axis.columns) if axis else set()
     candidates = [
         candidate
         for index in free
-        if index not in used and (candidate := _axis((index,), names, columns, certain=False, order=order)) is not None
+        if index not in used
+        and (candidate := _axis((index,), names, columns, certain=False, order=order, zone=zone)) is not None
     ]
     if axis is None and candidates:
         axis = min(candidates, key=lambda candidate: not candidate.has_dates)
@@ -260,6 +317,7 @@ def _axis(
     *,
     certain: bool,
     order: DateOrder,
+    zone: TimeZone,
 ) -> TimeAxis | None:
     chosen_names = tuple(names[index] for index in indices)
     if len(indices) > 1:
@@ -276,14 +334,41 @@ def _axis(
         parsed = parse_dates(values)
     if not parsed:
         return None
-    (dates, read_order), is_ambiguous = _choose_order(parsed, order)
+    best, is_ambiguous = _choose_order([reading for each in parsed for reading in _readings(each, zone)], order)
     return TimeAxis(
-        indices, chosen_names, dates, _infer_step(dates, 0), order=read_order, is_ambiguous=is_ambiguous and not order
+        indices,
+        chosen_names,
+        best.dates,
+        _infer_step(best.dates, 0),
+        order=best.order,
+        is_ambiguous=is_ambiguous and not order,
+        offsets=() if best.offsets is None else tuple(map(_offset_text, np.unique(best.offsets))),
+        is_utc=best.is_utc,
     )
 
 
+def _readings(parsed: ParsedDates, zone: TimeZone) -> list[ParsedDates]:
+    """Times with different offsets from UTC as local times and in UTC, of which the steps show the better one."""
+    if parsed.offsets is None or zone == "local" or (not zone and len(np.unique(parsed.offsets)) == 1):
+        return [parsed]
+    shift = np.where(np.isnat(parsed.offsets), np.timedelta64(0, "us"), parsed.offsets)
+    utc = parsed._replace(dates=parsed.dates - shift, is_utc=True)
+    return [utc] if zone else [parsed, utc]
+
+
+def _offset_text(offset: np.timedelta64) -> str:
+    """``+02:00``; empty for NaT."""
+    if np.isnat(offset):
+        return ""
+    minutes = round(offset / np.timedelta64(1, "m"))
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
 def _choose_order(parsed: Sequence[ParsedDates], preferred: DateOrder) -> tuple[ParsedDates, bool]:
-    """Of 03/04/2020 as March or April, the one whose dates are in order and regular; and whether both or none are."""
+    """Of 03/04/2020 as March or April, the one whose dates are in order and regular; and whether both or none are.
+
+    Of several readings of the same order, the most regular one, or else the first.
+    """
     ranked = sorted(parsed, key=lambda each: (each.order == preferred, _regularity(each.dates)), reverse=True)
     best = ranked[0]
     others = [each for each in ranked[1:] if each.order != best.order and (each.dates != best.dates).any()]
@@ -485,5 +570,5 @@ def _regular(stamps: Stamps, step: Step, decimals: int) -> NDArray[np.bool_]:
         return np.asarray(np.diff(_months(stamps)) == step.amount)
     if step.unit == "weekdays":
         days = stamps.astype("M8[D]")
-        return np.asarray([np.busday_count(before, after) == 1 for before, after in pairwise(days)], np.bool_)
+        return np.asarray(np.busday_count(days[:-1], days[1:]) == 1)
     return np.asarray(np.diff(stamps).astype(np.int64) == step.amount)
