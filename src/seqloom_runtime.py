@@ -26,6 +26,7 @@ from base64 import b64decode
 from bisect import insort_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import groupby, pairwise
@@ -2342,6 +2343,7 @@ class KnownInAdvance:
         covariates = description["covariates"]
         self.calendar, self.date, self.horizon = (covariates[name] for name in ("calendar", "date", "horizon"))
         self.future, self.static = covariates["future"], covariates["static"]
+        self.is_utc = covariates.get("time_zone") == "utc"  # of times with an offset; otherwise they are local times
 
     def read(self, item: Any) -> tuple[Array, Array]:  # (T, columns), (T + horizon, covariates)
         """The rows of the history, and the covariates of all rows."""
@@ -2375,7 +2377,7 @@ class KnownInAdvance:
         if name not in item:
             raise ModelError(f"expected a column with dates{f', {name!r}' if name else ''}")
         try:
-            stamps = np.array([str(date).strip().replace(" ", "T") for date in item[name]][:rows], dtype="M8[us]")
+            stamps = np.array([self._time(str(date).strip()) for date in item[name][:rows]], dtype="M8[us]")
         except ValueError as error:
             raise ModelError(f"column {name!r}: expected dates such as 2024-08-27 or 2024-08-27 12:00") from error
         micros = stamps.astype(np.int64)
@@ -2387,6 +2389,14 @@ class KnownInAdvance:
         }
         angles = 2 * np.pi * np.stack([places[cycle] for cycle in self.calendar], axis=1)
         return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+    def _time(self, text: str) -> str:
+        """A date or time in ISO 8601 without its offset from UTC."""
+        if ":" not in text:
+            return text.replace(" ", "T")
+        time = datetime.fromisoformat(text)
+        time = time.astimezone(UTC) if self.is_utc and time.tzinfo is not None else time
+        return time.replace(tzinfo=None).isoformat()
 
 
 def _keys(item: Any, description: dict[str, Any]) -> Array:  # (T, K)

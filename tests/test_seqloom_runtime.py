@@ -189,6 +189,9 @@ def test_forecasts_with_covariates(fields: dict[str, Any], tmp_path: Path) -> No
     model = seqloom_runtime.load(tmp_path / "model.onnx")
     (answer,) = model.predict([table])
     assert_same(answer["values"], json.loads(json.dumps(task.to_json(expected)))["values"])
+    local = [f"{date} 00:00:00+02:00" for date in table["date"]]  # the day of the file, not the one before it in UTC
+    (same,) = model.predict([{**table, "date": local}])
+    assert same["values"] == answer["values"]
     with pytest.raises(seqloom_runtime.ModelError, match="expected 2 rows after the history, with the date, promotion"):
         model.predict([{name: values[:-1] for name, values in table.items()}])
     with pytest.raises(seqloom_runtime.ModelError, match="expected a table, a list for each column: promotion, sales"):

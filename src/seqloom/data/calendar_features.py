@@ -42,12 +42,19 @@ def circle_features(stamps: NDArray[Any], names: tuple[str, ...]) -> Numbers:  #
 
 
 @lru_cache(maxsize=64)  # all windows of a series share them
-def calendar_features(series: Series, names: tuple[str, ...], further: int) -> Numbers:  # (T + further, 2 · names)
+def calendar_features(  # (T + further, 2 · names)
+    series: Series,
+    names: tuple[str, ...],
+    further: int,
+    *,
+    history: int,  # rows at the end that further steps follow; 0: all
+) -> Numbers:
     """The features of all rows of a series, and of the steps after it."""
     if not names:
         return np.zeros((len(series.values) + further, 0))
     axis = series.axis
-    following = None if axis is None or axis.stamps is None else axis.following(len(axis.stamps) - 1, further)
+    last = len(series.values) - 1
+    following = None if axis is None else axis.following(last, further, within=history or len(series.values))
     if axis is None or axis.stamps is None or following is None or following.dtype.kind != "M":
         raise DataError(series.location, "no dates at equal steps, which the model was trained with (task.calendar)")
     return circle_features(np.concatenate([axis.stamps, following]), names)

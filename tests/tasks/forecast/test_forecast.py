@@ -752,7 +752,7 @@ def test_a_history_with_filled_values_is_noted(tmp_path: Path) -> None:
 def test_filled_values_of_arrays_are_counted(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([[1.0, np.nan, np.nan, 4.0, 5.0]])[..., None])
     task = Forecast(train=str(tmp_path / "x.npz"), history=2, horizon=1)
-    with pytest.raises(DataError, match=r"task\.fill_missing = true repeats the previous one"):
+    with pytest.raises(DataError, match=r"task\.fill_missing=true repeats the previous one"):
         list(task.read(tmp_path / "x.npz"))
     first, *_ = task.model_copy(update={"fill_missing": True}).read(tmp_path / "x.npz")
     assert [(each.total, each.longest) for each in task.summarize_example(first).missing] == [(2, 2)]

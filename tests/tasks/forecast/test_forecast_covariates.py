@@ -122,7 +122,7 @@ def test_rows_ahead_are_not_data(tmp_path: Path) -> None:
         ("", r"expected the values of promotion at the 2 steps to forecast .*, found 0: append rows"),
         ("2024-08-28,1,\n", r"found 1: append rows in which the other columns are empty"),
         ("2024-08-28,1,\n2024-08-29,,\n", r":243: column promotion: missing value"),
-        ("2024-08-28,1,\n2024-08-29,0,3\n", r":242: column sales: missing value; task.fill_missing"),
+        ("2024-08-28,1,\n2024-08-29,0,3\n", r":242: column sales: missing value; train again with task.fill_missing"),
     ],
 )
 def test_incomplete_rows_ahead(tmp_path: Path, ahead: str, message: str) -> None:

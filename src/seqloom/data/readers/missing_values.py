@@ -88,6 +88,12 @@ def hold(values: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.flo
     return held
 
 
+def fill_advice(*, is_fitted: bool) -> str:
+    """What to do about missing values; a trained model has to be trained again."""
+    again = "train again with " if is_fitted else ""
+    return f"{again}task.fill_missing=true{', which' if is_fitted else ''} repeats the previous one"
+
+
 def without_gaps(
     values: NDArray[np.float64],  # (T, D), NaN: missing
     names: Sequence[str],
@@ -97,20 +103,26 @@ def without_gaps(
     required: NDArray[np.bool_],  # (D,), columns that have values there, too
     held: NDArray[np.bool_],  # (D,), columns whose last value is valid there, too
     fill: bool,  # repeat the previous value
+    is_read: NDArray[np.bool_] | None = None,  # (T, D), values that are read, of which none may be missing; None: all
+    is_fitted: bool = False,  # the model is trained, so that no setting changes any more
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
     """The values without gaps, and which of them were missing (None: none); DataError if they cannot be filled."""
     missing = np.isnan(values)
     is_ahead = (np.arange(len(values)) >= len(values) - ahead)[:, None]
     gaps = missing & (~is_ahead | required)
-    if gaps.any():
-        columns = missing_columns(gaps, names, at)
-        row, place = (int(index) for index in np.argwhere(gaps)[0])
+    needed = gaps if is_read is None else gaps & is_read
+    filled = hold(values, gaps | (missing & is_ahead & held))
+    unknown = needed & np.isnan(filled)  # without a value before them
+    if unknown.any() or (needed.any() and not fill):
+        columns = missing_columns(needed, names, at)
+        row, place = (int(index) for index in np.argwhere(needed if not fill else unknown)[0])
         problem = f"column {names[place]}: missing value"
         total = sum(column.total for column in columns)
         everywhere = f". In all, {total:,} values are missing: {describe(columns, at(row).file)}" if total > 1 else ""
         if not fill:
-            remedy = "; task.fill_missing=true repeats the previous one"
+            remedy = f"; {fill_advice(is_fitted=is_fitted)}"
             raise MissingValueError(at(row), f"{problem}{remedy}{everywhere}", {"fill_missing": True})
-        if gaps[0].any():
-            raise DataError(at(0), f"{problem} without a previous one to repeat{everywhere}")
-    return hold(values, gaps | (missing & is_ahead & held)), gaps if gaps.any() else None
+        raise DataError(at(row), f"{problem} without a previous one to repeat{everywhere}")
+    if (leading := np.isnan(filled) & gaps).any():  # in rows that are not read: the next value
+        filled = np.where(leading, hold(values[::-1], gaps[::-1])[::-1], filled)
+    return filled, gaps if gaps.any() else None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from seqloom.data.readers.text_files import DataError, Location
 
+SHOWN = 8  # columns in a message
 MIN_ROWS = 3  # of each series, on average
 TIMES = {"hour", "minute", "second", "time", "day", "weekday", "month", "quarter", "week", "year"}
 """Names of columns that are a part of the time, and do not number series."""
@@ -37,6 +38,24 @@ def refuse_names(
         location,
         f"column {name!r} holds names ({shown}), not numbers; if they name several series below each other, {APART}; "
         f"otherwise leave the column out: {_only(others)}",
+    )
+
+
+def refuse_dates(
+    location: Location,
+    name: str,
+    values: Sequence[Any],  # of the column, or the first ones
+    others: Sequence[str],  # the columns that can be read
+    *,
+    key: str,  # of the configuration, which names the column; empty: none does
+) -> None:
+    """DataError for a column of dates that is to be read or forecast."""
+    remedy = f"set {key} to columns of numbers" if key else _only(others)
+    suitable = f" ({', '.join(others[:SHOWN])}{', …' if len(others) > SHOWN else ''})" if key and others else ""
+    raise DataError(
+        location,
+        f"column {name!r} holds dates ({values[0]!r}, …), which are the time axis and are neither read as numbers nor "
+        f"forecast: {remedy}{suitable}",
     )
 
 

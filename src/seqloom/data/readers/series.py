@@ -12,15 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import decimal_marks, tables, text_files, vectors
-from seqloom.data.readers.date_formats import DateOrder, count_leading_dates
+from seqloom.data.readers.date_formats import DateOrder, count_leading_dates, parse_dates
 from seqloom.data.readers.decimal_marks import DecimalMark, NumberMarks
-from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns, without_gaps
-from seqloom.data.readers.panels import refuse_names, refuse_numbered_series
+from seqloom.data.readers.missing_values import (
+    MissingColumn,
+    MissingValueError,
+    fill_advice,
+    missing_columns,
+    without_gaps,
+)
+from seqloom.data.readers.panels import refuse_dates, refuse_names, refuse_numbered_series
 from seqloom.data.readers.row_ranges import Range, split_range
 from seqloom.data.readers.table_values import MISSING, is_missing, is_numeric
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import TABLE, DataError, Location, Source
-from seqloom.data.readers.time_axis import TimeAxis, find_time_axis
+from seqloom.data.readers.time_axis import TimeAxis, TimeZone, find_time_axis
 
 Numbers = NDArray[np.float64]
 
@@ -134,7 +140,7 @@ class Window:
     def time_stamps(self, rows: int) -> list[str]:
         """The time stamps of the rows after the history, as text; empty if they are not known."""
         axis = self.series.axis
-        stamps = None if axis is None else axis.following(self.stop - 1, rows)
+        stamps = None if axis is None else axis.following(self.stop - 1, rows, within=len(self))
         return [] if axis is None or stamps is None else axis.write(stamps)
 
     @property
@@ -217,8 +223,11 @@ def table(
     date: Sequence[str] | None = None,  # columns of the time axis; None: search; empty: there is none
     fill: bool = False,  # repeat the previous value where one is missing
     date_order: DateOrder = "",  # of day and month, where the dates leave it open
+    time_zone: TimeZone = "",  # of times with an offset from UTC
     decimal: DecimalMark = "",  # decimal mark, where the numbers leave it open
     is_fitted: bool = False,  # the settings can no longer be changed
+    last_rows: int = 0,  # rows at the end of the range that are read, the others are ignored; 0: all
+    rows_ahead: int = 0,  # rows after them of which future covariates are read
 ) -> Series:
     """A table of numbers, one row per time step; a first record without numbers is a header."""
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
@@ -238,7 +247,9 @@ def table(
     head = [[fields[column] for _, fields in first_records] for column in range(len(names))]
     taken = (*columns, *target, *future_covariates, *static_covariates)
     axis, others = (
-        (None, []) if date == () else find_time_axis(names, head, chosen=date or (), taken=taken, order=date_order)
+        (None, [])
+        if date == ()
+        else find_time_axis(names, head, chosen=date or (), taken=taken, order=date_order, zone=time_zone)
     )
     # Columns that may be the time axis are kept as text until all rows have been read.
     kept: dict[int, list[Any]] = {column: [] for column in (*(axis.columns if axis else ()), *others)}
@@ -248,15 +259,25 @@ def table(
     positions = column_positions(names)
     numbers |= {positions[name]: name for name in columns}
     if words := [column for column in numbers if all(map(_is_name, head[column]))]:
-        refuse_names(
-            location, names[words[0]], head[words[0]], [names[each] for each in numbers if is_numeric(head[each])]
-        )
+        others_names = [names[each] for each in numbers if is_numeric(head[each])]
+        roles = {
+            "target": target,
+            "future_covariates": future_covariates,
+            "static_covariates": static_covariates,
+            "columns": columns,
+        }
+        chosen = next((f"task.{key}" for key, chosen in roles.items() if names[words[0]] in chosen), "")
+        if parse_dates(head[words[0]]):
+            refuse_dates(location, names[words[0]], head[words[0]], others_names, key=chosen)
+        refuse_names(location, names[words[0]], head[words[0]], others_names)
     known = (*future_covariates, *static_covariates) if future_covariates else ()
     rows, lines, ahead = _read_rows(chain(first_records, records), numbers, kept, known=known)
     if kept:
         whole = [kept.get(column, []) for column in range(len(names))]
         free = [name for column, name in enumerate(names) if column not in kept]
-        axis, others = find_time_axis(names, whole, chosen=date or (), taken=(*free, *taken), order=date_order)
+        axis, others = find_time_axis(
+            names, whole, chosen=date or (), taken=(*free, *taken), order=date_order, zone=time_zone
+        )
         if axis is None or not axis.has_dates:
             _refuse_row_without_date(names, kept, location, lines)
         axis = _checked_axis(axis, location, index=index, is_fitted=is_fitted)
@@ -280,14 +301,17 @@ def table(
     selected = np.array(list(numbers.values()), object)[order].tolist()
     start, stop = range_.rows(len(rows) - ahead, noun="rows")
     values = np.array(rows, np.float64)[:, order]
+    required = np.isin(selected, future_covariates)
     values, filled = without_gaps(
         values,
         selected,
         lambda row: location._replace(line=lines[row]),
         ahead=ahead,
-        required=np.isin(selected, future_covariates),
+        required=required,
         held=np.isin(selected, static_covariates),
         fill=fill,
+        is_read=_are_read(len(values), stop, last_rows, rows_ahead, required) if last_rows else None,
+        is_fitted=is_fitted,
     )
     if axis is not None and axis.stamps is not None and not columns:
         refuse_numbered_series(location, axis.stamps, dict(zip(selected, values.T, strict=True)), taken)
@@ -307,6 +331,12 @@ def table(
         filled=filled,
     )
     return series if filled is None else replace(series, missing=series.missing_between(start, stop))
+
+
+def _are_read(count: int, stop: int, last_rows: int, rows_ahead: int, required: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which values are read: all of the last rows before ``stop``, and those of required columns after them."""
+    rows = np.arange(count)[:, None]
+    return ((rows >= stop - last_rows) & (rows < stop)) | ((rows >= stop) & (rows < stop + rows_ahead) & required)
 
 
 def _read_rows(
@@ -480,9 +510,14 @@ def _with_column(
     ]
 
 
-def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False) -> Iterator[Series]:
-    """Many series: those of an .npz or .ts file (a range selects whole series), or arrays (T,) or (T, D)."""
-    for location, array, missing in _arrays(source, fill=fill):
+def sequences(
+    source: Source, *, columns: Sequence[str] = (), fill: bool = False, is_fitted: bool = False, last_rows: int = 0
+) -> Iterator[Series]:
+    """Many series: those of an .npz or .ts file (a range selects whole series), or arrays (T,) or (T, D).
+
+    Missing values in rows before the last ones are ignored; 0: all rows are read.
+    """
+    for location, array, missing in _arrays(source, fill=fill, is_fitted=is_fitted, last_rows=last_rows):
         try:
             values = np.asarray(array, dtype=np.float64)
         except (TypeError, ValueError):
@@ -490,9 +525,13 @@ def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or not values.size:
             raise DataError(location, f"expected numbers (time, columns), found shape {values.shape}")
-        if not np.isfinite(values).all():
-            step = int((~np.isfinite(values)).any(axis=1).argmax())
+        first = max(len(values) - last_rows, 0) if last_rows else 0
+        if not np.isfinite(values[first:]).all():
+            step = first + int((~np.isfinite(values[first:])).any(axis=1).argmax())
             raise DataError(location, f"step {step}: a value is missing or infinite")
+        if not np.isfinite(values).all():  # in rows that are not read
+            known = np.where(np.isfinite(values), values, np.nan)
+            values = vectors.fill_missing(location, known, "hold").astype(np.float64)
         names = tuple(str(number + 1) for number in range(values.shape[1]))
         if columns and len(columns) != len(names) and not set(columns) <= set(names):
             raise DataError(location, f"expected {len(columns)} columns ({', '.join(columns)}), found {len(names)}")
@@ -509,22 +548,27 @@ def one_series(source: Any) -> Any:
     return [np.array(source)] if len(source) and all(isinstance(value, int | float) for value in source) else source
 
 
-def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Location, Any, tuple[MissingColumn, ...]]]:
+def _arrays(
+    source: Source, *, fill: bool, is_fitted: bool, last_rows: int
+) -> Iterator[tuple[Location, Any, tuple[MissingColumn, ...]]]:
     if not isinstance(source, Path):
         for number, array in enumerate(source, start=1):
             yield Location("input", number), array, ()
         return
     path, range_ = split_range(source)
-    missing: vectors.Missing = "hold" if fill else "error"
+    missing: vectors.Filling = "hold" if fill else "keep" if last_rows else "error"
     read = vectors.npz if path.suffix == ".npz" else vectors.ts
     try:
         items = list(read(path, missing=missing))
+        start, stop = range_.rows(len(items), noun="series")
+        for item in items[start:stop]:
+            if missing == "keep":
+                is_read = np.arange(len(item.values))[:, None] >= len(item.values) - last_rows
+                vectors.fill_missing(item.location, np.where(is_read, item.values, 0), "error")
+            yield item.location, item.values, item.missing
     except MissingValueError as error:
-        message = error.message.replace(vectors.HOLD, "task.fill_missing = true")
+        message = error.message.replace(vectors.HOLD_ADVICE, fill_advice(is_fitted=is_fitted))
         raise MissingValueError(error.location, message, {"fill_missing": True}) from None
-    start, stop = range_.rows(len(items), noun="series")
-    for item in items[start:stop]:
-        yield item.location, item.values, item.missing
 
 
 def _number(field: Any) -> float | None:

@@ -25,6 +25,7 @@ from seqloom.data.readers.series import (
 )
 from seqloom.data.readers.series_groups import table_groups
 from seqloom.data.readers.text_files import WARNING, DataError, Source
+from seqloom.data.readers.time_axis import TimeZone
 
 SEASONS = 3  # in the training data, from which on the length of a season is taken from the time axis
 SHOWN_SERIES = 5  # names in a note, and series with a warning each
@@ -43,6 +44,7 @@ class SeriesReader:
     static_covariates: tuple[str, ...]  # columns that do not change within a series
     date: tuple[str, ...] | None  # columns of the time axis; None: as the table shows
     date_order: DateOrder  # empty: as the dates show
+    time_zone: TimeZone  # empty: as the times show
     decimal: DecimalMark  # empty: as the numbers show
     separator: str
     encoding: str
@@ -54,12 +56,20 @@ class SeriesReader:
     dev: str
     dev_fraction: float
     is_fitted: bool  # the columns and the history can no longer be changed
+    last_window_only: bool  # read only the rows at the end of each series that a forecast needs
 
     def read(self, source: Source) -> Iterator[Series]:
         """Yield the series of a file, or of Python values."""
         if self._is_many(source):
             values = source if isinstance(source, Path) else one_series(source)
-            yield from map(self._marked, sequences(values, columns=self.columns, fill=self.fill_missing))
+            every = sequences(
+                values,
+                columns=self.columns,
+                fill=self.fill_missing,
+                is_fitted=self.is_fitted,
+                last_rows=self._last_rows,
+            )
+            yield from map(self._marked, every)
         elif self.group_column:
             yield from self._groups(source)
         else:
@@ -107,6 +117,7 @@ class SeriesReader:
                     "forecasts have no dates; write dates as 2010-03 or 2010-03-31"
                 )
             settings |= {"date_order": axis.order} if axis.order else {}
+            settings |= {"time_zone": "utc" if axis.is_utc else "local"} if axis.offsets else {}
             season = axis.step.season if axis.step is not None else 0
             if season and series.stop - series.start >= SEASONS * season:
                 settings["season"] = season
@@ -167,6 +178,10 @@ class SeriesReader:
                 return []
             every = list(self._groups(path)) if self.group_column else [self._table(path)]
             notes = self._irregular_notes(every, file=f"dev file {self.dev}: ")
+            axis = every[0].axis
+            if axis is not None and train.axis is not None and train.axis.step is not None:
+                difference = axis.step_difference([train.axis.step])
+                notes += [f"{WARNING}dev file {self.dev}: {difference}"] if difference else []
         if self.group_column or not self.needs_history:
             return notes
         if self.dev:
@@ -225,8 +240,11 @@ class SeriesReader:
             encoding=self.encoding,
             fill=self.fill_missing,
             date_order=self.date_order,
+            time_zone=self.time_zone,
             decimal=self.decimal,
             is_fitted=self.is_fitted,
+            last_rows=self._last_rows,
+            rows_ahead=self.horizon,
         )
         positions = column_positions(series.names)
         for name in self.static_covariates:
@@ -244,6 +262,11 @@ class SeriesReader:
             problem = f"time runs backwards in {source}" if irregular.is_descending else f"{source} is not in order"
             raise DataError(series.at(first), f"{problem}; sort the rows by time, the oldest first")
         return self._marked(series)
+
+    @property
+    def _last_rows(self) -> int:
+        """The rows at the end that are read: the history, and one before it for the changes; 0: all."""
+        return self.history + 1 if self.last_window_only and self.history else 0
 
     def _marked(self, series: Series) -> Series:
         """The same series, its targets marked among the columns with missing values."""

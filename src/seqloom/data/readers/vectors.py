@@ -20,7 +20,9 @@ from seqloom.data.readers.text_files import DataError, Location, Source, lines, 
 Values = NDArray[np.floating[Any]]
 Missing = Literal["error", "hold"]
 """A missing value is an error, or repeats the last value of its channel (at the start the next one)."""
-HOLD = 'task.missing = "hold"'
+Filling = Literal[Missing, "keep"]
+"""The same, or a missing value stays NaN."""
+HOLD_ADVICE = 'task.missing = "hold" repeats the previous one'
 UNKNOWN = ("", "?")  # an unknown label or a missing value
 
 
@@ -45,7 +47,7 @@ class VectorSequence:
 def ts(
     source: Source,
     *,
-    missing: Missing = "error",
+    missing: Filling = "error",
     targets: Sequence[int] = (),  # channels in which a gap is always an error
 ) -> Iterator[VectorSequence]:
     """A .ts file of the UEA and UCR archives: ``@`` headers, then a sequence per line, channels separated by ``:``."""
@@ -82,7 +84,7 @@ def _check_header(location: Location, name: str, words: list[str]) -> None:
 
 
 def _ts_sequence(
-    location: Location, line: str, header: dict[str, list[str]], missing: Missing, targets: Sequence[int]
+    location: Location, line: str, header: dict[str, list[str]], missing: Filling, targets: Sequence[int]
 ) -> VectorSequence:
     channels = line.split(":")
     classes = header.get("classlabel", [])
@@ -259,7 +261,7 @@ def _element(
     return location, values, target
 
 
-def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]:
+def npz(source: Path, *, missing: Filling = "error") -> Iterator[VectorSequence]:
     """A NumPy .npz file in one of two layouts.
 
     ``values`` (total, D) and ``lengths`` (N,): concatenated sequences; ``labels`` is (N,), one per sequence, or
@@ -352,18 +354,18 @@ def is_number(field: str) -> bool:
 def fill_missing(
     location: Location,
     values: Values,  # (T, D)
-    missing: Missing,
+    missing: Filling,
     *,
     lines: Sequence[int] = (),  # line of each element; empty: all are on that of the location
     names: Sequence[str] = (),  # of the channels; empty: unknown
     required: Sequence[int] = (),  # channels that are targets, in which a gap is always an error
 ) -> Values:
-    """The values without gaps, or an error."""
+    """The values without gaps unless they are kept, or an error."""
     values = compact(values)
-    if np.isfinite(values).all():
+    if np.isfinite(values).all() or (missing == "keep" and not np.isinf(values).any()):
         return values
     if missing == "error" or np.isinf(values).any():
-        advice = f"; {HOLD} repeats the previous one"
+        advice = f"; {HOLD_ADVICE}"
         error = not_finite(location, values, advice=advice, lines=lines, names=names)
         raise error if np.isinf(values).any() else MissingValueError(error.location, error.message, {"missing": "hold"})
     targets = np.isin(np.arange(values.shape[1]), np.array(required, dtype=int) % values.shape[1])
@@ -381,7 +383,7 @@ def fill_missing(
 def filled_sequence(
     location: Location,
     values: Values,  # (T, D)
-    missing: Missing,
+    missing: Filling,
     *,
     lines: Sequence[int] = (),
     names: Sequence[str] = (),
@@ -392,7 +394,7 @@ def filled_sequence(
         location, fill_missing(location, values, missing, lines=lines, names=names, required=required)
     )
     mask = np.isnan(values)
-    if not mask.any():
+    if not mask.any() or missing == "keep":
         return sequence
     channels = names or [f"channel {number + 1}" for number in range(values.shape[1])]
     gaps = missing_columns(mask, channels, lambda row: location._replace(line=lines[row]) if lines else location)

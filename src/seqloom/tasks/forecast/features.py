@@ -8,7 +8,8 @@ from torch import Tensor
 
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.calendar_features import calendar_features
-from seqloom.data.readers.series import Numbers, Window, column_positions
+from seqloom.data.readers.missing_values import describe
+from seqloom.data.readers.series import Numbers, Series, Window, column_positions
 from seqloom.data.readers.text_files import DataError, pluralize
 from seqloom.models.forecaster import ForecastInputs
 from seqloom.tasks.forecast.prediction import ForecastTarget
@@ -67,7 +68,8 @@ class ForecastFeatures(ForecastSettings):
     def covariates(self, window: Window) -> Numbers:  # (length + horizon, covariates)
         """What is known of the history and of the steps to forecast: the calendar, then columns."""
         rows = slice(window.start, window.stop + self.horizon)
-        features = calendar_features(window.series, self.fitted.calendar, self.horizon)[rows]
+        every = calendar_features(window.series, self.fitted.calendar, self.horizon, history=self.history)
+        features = every[rows]
         if not self.known_columns:
             return features
         names, values = self.future_covariates, window.series.values[rows]
@@ -85,6 +87,23 @@ class ForecastFeatures(ForecastSettings):
         length = len(window) + self.horizon
         known = np.concatenate([ahead if names else np.zeros((length, 0)), np.tile(static, (length, 1))], axis=1)
         return np.concatenate([features, known], axis=1)
+
+    def time_problems(self, series: Series) -> list[str]:
+        """How the time step and the time zone of a series differ from those of the training data."""
+        axis, learned = series.axis, self.learned
+        if axis is None or learned is None:
+            return []
+        step = axis.step_difference(learned.steps or ())
+        zone = axis.zone_note if learned.offsets is None else axis.zone_difference(learned.offsets)
+        return list(filter(None, (step, zone)))
+
+    def history_problems(self, window: Window) -> list[str]:
+        """What is irregular about the time stamps that are read for a forecast, and which values are filled."""
+        series = window.series
+        missing = series.missing_between(window.start, window.stop)
+        repeated = f"the history has missing values, which repeat the previous one: {describe(missing)}"
+        stop = window.stop + (self.horizon if series.ahead else 0)  # with the covariates of the steps to forecast
+        return list(filter(None, (series.irregular_between(window.start, stop), repeated if missing else "")))
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
         return values if self.data_type == "binary" else self.fitted.scale(values)

@@ -21,7 +21,7 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import SINGLE_DIGITS
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.memory import IN_MEMORY
-from seqloom.data.readers.missing_values import describe, describe_filled
+from seqloom.data.readers.missing_values import describe_filled
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from seqloom.standalone.interface import StandaloneModel
 
 MAX_TITLE = 3  # columns in a title
+SHOWN_NAMES = 5  # series in a warning
 SHORT_FILE = 1_000_000  # bytes of a file that may have too few rows
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
@@ -115,6 +116,8 @@ class Forecast(ForecastScoring):
             static_covariates=self.static_covariates,
             date=None if learned else date,  # the time axis of another file may have another name, or be missing
             date_order=self.date_order,
+            # Earlier versions read all times in UTC.
+            time_zone="utc" if learned and learned.steps is None and not self.time_zone else self.time_zone,
             decimal=self.decimal,
             separator=self.separator,
             encoding=self.encoding,
@@ -126,6 +129,7 @@ class Forecast(ForecastScoring):
             dev=self.dev,
             dev_fraction=self.dev_fraction,
             is_fitted=learned is not None,
+            last_window_only=self.last_window_only,
         )
 
     def read(self, source: Source) -> Iterator[Window]:
@@ -199,6 +203,7 @@ class Forecast(ForecastScoring):
         if self.calendar:
             cycles = calendar_names(spans[0].series)
             learned = learned.model_copy(update={"calendar": cycles})
+        learned = learned.with_times(series for series, *_ in spans)
         return self.model_copy(update={"learned": self._with_baselines(learned, parts)})
 
     def _spans(self, examples: Iterable[Window]) -> list[_Span]:
@@ -237,20 +242,19 @@ class Forecast(ForecastScoring):
         return ExampleSummary(values=series.observed, columns=series.names, missing=series.missing, is_view=True)
 
     def data_warnings(self, examples: Sequence[Window]) -> list[str]:
-        warnings = []
-        for series, start, stop, _ in self._spans(examples):
-            name = f"series {series.name}: " if series.name else ""
+        names: dict[str, list[str]] = {}  # of the series with the same problem
+        spans = self._spans(examples)
+        for series, start, stop, *_ in spans:
             missing = series.missing_between(start, stop)
-            problems = (series.irregular_between(start, stop), describe_filled(missing) if missing else "")
-            warnings += [name + problem for problem in problems if problem]
-        return warnings
+            irregular, filled = series.irregular_between(start, stop), describe_filled(missing) if missing else ""
+            for problem in filter(None, (*self.time_problems(series), irregular, filled)):
+                names.setdefault(problem, []).append(series.name)
+        return [_of_series(named, len(spans)) + problem for problem, named in names.items()]
 
     def input_warning(self, example: Window) -> str:
-        series = example.series
-        missing = series.missing_between(example.start, example.stop)
-        repeated = f"the history has missing values, which repeat the previous one: {describe(missing)}"
-        stop = example.stop + (self.horizon if series.ahead else 0)  # with the covariates of the steps to forecast
-        return "; ".join(filter(None, (series.irregular_between(example.start, stop), repeated if missing else "")))
+        name = _of_series([example.series.name], 1)
+        located = (name + problem for problem in self.history_problems(example))
+        return "; ".join((*self.time_problems(example.series), *located))
 
     def example_texts(self, example: Window) -> tuple[str, str]:
         if not example.known:
@@ -276,7 +280,10 @@ class Forecast(ForecastScoring):
                 f"task.horizon is {self.horizon}, but the run to start from forecasts {other.horizon} steps: set "
                 f"task.horizon={other.horizon}",
             )
-        return super().share_learned(other)
+        shared, learned, earlier = super().share_learned(other), self.fitted, other.fitted
+        known = () if earlier.steps is None else (*earlier.steps, *(learned.steps or ()))
+        times = {"steps": tuple(dict.fromkeys(known)), "offsets": learned.offsets}  # of the data of both models
+        return shared.model_copy(update={"learned": earlier.model_copy(update=times)})
 
     def build_model(self) -> nn.Module:
         learned = self.fitted
@@ -568,6 +575,14 @@ def _with_futures(examples: Iterable[Window]) -> Iterator[Window]:
         if not window.known:
             raise DataError(window.location, "the values to forecast are missing; training needs them")
         yield window
+
+
+def _of_series(names: Sequence[str], total: int) -> str:
+    """The names of series at the beginning of a warning; empty if they have none, or if there are many and all do."""
+    if not any(names) or 1 < len(names) == total:
+        return ""
+    shown = ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")
+    return f"series {shown}: "
 
 
 def _with_constant_columns(linear: LinearForecast, varying: NDArray[np.bool_]) -> LinearForecast:

@@ -70,8 +70,15 @@ def _covariates(task: "Forecast") -> Covariates | None:
 def _describe(task: "Forecast", covariates: Covariates) -> dict[str, Any]:
     """What the runtime has to know of them."""
     date = task.date if isinstance(task.date, str) and task.date != "auto" else ""
-    names = {"future": task.future_covariates, "static": task.static_covariates}
-    return {"count": covariates.count, "calendar": task.fitted.calendar, "date": date, "horizon": task.horizon, **names}
+    return {
+        "count": covariates.count,
+        "calendar": task.fitted.calendar,
+        "date": date,
+        "time_zone": task.time_zone,
+        "horizon": task.horizon,
+        "future": task.future_covariates,
+        "static": task.static_covariates,
+    }
 
 
 def _feed(

@@ -57,13 +57,13 @@ def draw_forecast_paths(
         )
         values = task.fitted.round(values, [task.fitted.columns.index(name) for name in forecast.columns])
         axis = end.series.axis
-        following = None if axis is None else axis.following(end.stop - 1, task.horizon)
+        following = None if axis is None else axis.following(end.stop - 1, task.horizon, within=len(end))
         stamps = None
         if axis is not None and axis.stamps is not None and following is not None:
             stamps = np.concatenate([axis.stamps[: end.stop], following])
         history = end.series.values[: end.stop, _places(end, forecast)]
-        warnings = task.input_warning(end), forecast.warning, FEW_OWN if has_few else ""
-        warning = "; ".join(filter(None, warnings))
+        problems = (*task.time_problems(end.series), *task.history_problems(end), forecast.warning)
+        warning = "; ".join(filter(None, (*problems, FEW_OWN if has_few else "")))
         results.append(ForecastPaths(forecast.columns, values, forecast.times, history, stamps, end.identity, warning))
     return results
 

@@ -1,6 +1,7 @@
 """The configuration of the task forecast, and what it learns from the training data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -9,6 +10,8 @@ from seqloom.config import Document
 from seqloom.data.preview import DataPreview
 from seqloom.data.readers.date_formats import DateOrder
 from seqloom.data.readers.decimal_marks import DecimalMark
+from seqloom.data.readers.series import Series
+from seqloom.data.readers.time_axis import Step, TimeZone
 from seqloom.data.series_scales import SeriesScales
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
@@ -38,6 +41,16 @@ class Learned(SeriesScales):
     combined: LinearForecast | None = None  # DLinear's mean with its maps of changes; None: of an earlier version
     linear_base: bool = False  # the network forecasts the change from a linear forecast
     smoothing: tuple[Smoothing, ...] = ()  # of each target
+    steps: tuple[Step, ...] | None = None  # between rows, all that occur; None: of an earlier version
+    offsets: tuple[str, ...] | None = None  # of times from UTC, see TimeAxis; None: not known, or no dates
+
+    def with_times(self, every: Iterable[Series]) -> Self:
+        """The same with the time steps of training data, and the offsets of their times from UTC."""
+        axes = [series.axis for series in every if series.axis is not None]
+        steps = dict.fromkeys(axis.step for axis in axes if axis.step is not None)
+        dated = [axis.offsets for axis in axes if axis.has_dates]
+        offsets = tuple(dict.fromkeys(chain.from_iterable(dated))) if dated else None
+        return self.model_copy(update={"steps": tuple(steps), "offsets": offsets})
 
     @property
     def base(self) -> LinearForecast | None:
@@ -101,6 +114,11 @@ class ForecastSettings(Task):
     )
     date_order: DateOrder = Field(
         "", description="Whether 03/04/2020 has the day or the month first (empty: the one that gives equal steps)."
+    )
+    time_zone: TimeZone = Field(
+        "",
+        description="How times with an offset from UTC, such as 2023-02-04T00:00+02:00, are read. local: as written, "
+        "without the offset; utc: in UTC; empty: local, unless the offsets differ and only UTC gives equal steps.",
     )
     decimal: DecimalMark = Field(
         "", description="Decimal mark, . or , where numbers such as 1,234 leave it open (empty: as the numbers show)."
@@ -178,8 +196,9 @@ class ForecastSettings(Task):
         for field in READ_AND_FORECAST:
             if getattr(self, field) != getattr(other, field):
                 return f"differ in task.{field}"
-        # A linear forecast is a baseline of each: the same data give the same one.
-        return "" if self.learned == other.learned else "were trained on different data"
+        # A linear forecast is a baseline of each: the same data give the same one. Earlier versions learned no times.
+        mine, others = (task.learned and task.learned.with_times(()) for task in (self, other))
+        return "" if mine == others else "were trained on different data"
 
     @property
     def known_columns(self) -> tuple[str, ...]:
