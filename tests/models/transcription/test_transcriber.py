@@ -47,9 +47,9 @@ def masked(lengths: list[int], time: int) -> Tensor:
 
 
 def test_layers_and_reductions() -> None:
-    output = make(**CASES["twice"]).encoder.layers
+    output = make(**CASES["twice"]).frame_encoder.layers
     assert [type(part) for part in output][:3] == [Convolution, TimeReduction, TimeReduction]
-    kinds = [type(part) for part in make(**CASES["pyramid"]).encoder.layers]
+    kinds = [type(part) for part in make(**CASES["pyramid"]).frame_encoder.layers]
     assert [kind is TimeReduction for kind in kinds] == [False, True, False, True, False]
 
 
@@ -58,7 +58,7 @@ def test_logits_match_the_parts_in_sequence(name: str) -> None:
     model = make(bidirectional=True, **CASES[name])
     x = torch.randn(1, 11, 4, dtype=torch.float64)
     output, mask, _ = model(x, torch.ones(1, 11, dtype=torch.bool))
-    for part in model.encoder.layers:
+    for part in model.frame_encoder.layers:
         x = part(x)[0]
     torch.testing.assert_close(output, model.output(x), atol=1e-12, rtol=0)
     reduction = CASES[name].get("time_reduction", TimeReductionConfig())
