@@ -55,6 +55,43 @@ def test_labels_as_a_whole_show_the_decimal_mark(labels: list[str], decimal: str
     assert detect_targets(located(*labels))[:2] == (kind, decimal)
 
 
+def test_a_few_texts_among_numbers_are_refused() -> None:
+    numbers = [f"{number / 8}" for number in range(1, 60)]
+    for mistake in ("good", "n/a"):
+        with pytest.raises(
+            DataError,
+            match=rf"'score': expected a number, found '{mistake}'; .*as classes \(59 of 60 labels are numbers\)",
+        ):
+            detect_targets(located(*numbers[:40], mistake, *numbers[40:]), name="score")
+    with pytest.raises(DataError, match=r"found '€3\.46'; remove the currency sign € from the numbers"):
+        detect_targets(located(*numbers, "€3.46"), name="score")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [*(f"{number / 8}" for number in range(19)), "good"],  # too few numbers
+        [*(f"{number / 8}" for number in range(25)), "good", "bad", "none"],  # too many texts
+        [*["1", "2", "3", "4"] * 10, "other"],  # classes
+        ["good", "bad"] * 4,
+    ],
+)
+def test_numbers_and_texts_are_classes(labels: list[str]) -> None:
+    assert detect_targets(located(*labels))[:2] == ("class", "")
+
+
+def test_amounts_are_classes_and_said_to_be() -> None:
+    note = "labels such as '€1' are taken as classes; to predict numbers, remove the currency sign € from them"
+    assert detect_targets(located("€1", "€2.50", "€3")) == ("class", "", note)
+    assert detect_targets(located("good", "€2.50", "€3")) == ("class", "", "")
+
+
+def test_only_as_many_labels_are_read_as_it_takes() -> None:
+    labels = iter(located(*["good", "bad"] * 50))
+    assert detect_targets(labels).kind == "class"
+    assert len([*labels]) == 94
+
+
 def test_labels_that_leave_the_decimal_mark_open_are_refused() -> None:
     with pytest.raises(DataError, match=r"column 'price': '1,234' may have a decimal comma .*task\.target_type"):
         detect_targets(located("1,234", "5,678"), name="price")

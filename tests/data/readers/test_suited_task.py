@@ -49,6 +49,8 @@ SUMS = "".join(f"what is {first} plus 3\t{first + 3}\n" for first in [1, 2, 3] *
         ("a.jsonl", "".join(json.dumps({"w": ["a", "b"], "t": ["X", "Y"]}) + "\n" for _ in TEXTS), "tag", "list"),
         ("a.csv", "file,text\n" + "".join(f"a.wav,{text}\n" for text in TEXTS), "transcribe", "a recording"),
         ("a.tsv", "".join(f"{n}.wav\t{'up' if n % 2 else 'down'}\n" for n in range(8)), "classify", "its label"),
+        ("a.tsv", "".join(f"{n}.wav\tmid {n}\n" for n in range(8)), "transcribe", "a recording and its text"),
+        ("a.txt", "".join(f"clips/{n}.png\n" for n in range(8)), "caption", "the name of an image in each row"),
         ("a.txt", "".join(f"{label} {text}\n" for text, label in zip(TEXTS, LABELS, strict=True)), "classify", "line"),
         ("a.txt", "\n".join(TEXTS), "language_model", "plain text"),
     ],

@@ -19,6 +19,7 @@ Target = str | Numbers
 """The name of a class, or numbers (K,)."""
 
 MIN_LABELS = 20  # fewer do not show whether whole numbers recur
+MAX_MISTAKES = 5, 0.1  # labels that are no numbers among those that are: as many, or their share
 AS_CLASSES = 'task.target_type = "class" takes the labels as classes'
 AS_NUMBERS = 'task.target_type = "number" predicts numbers instead'
 
@@ -143,21 +144,29 @@ def detect_targets(
     """Whether labels are classes or numbers, and whether they have decimal commas.
 
     Labels are numbers if some of them have a fraction, or if they are whole numbers most of which occur only once,
-    unless they only count the rows. DataError if they do not show whether a comma is that of decimals or of thousands.
+    unless they only count the rows. DataError if they do not show whether a comma is that of decimals or of thousands,
+    or if a few of many numbers are none.
     """
     known: list[str] = []
+    mistakes: list[tuple[Location, str]] = []
     first: Location | None = None
     for location, label in labels:
         if label is None:
             continue
         if not isinstance(label, str):
             return TargetFormat("number", decimal)
-        if as_number(label) is None and not writes_number(label):
-            return TargetFormat("number" if target_type == "number" else "class", decimal)
-        first = first or location
-        known.append(label)
-    if first is None:
-        return TargetFormat("number" if target_type == "number" else "class", decimal)
+        if as_number(label) is not None or writes_number(label):
+            first = first or location
+            known.append(label)
+            continue
+        mistakes.append((location, label))
+        if target_type != "auto" or _are_many(mistakes, known):
+            break
+    few_numbers = len(known) < MIN_LABELS or len(mistakes) > MAX_MISTAKES[1] * len(known)
+    if target_type == "number" and (mistakes or first is None):
+        return TargetFormat("number", decimal)
+    if first is None or (mistakes and few_numbers):
+        return TargetFormat("class", decimal, _describe_units(mistakes))
     texts = [label for label in known if writes_number(label) and not isinstance(label, PlainNumber)]
     try:
         marks = find_marks(first, [name], [texts], preferred=decimal)
@@ -171,7 +180,24 @@ def detect_targets(
     kind, note = _detect_plain(Counter(number for number in plain if as_number(number) is not None))
     if kind == "class":
         return TargetFormat("class", "", note)
+    if mistakes:
+        location, label = mistakes[0]
+        counted = f"{len(known):,} of {len(known) + len(mistakes):,} labels are numbers"
+        raise DataError(location, f"{name!r}: {_no_number(label, decimal)} ({counted})")
     return TargetFormat("number", mark, "; ".join(filter(None, (written, note))))
+
+
+def _describe_units(labels: Sequence[tuple[Location, str]]) -> str:
+    """A sentence about labels that are amounts, such as prices; empty if they are not."""
+    units = [unit_of(label) for _, label in labels]
+    if not units or not all(units):
+        return ""
+    return f"labels such as {labels[0][1]!r} are taken as classes; to predict numbers, remove {units[0]} from them"
+
+
+def _are_many(mistakes: Sequence[object], numbers: Sequence[object]) -> bool:
+    most, share = MAX_MISTAKES
+    return len(mistakes) > max(most, share * len(numbers))
 
 
 def _detect_plain(labels: Counter[str]) -> tuple[Literal["class", "number"], str]:

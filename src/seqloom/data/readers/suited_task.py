@@ -159,10 +159,12 @@ def _suits_files(columns: Sequence[Sequence[Any]]) -> SuitedTask | None:
     for suffixes, task, noun in FILE_KINDS:
         named = [column for column in columns if column and all(_has_suffix(value, suffixes) for value in column)]
         others = [column for column in columns if column not in named]
-        if named and any(map(is_prose, others)):
-            return SuitedTask(task, f"the name of {noun} and its text in each row", MEDIA_TASKS)
-        if named and any(is_label(column) and recurs(list(map(str, column))) for column in others):
+        is_label_list = any(is_label(column) and recurs(list(map(str, column))) for column in others)
+        if named and is_label_list and not any(map(is_prose, others)):
             return SuitedTask("classify", f"the name of {noun} and its label in each row", MEDIA_TASKS)
+        if named:
+            text = " and its text" if others else ""
+            return SuitedTask(task, f"the name of {noun}{text} in each row", MEDIA_TASKS)
     return None
 
 
@@ -235,8 +237,12 @@ def _suits_numbers(table: Table) -> SuitedTask | None:
 
 
 def _suits_lines(lines: Sequence[str]) -> SuitedTask | None:
-    """Lines that start with a label, or plain text."""
-    if len(lines) < MIN_ROWS or not is_prose(lines):
+    """Names of files, lines that start with a label, or plain text."""
+    if len(lines) < MIN_ROWS:
+        return None
+    if listed := _suits_files([lines]):
+        return listed
+    if not is_prose(lines):
         return None
     first = Counter(line.split()[0] for line in lines)
     if all(len(line.split()) > 1 for line in lines) and len(first) > 1 and min(first.values()) >= MIN_OCCURRENCES:
