@@ -27,7 +27,7 @@ def test_cycles_longer_than_the_step() -> None:
 
 def test_places_in_the_cycles() -> None:
     known = series("2024-02-26T21:00", np.timedelta64(3, "h"))
-    features = calendar_features(known, (HOUR, WEEKDAY, YEAR), 5)
+    features = calendar_features(known, (HOUR, WEEKDAY, YEAR), 5, history=0)
     assert features.shape == (45, 6)
     for row in range(45):  # the last five are after the end
         stamp = (np.datetime64("2024-02-26T21:00") + np.timedelta64(3, "h") * row).astype(datetime)
@@ -49,5 +49,5 @@ def test_the_circle_closes() -> None:
 
 def test_rows_without_dates_are_refused_where_the_model_needs_them() -> None:
     with pytest.raises(DataError, match=r"which the model was trained with \(task\.calendar\)"):
-        calendar_features(table(["x", "1", "2", "4"]), (WEEKDAY,), 2)
-    assert calendar_features(table(["x", "1", "2", "4"]), (), 2).shape == (5, 0)
+        calendar_features(table(["x", "1", "2", "4"]), (WEEKDAY,), 2, history=0)
+    assert calendar_features(table(["x", "1", "2", "4"]), (), 2, history=0).shape == (5, 0)

@@ -66,14 +66,12 @@ class Estimate:
         return False if self.high < low or self.low > high else None
 
     def format(self, *, digits: int = 3, percent: bool = False) -> str:
-        """The value with its interval, such as ``0.93 [0.9, 0.95]``; ``percent``: a share, whose interval is cut."""
-        low, high = (max(self.low, 0.0), min(self.high, 1.0)) if percent else (self.low, self.high)
-        value, low_text, high_text = (
+        """The value with its interval, such as ``0.93 [0.9, 0.95]``."""
+        value, low, high = (
             f"{number:.{max(digits - 2, 0)}%}" if percent else format_number(number, digits)
-            for number in (self.value, low, high)
+            for number in (self.value, self.low, self.high)
         )
-        is_known = self.high - self.low < math.inf
-        return f"{value} [{low_text}, {high_text}]" if is_known else f"{value} (one seed, no interval)"
+        return f"{value} [{low}, {high}]" if self.high - self.low < float("inf") else f"{value} (one seed, no interval)"
 
     def format_points(self) -> str:
         """A difference of shares in percentage points, with its interval, such as ``+3.1 [+2.0, +4.2]``."""

@@ -96,7 +96,7 @@ def test_windows_are_not_held_while_a_forecaster_is_fitted(tmp_path: Path) -> No
     def windows() -> Iterator[Window]:
         yield from task().read(path)
         gc.collect()
-        alive.append(sum(isinstance(value, Window) and value.location.file == str(path) for value in gc.get_objects()))
+        alive.append(sum(type(value) is Window and value.location.file == str(path) for value in gc.get_objects()))
 
     assert sum(1 for _ in task().read(path)) > 200
     task().fit(windows())
