@@ -101,7 +101,8 @@ def test_parts_of_a_data_set_are_no_folder_of_texts(tmp_path: Path) -> None:
         ("forecast", ["task.target=['stars', 'sales']"], r"no column 'sales' \(task.target\)"),
         ("translate", ["task.source_column=en"], r"no column 'en' \(task.source_column\)"),
         ("classify", ["task.text_column=review", "task.label_column=1"], ""),
-        ("tag", ["task.label_column=of_a_listed_file"], ""),
+        ("tag", ["task.label_column=speed"], r"no column 'speed' \(task.label_column\); the header has review, stars"),
+        ("tag", ["task.label_column=['stars', 'start']"], r"no column 'start' \(task.label_column\)"),
         ("classify", ["task.text_column=x", "task.encoding=utf-9"], ""),  # found later
     ],
 )

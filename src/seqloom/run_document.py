@@ -82,7 +82,7 @@ def check_files(document: Document) -> None:
 
 COLUMNS = {
     "classify": (labelled_formats.TEXT.key, text_pairs.SECOND_TEXT.key, labelled_formats.LABEL.key),
-    "tag": (sentence_tables.WORD.key,),
+    "tag": (sentence_tables.WORD.key, sentence_tables.LABEL.key),
     "translate": (parallel.SOURCE.key, parallel.TARGET.key),
     "language_model": (text_tables.KEY,),
     "embed": (text_tables.KEY,),

@@ -451,3 +451,45 @@ def test_columns_that_may_name_the_sequences(tmp_path: Path) -> None:
     advice = TaggedReader(labels="power").single_sequence_advice(path)
     assert advice.startswith("set task.group_column to machine or unit, or hold out its last rows with task.train=")
     assert "x.csv[0:0.9] task.dev=" in advice
+
+
+LONG = "id,time,force,position\n1,0,0.5,1.5\n1,1,0.7,1.7\n2,0,0.1,1.1\n2,1,0.2,1.2\n"
+WORDS = "sentence,word,pos_tag_x,lemma_x\n1,a,X,a\n1,b,Y,b\n2,c,X,c\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "problem"),
+    [
+        (
+            LONG,
+            "speed",
+            r"x\.csv:1: no column 'speed' \(task\.label_column\); the header has id, time, force, position",
+        ),
+        (LONG, ("position", "forc"), r"no column 'forc' .*; did you mean 'force'\?"),
+        (LONG, 7, r"task\.label_column is 7, but there are only 4 columns"),
+        (LONG, None, r"x\.csv:1: no column is known to hold the labels: set .* to one of 'force', 'position'$"),
+        (WORDS, "speed", r"x\.csv:1: no column 'speed' \(task\.label_column\); the header has sentence, word"),
+        (WORDS, None, r"no column is known to hold the labels: set .* to one of 'pos_tag_x', 'lemma_x'$"),
+    ],
+)
+def test_training_data_without_a_column_of_labels(tmp_path: Path, text: str, labels: Any, problem: str) -> None:
+    path = write(tmp_path, "x.csv", text)
+    reader = TaggedReader(labels=labels)
+    with pytest.raises(DataError, match=problem):
+        reader.inspect(path)
+    assert not any(sequence.labels or sequence.target is not None for sequence in reader.read(path))  # to predict
+
+
+@pytest.mark.parametrize("labels", [("position", "force"), (2, 3)])
+def test_all_numbers_are_targets(tmp_path: Path, labels: tuple[int | str, ...]) -> None:
+    path = write(tmp_path, "x.csv", LONG)
+    with pytest.raises(
+        DataError, match=r"no column of numbers is left to predict from: targets from columns '?(pos|2)"
+    ):
+        list(TaggedReader(labels=labels).read(path))
+    (tmp_path / "y.csv").write_text("force,position\n0.5,1.5\n\n0.1,1.1\n")
+    with pytest.raises(DataError, match=r"no column is left to predict from: .* takes 'force,position'"):
+        list(TaggedReader(labels=(0, 1)).read(tmp_path / "y.csv"))
+    (tmp_path / "z.csv").write_text("id,time,force\n1,0,0.5\n1,1,0.7\n2,0,0.1\n2,1,0.2\n")
+    with pytest.raises(DataError, match=r"is left to predict from: label from column 3 'force' \(task\.label_column\)"):
+        list(TaggedReader(labels="force").read(tmp_path / "z.csv"))

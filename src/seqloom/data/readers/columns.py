@@ -192,6 +192,26 @@ def with_joined_labels(table: Table, chosen: Chosen, *, required: bool = True) -
     return table, {**chosen, LABEL_COLUMN: last if name else "\0"}  # no column has this name
 
 
+def require_labels(table: Table, columns: Columns, chosen: Chosen) -> None:
+    """DataError if no column of a table with names holds the labels, which training needs."""
+    if LABEL_COLUMN in columns.indices or not table.head:
+        return
+    configured = chosen.get(LABEL_COLUMN)
+    for column in configured if isinstance(configured, tuple) else () if configured in (None, "") else (configured,):
+        if isinstance(column, int) and not -table.width <= column < table.width:
+            raise no_such_column(table.location, column, table.width, key=LABEL_COLUMN)
+        if isinstance(column, str) and column not in table.names:
+            raise no_named_column(table, column, key=LABEL_COLUMN)
+    used = {index % table.width for index in columns.indices.values()}
+    free = [name for index, name in enumerate(table.names) if name and index not in used]
+    if free:
+        names = ", ".join(map(repr, free[:SHOWN_UNREAD])) + (", …" if len(free) > SHOWN_UNREAD else "")
+        raise DataError(
+            table.location,
+            f"no column is known to hold the labels: set task.label_column to {'one of ' * (len(free) > 1)}{names}",
+        )
+
+
 def with_header(table: Table) -> Table:
     """The same table, its first record taken as the names of the columns."""
     location, values = table.head[0]
@@ -219,7 +239,7 @@ def resolve_columns(table: Table, roles: Sequence[Role], chosen: Chosen) -> Colu
                 table.location,
                 f"expected a column with the {nouns}, found {single}" + (separator if table.separator else ""),
             )
-        raise unclear(table, roles, missing, search.free())
+        raise unclear(table, roles, missing, search.free(), shown_as="Columns without a role")
     quotes = table.separator == "\t" and any(map(_is_quoted, chain.from_iterable(row for _, row in table.head)))
     return Columns(tuple(roles), indices, table.names, table.width, quotes)
 
@@ -228,7 +248,14 @@ def _is_quoted(field: Any) -> bool:
     return isinstance(field, str) and len(field) > 1 and field.startswith('"') and field.endswith('"')
 
 
-def unclear(table: Table, roles: Sequence[Role], missing: Sequence[Role], candidates: Iterable[int] = ()) -> DataError:
+def unclear(
+    table: Table,
+    roles: Sequence[Role],
+    missing: Sequence[Role],
+    candidates: Iterable[int] = (),  # none: all columns
+    *,
+    shown_as: str = "Columns",
+) -> DataError:
     """The error for roles without a column: it shows the columns and the keys to set."""
     nouns = " and the ".join(role.noun for role in missing)
     shown = list(candidates) or range(table.width)
@@ -237,11 +264,10 @@ def unclear(table: Table, roles: Sequence[Role], missing: Sequence[Role], candid
     likely = max(shown, key=lambda index: _text_length(table, index)) if missing[0].holds == "text" else shown[0]
     if missing[0].holds == "label":
         likely = min(shown, key=lambda index: _distinct_fraction(table, index))
+    noun = shown_as if len(shown) < table.width else "Columns"
     example = repr(table.names[likely]) if table.names else likely
     how = f"for example task.{missing[0].key}={example}" + ("" if table.names else "; the first column is 0")
-    return DataError(
-        table.location, f"cannot tell which column holds the {nouns}: set {keys}, {how}. Columns: {listed}"
-    )
+    return DataError(table.location, f"cannot tell which column holds the {nouns}: set {keys}, {how}. {noun}: {listed}")
 
 
 def _text_length(table: Table, index: int) -> float:

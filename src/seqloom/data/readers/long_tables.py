@@ -42,6 +42,7 @@ class Layout:
     columns: Columns  # of the sequence, the time and the label, as far as there are such
     values: tuple[int, ...]  # columns of the vectors
     ignored: tuple[int, ...]  # columns that are neither numbers nor have a role
+    labels_chosen: bool = False  # the columns of labels are configured
 
     @property
     def channel_names(self) -> tuple[str, ...]:
@@ -58,6 +59,13 @@ class Layout:
         if self.ignored:
             parts.append(f"ignored: {', '.join(names[index] for index in self.ignored)}")
         return "; ".join(part for part in parts if part)
+
+    def describe_no_values(self) -> str:
+        """Why there are no vectors."""
+        if not self.labels_chosen:
+            return "no column of numbers"
+        role = self.columns.describe_roles((LABEL,))
+        return f"no column of numbers is left to predict from: {role} (task.label_column)"
 
     def group_candidates(self) -> list[str]:
         """Columns that may name the sequence of each row, although their names do not say so."""
@@ -124,7 +132,8 @@ def layout_of(
         indices[LABEL.key] = others.pop()
     joined = targets if isinstance(targets, tuple) and LABEL.key in indices else ()
     columns = Columns((GROUP, TIME, LABEL), indices, table.names, table.width, targets=joined, numbers=number_format)
-    return Layout(table, columns, tuple(values), tuple(others))
+    labels_chosen = LABEL.key in indices and targets not in ("", None)
+    return Layout(table, columns, tuple(values), tuple(others), labels_chosen)
 
 
 def _find(table: Table, role: Role, column: LabelColumn | None, fits: Any, *, used: set[int]) -> int | None:
@@ -182,10 +191,13 @@ def _time(value: Any) -> float | None:
 
 
 def is_long(layout: Layout) -> bool:
-    """Whether rows are time steps: a column repeats the name of a sequence, or there is a time, and numbers besides."""
+    """Whether rows are time steps: a column repeats the name of a sequence, or there is a time, and numbers besides.
+
+    The numbers may all be chosen as labels, which ``read_sequences`` reports.
+    """
     indices = layout.columns.indices
     return (
-        bool(layout.values)
+        (bool(layout.values) or layout.labels_chosen)
         and (GROUP.key in indices or TIME.key in indices)
         and len(layout.ignored) <= len(layout.values)
     )
@@ -214,7 +226,7 @@ def read_sequences(
     """The sequences of a long table, each in the order of time."""
     columns, groups = layout.columns, dict[str, _Rows]()
     if layout.table.head and not layout.values:
-        raise DataError(layout.table.location, "no column of numbers")
+        raise DataError(layout.table.location, layout.describe_no_values())
     if layout.table.head and not whole and {GROUP.key, TIME.key}.isdisjoint(columns.indices):
         raise unclear(layout.table, (replace(GROUP, optional=False),), (GROUP,))
     named = GROUP.key in columns.indices and not whole

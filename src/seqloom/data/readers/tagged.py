@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from seqloom.data.readers import column_names, long_tables, tables
-from seqloom.data.readers.columns import Chosen, LabelColumn
+from seqloom.data.readers.columns import Chosen, LabelColumn, require_labels
 from seqloom.data.readers.conll import Block, conll, conllu
 from seqloom.data.readers.conll_columns import (
     CONLLU,
@@ -183,18 +183,22 @@ class TaggedReader:
         return self, describe_missing_labels(first, is_label) if self.labels is None else ""
 
     def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
-        """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
+        """The columns that training data show, as configuration, and a sentence about them; both may be empty.
+
+        DataError if no column of a table holds the labels.
+        """
         source, _ = without_range(source)
         kind = self.detect(source)
         if kind == "table":
-            _, columns = find_sentences(source, self._chosen, self._tables)
+            table, columns = find_sentences(source, self._chosen, self._tables)
+            require_labels(table, columns, self._chosen)
             return columns.settings(), columns.describe()
         if kind == "long":
-            if isinstance(source, Path) and source.is_dir():
-                files = _recordings(source)
-                layout = long_tables.find_layout(files[0], self._chosen, **self._tables)
+            files = _recordings(source) if isinstance(source, Path) and source.is_dir() else []
+            layout = long_tables.find_layout(files[0] if files else source, self._chosen, **self._tables)
+            require_labels(layout.table, layout.columns, self._chosen)
+            if files:
                 return {}, f"{pluralize(len(files), 'recording')}, one per file: {layout.describe()}"
-            layout = long_tables.find_layout(source, self._chosen, **self._tables)
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
         if not isinstance(source, Path) or self.parallel is not None:
             return {}, ""

@@ -46,6 +46,8 @@ def read_frames(
         yield from frames(source, label=None, separator=separator, decimal=decimal, missing=missing)
         return
     places = [header.index(name) if isinstance(name, str) else name for name in columns]
+    if labels is not None and len({place % len(header) for place in places}) == len(header):
+        raise DataError(str(source), f"no column is left to predict from: task.label_column takes {first[:80]!r}")
     yield from frames(source, label=places, numbers=numbers, separator=separator, decimal=decimal, missing=missing)
 
 
