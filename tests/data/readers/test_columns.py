@@ -106,6 +106,7 @@ def test_unclear_columns_stop_with_the_keys(names: str, columns: Any, noun: str)
     assert f"cannot tell which column holds the {noun}: set task.text_column and task.label_column" in str(error.value)
     for name in names.split():
         assert name in str(error.value) or len(names.split()) > 2
+    assert ("Columns without a role: 'number' (" in str(error.value)) is (names == "text number")
 
 
 def test_single_column() -> None:

@@ -1,4 +1,4 @@
-"""Decimal commas and thousands separators."""
+"""Decimal commas, thousands separators and minus signs."""
 
 from typing import Any
 
@@ -21,6 +21,10 @@ def lines(*numbers: str, header: str = "day;load") -> list[str]:
         (["1,210.6", "998", "2,500"], [1210.6, 998, 2500], "numbers with thousands separators: load"),
         (["1,210,600", "998", "2,500"], [1210600, 998, 2500], "numbers with thousands separators: load"),
         (["210.6", "", "1.234"], [210.6, 210.6, 1.234], ""),
+        (["−210.6", "998", "-1.5"], [-210.6, 998, -1.5], ""),
+        (["−2", "998", "−1"], [-2, 998, -1], ""),
+        (["−210,6", "998", "−1"], [-210.6, 998, -1], "numbers with a decimal comma: load"),
+        (["−1,210.6", "998", "−2,500"], [-1210.6, 998, -2500], "numbers with thousands separators: load"),
     ],
 )
 def test_numbers_are_read_as_they_are_written(numbers: list[str], expected: list[float], note: str) -> None:

@@ -41,10 +41,30 @@ def test_decimal_commas_are_numbers_and_are_recorded() -> None:
     assert found.note.startswith("numbers with a decimal comma: Bewertung; targets are numbers, 1.5 to 4.79")
 
 
+@pytest.mark.parametrize("mark", [".", ","])
+def test_minus_signs_of_spreadsheets(tmp_path: Path, mark: str) -> None:
+    values = [f"−{number}{mark}5" if number % 2 else f"{number}{mark}5" for number in range(20)]
+    path = write(tmp_path / "x.tsv", ["text\tprice", *(f"{WORDS} {each}\t{each}" for each in values)])
+    task, notes = Classify(train=str(path)).resolve(path)
+    assert (task.label_column, task.target_type) == ("price", "number")
+    assert "targets are numbers, -19.5 to 18.5" in " ".join(notes)
+    examples = list(task.read(path))
+    assert [targets(example) for example in examples[:3]] == [[0.5], [-1.5], [2.5]]
+    assert examples[1].content == f"{WORDS} −1{mark}5"  # texts stay as they are
+
+
+def test_minus_signs_of_vectors(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", ["−1.5,2,up", "5e−1,−2,down"])
+    task, _ = Classify(train=str(path)).resolve(path)
+    assert [np.ravel(example.content).tolist() for example in task.read(path)] == [[-1.5, 2], [0.5, -2]]
+
+
 @pytest.mark.parametrize(
     ("labels", "decimal", "kind"),
     [
         (["4.79", "1.00"], ".", "number"),
+        (["−0.27", "1.00"], ".", "number"),
+        (["−0,27", "1,00"], ",", "number"),
         (["1,234.50", "2,000.00"], ".", "number"),
         (["1.234,50", "2.000,00"], ",", "number"),
         (["1", "2", "2", "1"], "", "class"),

@@ -483,9 +483,7 @@ def test_training_data_without_a_column_of_labels(tmp_path: Path, text: str, lab
 @pytest.mark.parametrize("labels", [("position", "force"), (2, 3)])
 def test_all_numbers_are_targets(tmp_path: Path, labels: tuple[int | str, ...]) -> None:
     path = write(tmp_path, "x.csv", LONG)
-    with pytest.raises(
-        DataError, match=r"no column of numbers is left to predict from: targets from columns '?(pos|2)"
-    ):
+    with pytest.raises(DataError, match=r"no column of numbers is left to predict from: targets from columns"):
         list(TaggedReader(labels=labels).read(path))
     (tmp_path / "y.csv").write_text("force,position\n0.5,1.5\n\n0.1,1.1\n")
     with pytest.raises(DataError, match=r"no column is left to predict from: .* takes 'force,position'"):

@@ -1,4 +1,4 @@
-"""Numbers as people write them: decimal commas (1.234,5), and thousands separators (1,234.5 or 1 234,5)."""
+"""Numbers as people write them: decimal commas (1.234,5), thousands separators (1,234.5), minus signs (−1)."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -6,22 +6,28 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
-from seqloom.data.readers.table_values import MISSING, is_missing
+from seqloom.data.readers.table_values import MINUS, MISSING, as_number, is_missing, with_hyphen_minus
 from seqloom.data.readers.tables import HEAD, Record, Table
 from seqloom.data.readers.text_files import DataError, Location
 
 DecimalMark = Literal["", ".", ","]  # empty: as the values show
 
+_SIGNS = f"-+{MINUS}"  # also between brackets of a pattern
 _SPACE = " \u00a0\u2009\u202f'’"
-_COMMA = re.compile(rf"[-+]?(\d{{1,3}}([.{_SPACE}]\d{{3}})+|\d+)(,\d+)?")
-_POINT = re.compile(rf"[-+]?(\d{{1,3}}([,{_SPACE}]\d{{3}})+|\d+)(\.\d+)?")
+_COMMA = re.compile(rf"[{_SIGNS}]?(\d{{1,3}}([.{_SPACE}]\d{{3}})+|\d+)(,\d+)?")
+_POINT = re.compile(rf"[{_SIGNS}]?(\d{{1,3}}([,{_SPACE}]\d{{3}})+|\d+)(\.\d+)?")
 _PATTERNS = {",": _COMMA, ".": _POINT}
-_TO_POINT = {",": str.maketrans(",", ".", "." + _SPACE), ".": str.maketrans("", "", "," + _SPACE)}
+_TO_POINT = {
+    ",": str.maketrans("," + MINUS, ".-", "." + _SPACE),
+    ".": str.maketrans(MINUS, "-", "," + _SPACE),
+}
 """What makes of a number with each decimal mark one that ``float`` reads."""
 _SIGN = r"[$€£¥₹₩₽₺]|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD)(?![A-Z])"
-_AMOUNT = re.compile(rf"[-+]?(?P<before>{_SIGN})?\s*(?P<number>[-+]?\d\S*?(?: \d{{3}}\S*?)*)\s*(?P<after>{_SIGN}|%)?")
+_AMOUNT = re.compile(
+    rf"[{_SIGNS}]?(?P<before>{_SIGN})?\s*(?P<number>[{_SIGNS}]?\d\S*?(?: \d{{3}}\S*?)*)\s*(?P<after>{_SIGN}|%)?"
+)
 MIN_GROUPS = 10  # different numbers such as 1.234 that show what the point is
-_ONE_GROUP = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,234 or 1.234: thousands, or three decimals
+_ONE_GROUP = re.compile(rf"[{_SIGNS}]?[1-9]\d{{0,2}}[.,]\d{{3}}")  # 1,234 or 1.234: thousands, or three decimals
 
 
 def writes_number(field: Any) -> bool:
@@ -35,8 +41,9 @@ def has_mark(field: str, decimal: Literal[".", ","]) -> bool:
 
 
 def to_point(field: str, decimal: DecimalMark) -> str:
-    """A number with this decimal mark as ``float`` reads it; other texts, and all without a mark, stay as they are."""
-    return field.strip().translate(_TO_POINT[decimal]) if decimal and has_mark(field, decimal) else field
+    """A number with this decimal mark as ``float`` reads it; other texts, and all without a mark, keep their marks."""
+    marked = decimal and has_mark(field, decimal)
+    return field.strip().translate(_TO_POINT[decimal]) if marked else with_hyphen_minus(field)
 
 
 def unit_of(field: str) -> str:
@@ -116,7 +123,7 @@ def find_marks(
         raise _undecidable(location, names[uncertain[0]], written[uncertain[0]][0])
     kept = {index: mark for index, mark in marks.items() if index in unusual or mark == ","}
     pointed = frozenset(index for index, mark in kept.items() if mark == "," and _thousands(written[index]))
-    integers = frozenset(index for index in kept if all(value.lstrip("+-").isdigit() for value in written[index]))
+    integers = frozenset(index for index in kept if all(value.lstrip(_SIGNS).isdigit() for value in written[index]))
     return NumberMarks(kept, pointed, tuple(uncertain), integers)
 
 
@@ -143,7 +150,7 @@ def deciding_values(records: Iterable[Record], columns: Iterable[int]) -> dict[i
         for index in list(searched):
             field = fields[index] if index < len(fields) else None
             text = field.strip() if isinstance(field, str) else ""
-            if text.lstrip("+-").isdigit():
+            if text.lstrip(_SIGNS).isdigit():
                 integers[index] = max(integers[index], text, key=len)
             elif text and text.lower() not in MISSING:
                 different[index][text] = None
@@ -178,18 +185,14 @@ def _mark(values: Sequence[str]) -> str:
 
 def _thousands(values: Sequence[str]) -> list[str]:
     """Numbers such as 1.234 among integers below 1,000, which seem to be thousands; empty if others contradict that."""
-    integers = [value.lstrip("+-") for value in values if value.lstrip("+-").isdigit()]
+    integers = [value.lstrip(_SIGNS) for value in values if value.lstrip(_SIGNS).isdigit()]
     groups = [value for value in values if _ONE_GROUP.fullmatch(value)]
     below = 1 < max(map(len, integers), default=0) <= 3
     return groups if below and len(groups) + len(integers) == len(values) else []
 
 
 def _is_plain(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+    return as_number(value) is not None
 
 
 def plain_records(

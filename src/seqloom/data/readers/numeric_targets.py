@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.readers.columns import LabelColumn
 from seqloom.data.readers.decimal_marks import DecimalMark, find_marks, has_mark, to_point, unit_of, writes_number
-from seqloom.data.readers.table_values import PlainNumber, as_label, as_number, is_missing
+from seqloom.data.readers.table_values import PlainNumber, as_label, as_number, is_missing, with_hyphen_minus
 from seqloom.data.readers.text_files import DataError, Location, pluralize
 
 TargetType = Literal["auto", "class", "number"]
@@ -67,7 +67,7 @@ def as_numbers(
 def _plain(label: str, decimal: DecimalMark) -> str | None:
     """A label with a decimal point, if it is a number; None: it is one with another decimal mark."""
     if isinstance(label, PlainNumber) or not decimal or not writes_number(label):
-        return label
+        return with_hyphen_minus(label)
     return to_point(label, decimal) if has_mark(label, decimal) else None
 
 

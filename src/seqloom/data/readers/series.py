@@ -23,7 +23,7 @@ from seqloom.data.readers.missing_values import (
 )
 from seqloom.data.readers.panels import refuse_dates, refuse_names, refuse_numbered_series
 from seqloom.data.readers.row_ranges import Range, split_range
-from seqloom.data.readers.table_values import MISSING, is_missing, is_numeric
+from seqloom.data.readers.table_values import MISSING, is_missing, is_numeric, with_hyphen_minus
 from seqloom.data.readers.tables import Record
 from seqloom.data.readers.text_files import TABLE, DataError, Location, Source
 from seqloom.data.readers.time_axis import TimeAxis, TimeZone, find_time_axis
@@ -574,7 +574,7 @@ def _arrays(
 def _number(field: Any) -> float | None:
     """The finite number in a field, or None."""
     try:
-        value = float(field)
+        value = float(with_hyphen_minus(field) if isinstance(field, str) else field)
     except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) else None

@@ -58,12 +58,21 @@ def as_label(location: Location, value: object, *, name: str) -> str | None:
     return PlainNumber(value) if isinstance(value, float | Decimal) else str(value)
 
 
+MINUS = "\u2212"
+"""The minus sign of typography, which spreadsheets and word processors write."""
+
+
+def with_hyphen_minus(text: str) -> str:
+    """A text in which minus signs are those that ``float`` reads."""
+    return text.replace(MINUS, "-") if MINUS in text else text
+
+
 def as_number(value: object) -> float | None:
     """The number that a value is or writes; NaN if it is missing, None if it is something else."""
     if is_missing(value) or (isinstance(value, str) and value == "?"):
         return math.nan
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(with_hyphen_minus(value) if isinstance(value, str) else value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
 

@@ -15,6 +15,7 @@ from seqloom.data.readers.decimal_marks import DecimalMark, to_point, writes_num
 from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns
 from seqloom.data.readers.npz import read_arrays, write_arrays
 from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
+from seqloom.data.readers.table_values import MINUS, with_hyphen_minus
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
 
 Values = NDArray[np.floating[Any]]
@@ -330,7 +331,8 @@ def write_npz(
 
 def parse_numbers(location: Location, fields: Sequence[str], *, decimal: DecimalMark = "") -> Values:
     """Numbers from text; a missing value (empty, ``?``, ``NaN``) is NaN."""
-    fields = [to_point(field, decimal) for field in fields] if decimal else fields
+    if decimal or any(MINUS in field for field in fields):
+        fields = [to_point(field, decimal) for field in fields]
     try:
         values = np.array(
             [field.strip() if field.strip() not in UNKNOWN else "nan" for field in fields], dtype=np.float64
@@ -345,7 +347,7 @@ def parse_numbers(location: Location, fields: Sequence[str], *, decimal: Decimal
 
 def is_number(field: str) -> bool:
     try:
-        float(field.strip() if field.strip() not in UNKNOWN else "nan")
+        float(with_hyphen_minus(field.strip()) if field.strip() not in UNKNOWN else "nan")
     except ValueError:
         return False
     return True
