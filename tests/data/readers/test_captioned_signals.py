@@ -204,7 +204,7 @@ def test_vectors(tmp_path: Path) -> None:
         names, images=str(table)
     )
     np.savez(table, x=np.zeros((2, 3)))
-    assert error_message(names, images=str(table)) == f"{table}: expected the arrays names and vectors, found neither"
+    assert error_message(names, images=str(table)) == f"{table}: expected the arrays names and vectors, found x"
 
 
 def test_python_values(tmp_path: Path) -> None:

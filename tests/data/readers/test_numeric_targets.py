@@ -53,6 +53,23 @@ def test_minus_signs_of_spreadsheets(tmp_path: Path, mark: str) -> None:
     assert examples[1].content == f"{WORDS} −1{mark}5"  # texts stay as they are
 
 
+@pytest.mark.parametrize("task", [Classify, Tag])
+def test_arrays_are_described(tmp_path: Path, task: Any) -> None:
+    path = tmp_path / "x.npz"
+    y = np.array([[0.5, -1.5], [2.25, 1.0]])
+    np.savez(path, x=np.zeros((2, 2, 3)), y=y if task is Tag else y[:, 1], z=y)
+    expected = "(2, 2)" if task is Tag else "(2,)", "-1.5 to 2.25" if task is Tag else "-1.5 to 1"
+    assert task(train=str(path)).resolve(path)[1] == (
+        f"sequences from x (2, 2, 3), labels from y {expected[0]}; not read: z",
+        f"targets are numbers, {expected[1]}",
+    )
+    np.savez(path, values=np.zeros((3, 2)), lengths=np.array([1, 2]), labels=y[[0, 1, 1]] if task is Tag else y)
+    assert task(train=str(path)).resolve(path)[1] == (
+        f"sequences from values (3, 2) and lengths (2,), labels from labels {'(3, 2)' if task is Tag else '(2, 2)'}",
+        "targets are 2 numbers each, -1.5 to 2.25",
+    )
+
+
 def test_minus_signs_of_vectors(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", ["−1.5,2,up", "5e−1,−2,down"])
     task, _ = Classify(train=str(path)).resolve(path)

@@ -178,7 +178,10 @@ def test_npz_with_sequences_of_equal_length(tmp_path: Path, order: Any) -> None:
     ("arrays", "message"),
     [
         ({"x": np.array([1, None])}, "x: expected numbers or strings, found object"),
-        ({"z": np.zeros(3)}, "expected the arrays values and lengths, or x, found neither"),
+        ({"z": np.zeros(3)}, "expected the arrays values and lengths, or x, found z"),
+        ({}, "expected the arrays values and lengths, or x, found none"),
+        ({"X": np.zeros((2, 3)), "labels": np.zeros(2)}, r"found X, labels; did you mean x\?"),
+        ({"Values": np.zeros(3), "Lengths": np.ones(3)}, r"found Lengths, Values; did you mean values and lengths\?"),
         ({"x": np.zeros((2, 3, 4, 5))}, r"x: expected numbers \(N, T, D\), found float64 \(2, 3, 4, 5\)"),
         ({"values": np.zeros((3, 2)), "lengths": np.array([1, 1])}, "lengths add up to 2, but values has 3 rows"),
         (

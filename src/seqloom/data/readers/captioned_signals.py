@@ -17,7 +17,7 @@ from seqloom.data.readers.columns import Columns, Role, find_columns
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.media import Kind, Signal
 from seqloom.data.readers.media_lists import MediaFiles, is_media
-from seqloom.data.readers.npz import read_arrays
+from seqloom.data.readers.npz import no_arrays, read_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.table_values import is_missing
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, resolve
@@ -279,7 +279,7 @@ def _vectors(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """Names and vectors of a .npz file with the arrays ``names`` (N,) and ``vectors`` (N, D)."""
     arrays = read_arrays(path, ("names", "vectors"))
     if len(arrays) < 2:
-        raise DataError(str(path), f"expected the arrays names and vectors, found {', '.join(arrays) or 'neither'}")
+        raise no_arrays(path, "names and vectors", ("names", "vectors"))
     names, values = arrays["names"], arrays["vectors"]
     if names.ndim != 1 or values.ndim != 2 or len(names) != len(values) or values.dtype.kind not in "fiu":
         shapes = f"names {names.shape} and vectors {values.dtype} {values.shape}"

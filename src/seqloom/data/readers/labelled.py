@@ -207,6 +207,8 @@ class LabelledReader:
             return {}, "label from the first word of each line, text from the rest"
         if kind == "folder" and isinstance(source, Path):
             return {}, self._describe_folder(source)
+        if kind == "npz" and isinstance(source, Path):
+            return {}, vectors.describe_npz(source)
         if kind not in ("columns", "jsonl"):
             return {}, ""
         table, columns, role = self._find_content(source)

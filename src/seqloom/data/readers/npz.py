@@ -45,6 +45,15 @@ def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "")
         raise DataError(file, f"cannot read the file: {error.strerror or error}") from None
 
 
+def no_arrays(path: Path, expected: str, names: Iterable[str]) -> DataError:
+    """The error for a .npz file without the arrays ``names``, of which ``expected`` tells: it lists those it has."""
+    found = sorted(array_names(path))
+    lower = {name.lower(): name for name in found}
+    similar = [name for name in names if name.lower() in lower and name not in found]
+    meant = f"; did you mean {' and '.join(similar)}?" if similar else ""
+    return DataError(str(path), f"expected the arrays {expected}, found {', '.join(found) or 'none'}{meant}")
+
+
 def array_names(path: Path) -> set[str]:
     """The names of the arrays in a .npz file; none if it is damaged, which ``read_arrays`` reports."""
     try:

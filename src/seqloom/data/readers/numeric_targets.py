@@ -150,11 +150,14 @@ def detect_targets(
     known: list[str] = []
     mistakes: list[tuple[Location, str]] = []
     first: Location | None = None
+    labels = iter(labels)
     for location, label in labels:
         if label is None:
             continue
         if not isinstance(label, str):
-            return TargetFormat("number", decimal)
+            rest = (other for _, other in labels if isinstance(other, np.ndarray))
+            note = "" if target_type == "number" else _describe_numbers([label, *rest])
+            return TargetFormat("number", decimal, note)
         if as_number(label) is not None or writes_number(label):
             first = first or location
             known.append(label)
@@ -198,6 +201,15 @@ def _describe_units(labels: Sequence[tuple[Location, str]]) -> str:
 def _are_many(mistakes: Sequence[object], numbers: Sequence[object]) -> bool:
     most, share = MAX_MISTAKES
     return len(mistakes) > max(most, share * len(numbers))
+
+
+def _describe_numbers(targets: Sequence[Numbers]) -> str:  # each (K,), or (T, K)
+    """One sentence about targets that cannot be classes."""
+    rows = np.concatenate([target.reshape(-1, target.shape[-1]) for target in targets if target.size])
+    if not len(rows):
+        return ""
+    count = f"{rows.shape[1]} numbers each" if rows.shape[1] > 1 else "numbers"
+    return f"targets are {count}, {rows.min():.6g} to {rows.max():.6g}"
 
 
 def _detect_plain(labels: Counter[str]) -> tuple[Literal["class", "number"], str]:

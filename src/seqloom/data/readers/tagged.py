@@ -50,7 +50,7 @@ from seqloom.data.readers.text_files import (
     parallel,
     pluralize,
 )
-from seqloom.data.readers.vectors import Missing, VectorSequence
+from seqloom.data.readers.vectors import Missing, VectorSequence, describe_npz
 
 HEAD = 1000  # examples whose labels show whether they are classes or numbers
 DETECTION_LINES = 500  # lines in which an empty one shows that empty lines separate sequences
@@ -203,6 +203,8 @@ class TaggedReader:
         if not isinstance(source, Path) or self.parallel is not None:
             return {}, ""
         if kind == "vectors":
+            if tables.suffix(source) == ".npz":
+                return {}, describe_npz(source)
             numbers = self._frame_rows(source)[1]
             return ({"decimal": numbers.decimal}, numbers.note) if numbers.note else ({}, "")
         if kind == "media" and self.media is not None:

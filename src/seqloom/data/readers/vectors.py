@@ -13,7 +13,7 @@ from seqloom.data.feature_statistics import compact
 from seqloom.data.readers import column_names
 from seqloom.data.readers.decimal_marks import DecimalMark, to_point, writes_number
 from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns
-from seqloom.data.readers.npz import read_arrays, write_arrays
+from seqloom.data.readers.npz import array_names, no_arrays, read_arrays, write_arrays
 from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
 from seqloom.data.readers.table_values import MINUS, with_hyphen_minus
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
@@ -262,6 +262,9 @@ def _element(
     return location, values, target
 
 
+NPZ_ARRAYS = ("values", "lengths", "labels", "x", "y")
+
+
 def npz(source: Path, *, missing: Filling = "error") -> Iterator[VectorSequence]:
     """A NumPy .npz file in one of two layouts.
 
@@ -271,7 +274,7 @@ def npz(source: Path, *, missing: Filling = "error") -> Iterator[VectorSequence]
     1. Arrays of objects are rejected. The line of a location is the number of the sequence.
     """
     file = str(source)
-    arrays = read_arrays(source, ("values", "lengths", "labels", "x", "y"))
+    arrays = read_arrays(source, NPZ_ARRAYS)
     if "x" in arrays:
         x = _numeric(file, "x", arrays["x"], 3)
         values, lengths = x.reshape(-1, x.shape[2]), np.full(len(x), x.shape[1])
@@ -282,7 +285,7 @@ def npz(source: Path, *, missing: Filling = "error") -> Iterator[VectorSequence]
             raise DataError(file, f"lengths: expected non-negative integers (N,), found {_describe(lengths)}")
         labels = arrays.get("labels")
     else:
-        raise DataError(file, f"expected the arrays values and lengths, or x, found {', '.join(arrays) or 'neither'}")
+        raise no_arrays(source, "values and lengths, or x", NPZ_ARRAYS)
     if int(lengths.sum()) != len(values):
         raise DataError(file, f"lengths add up to {int(lengths.sum())}, but values has {len(values)} rows")
     numeric = labels is not None and (labels.dtype.kind == "f" or (labels.dtype.kind in "iu" and labels.ndim == 2))
@@ -307,6 +310,23 @@ def npz(source: Path, *, missing: Filling = "error") -> Iterator[VectorSequence]
             sequence = replace(sequence, labels=tuple(names[span]))
         yield sequence
         start += length
+
+
+def describe_npz(source: Path) -> str:
+    """The arrays that ``npz`` reads, with their shapes, and those that it does not; empty: it cannot read the file.
+
+    ``sequences from x (60, 12, 3), labels from y (60,); not read: z``.
+    """
+    arrays = read_arrays(source, NPZ_ARRAYS)
+    inputs, target = (("x",), "y") if "x" in arrays else (("values", "lengths"), "labels")
+    if not arrays.keys() >= set(inputs):
+        return ""
+    used = [*inputs, *([target] if target in arrays else [])]
+    parts = [f"sequences from {' and '.join(f'{name} {arrays[name].shape}' for name in inputs)}"]
+    if target in arrays:
+        parts.append(f"labels from {target} {arrays[target].shape}")
+    unread = sorted(array_names(source).difference(used))
+    return ", ".join(parts) + (f"; not read: {', '.join(unread)}" if unread else "")
 
 
 def write_npz(
