@@ -43,6 +43,18 @@ def test_textgrid_covers_the_recording() -> None:
     assert [each.text for each in tiers["words"]] == ["", 'say "hi"', "<b>", "", "end", ""]
 
 
+def test_times_end_with_the_recording() -> None:
+    words, tokens = [Timed("no", 0.1, 0.6)], [Timed("n", 0.1, 0.56), Timed("o", 0.56, 0.6)]
+    text = TimedText.within(0.596, words, tokens, name="x")  # the last frame reaches beyond the end
+    assert [line.split("\t")[1] for line in to_tsv(text).splitlines()] == ["0.596", "0.560", "0.596"]
+    assert to_ctm(text) == "x 1 0.100 0.496 no\n"
+    assert "xmax = 0.596\n" in to_textgrid(text)
+    assert "xmax = 0.6\n" not in to_textgrid(text)
+    for unknown in (0.0, 0.7):
+        same = TimedText.within(unknown, words, tokens, name="x")
+        assert (same.words, same.tokens) == (words, tokens)
+
+
 def test_an_empty_transcript_is_one_empty_interval() -> None:
     tiers = read_textgrid(to_textgrid(TimedText("x", 2.0, [], [])))
     assert tiers == {"words": [Timed("", 0, 2)], "tokens": [Timed("", 0, 2)]}

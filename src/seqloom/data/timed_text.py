@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 MAX_CUE = 42  # characters of a subtitle
 MAX_CUE_SECONDS = 7.0
@@ -25,14 +25,24 @@ class TimedText:
     """A transcript with times in seconds."""
 
     name: str  # of the recording
-    duration: float  # of the recording; shorter than the last word: unknown
+    duration: float  # of the recording; 0: unknown
     words: Sequence[Timed]
     tokens: Sequence[Timed]
+
+    @classmethod
+    def within(cls, duration: float, words: Sequence[Timed], tokens: Sequence[Timed], *, name: str) -> Self:
+        """The words and tokens of frames, the last of which may reach beyond the end of the recording: it is cut."""
+        return cls(name, duration, [_cut(each, duration) for each in words], [_cut(each, duration) for each in tokens])
 
     @property
     def end(self) -> float:
         """The end of the recording, or of the last word."""
         return max([self.duration, *(each.end for each in (*self.words, *self.tokens))])
+
+
+def _cut(part: Timed, duration: float) -> Timed:
+    """A word or token without what lies after the end of the recording, if that is known."""
+    return part._replace(end=duration) if part.start < duration < part.end else part
 
 
 def to_tsv(text: TimedText) -> str:

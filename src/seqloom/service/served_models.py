@@ -103,7 +103,7 @@ class LoadedModel(ABC):
             [Timed(text, *span) for text, span in zip(prediction[names], prediction[times], strict=True)]
             for names, times in (("words", "word_times"), ("tokens", "times"))
         )
-        return TimedText(name=name, duration=self.duration(example), words=words, tokens=tokens)
+        return TimedText.within(self.duration(example), words, tokens, name=name)
 
 
 Loaded = TypeVar("Loaded", bound=LoadedModel)

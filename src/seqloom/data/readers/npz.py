@@ -47,11 +47,11 @@ def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "")
 
 def no_arrays(path: Path, expected: str, names: Iterable[str]) -> DataError:
     """The error for a .npz file without the arrays ``names``, of which ``expected`` tells: it lists those it has."""
-    found = sorted(array_names(path))
-    lower = {name.lower(): name for name in found}
-    similar = [name for name in names if name.lower() in lower and name not in found]
+    present = sorted(array_names(path))
+    lower = {name.lower() for name in present}
+    similar = [name for name in names if name.lower() in lower and name not in present]
     meant = f"; did you mean {' and '.join(similar)}?" if similar else ""
-    return DataError(str(path), f"expected the arrays {expected}, found {', '.join(found) or 'none'}{meant}")
+    return DataError(str(path), f"expected the arrays {expected}, found {', '.join(present) or 'none'}{meant}")
 
 
 def array_names(path: Path) -> set[str]:

@@ -468,9 +468,9 @@ class Transcribe(TranscribeScoring):
 
     def timed_text(self, prediction: Transcription, *, name: str = "", duration: float = 0.0) -> TimedText:
         tokens = [self.fitted.text.readable(token) for token in prediction.tokens]
-        return TimedText(
+        return TimedText.within(
+            duration,
             name=name or prediction.name,
-            duration=duration,
             words=[Timed(word, *span) for word, span in zip(prediction.words, prediction.word_times, strict=True)],
             tokens=[Timed(token, *span) for token, span in zip(tokens, prediction.times, strict=True)],
         )
