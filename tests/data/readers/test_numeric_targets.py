@@ -70,6 +70,10 @@ def test_arrays_are_described(tmp_path: Path, task: Any) -> None:
     )
 
 
+def test_different_numbers_of_targets_are_not_described() -> None:
+    assert detect_targets([(PLACE, np.zeros(1)), (PLACE, np.zeros(2))]) == ("number", "", "")
+
+
 def test_minus_signs_of_vectors(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", ["−1.5,2,up", "5e−1,−2,down"])
     task, _ = Classify(train=str(path)).resolve(path)

@@ -205,11 +205,13 @@ def _are_many(mistakes: Sequence[object], numbers: Sequence[object]) -> bool:
 
 def _describe_numbers(targets: Sequence[Numbers]) -> str:  # each (K,), or (T, K)
     """One sentence about targets that cannot be classes."""
-    rows = np.concatenate([target.reshape(-1, target.shape[-1]) for target in targets if target.size])
-    if not len(rows):
+    known = [target for target in targets if target.size]
+    counts = {target.shape[-1] for target in known}
+    if len(counts) != 1:  # different ones are reported when the targets are fitted
         return ""
-    count = f"{rows.shape[1]} numbers each" if rows.shape[1] > 1 else "numbers"
-    return f"targets are {count}, {rows.min():.6g} to {rows.max():.6g}"
+    (count,) = counts
+    low, high = min(target.min() for target in known), max(target.max() for target in known)
+    return f"targets are {f'{count} numbers each' if count > 1 else 'numbers'}, {low:.6g} to {high:.6g}"
 
 
 def _detect_plain(labels: Counter[str]) -> tuple[Literal["class", "number"], str]:
