@@ -159,7 +159,7 @@ def linguist() -> Iterator[Mistake]:
         "cannot tell which column holds the text",
     )
     yield text("a column that is not there", {"a.csv": reviews()}, "no column 'txt'", "task.text_column=txt")
-    yield text("one word", {"a.txt": "hello\n"}, "there are no (development )?examples")
+    yield text("one word", {"a.txt": "hello\n"}, "found no examples to train on: of 1 example, 1 is held out")
     yield text("bytes", {"a.txt": bytes(range(256))}, "found a NUL byte")
     yield text("a PDF", {"a.txt": b"%PDF-1.4\n" + bytes(range(32, 127))}, "a PDF document")
     yield text(
