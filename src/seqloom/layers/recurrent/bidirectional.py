@@ -48,6 +48,8 @@ class Bidirectional(Layer):
         together = self._scan_together(x, mask, forward_state, backward_state)
         if together is not None:
             return together
+        if x.requires_grad:  # the gradients of both directions are summed before those of other uses of x, as above
+            x = x.view_as(x)
         forward_output, forward_state = self.forward_layer(x, mask, forward_state)
         backward_output, backward_state = self.backward_layer(x, mask, backward_state)
         return torch.cat([forward_output, backward_output], dim=-1), self.State(forward_state, backward_state)
