@@ -218,8 +218,7 @@ def _compose(model: "Model", prompt: str, options: GenerationOptions) -> None:
     path = options.output or Path(f"generated{MIDI}")
     if path.suffix.lower() != MIDI:
         raise ValueError(f"{path}: expected a file that ends in {MIDI}; the piano roll is drawn beside it")
-    numbered = [path.with_stem(f"{path.stem}-{number}") for number in range(1, options.count + 1)]
-    outputs = numbered if options.count > 1 else [path]
+    outputs = _numbered(path, options.count)
     for file in outputs:
         files.refuse_input(file, options.prime)
     names = ("count", "length", "temperature", "seed")
@@ -253,9 +252,13 @@ def _sample_paths(model: "Model", prompt: str, options: GenerationOptions) -> No
     for warning, warned in names.items():
         if warning:
             terminal.print_note(f"{quote_names(warned)}: {warning}" if all(warned) else warning)
-    for number, paths in enumerate(series, start=1):
-        file = path.with_stem(f"{path.stem}-{number}") if len(series) > 1 else path
+    for file, paths in zip(_numbered(path, len(series)), series, strict=True):
         _draw_beside(file, model, partial(draw_paths, paths, title=paths.name), "plot")
+
+
+def _numbered(path: Path, count: int) -> list[Path]:
+    """The names of several files, such as song-1.mid and song-2.mid; a single one has no number."""
+    return [path] if count == 1 else [path.with_stem(f"{path.stem}-{number}") for number in range(1, count + 1)]
 
 
 def _draw_beside(file: Path, model: "Model", draw: Callable[[Path], Any], name: str) -> None:

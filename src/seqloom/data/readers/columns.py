@@ -149,6 +149,13 @@ def rereading(source: Any, read: Callable[[], Table]) -> Callable[[], Table] | N
     return None if isinstance(source, Path) and source == STANDARD_INPUT else read
 
 
+def label_columns(column: LabelColumn | None) -> tuple[int | str, ...]:
+    """The configured columns of labels; empty: none is."""
+    if column is None or column == "":
+        return ()
+    return column if isinstance(column, tuple) else (column,)
+
+
 def join_columns(table: Table, columns: tuple[int | str, ...], *, required: bool = True) -> tuple[Table, str]:
     """A table in which several columns of targets are one column of lists, the last, and its name.
 
@@ -156,16 +163,9 @@ def join_columns(table: Table, columns: tuple[int | str, ...], *, required: bool
     """
     places = []
     for column in columns:
-        if isinstance(column, int) and -table.width <= column < table.width:
-            places.append(column % table.width)
-        elif isinstance(column, str) and column in table.names:
-            places.append(table.names.index(column))
-        elif not required:
+        if not required and not _has_column(table, column):
             return table, ""
-        elif isinstance(column, str):
-            raise no_named_column(table, column, key=LABEL_COLUMN)
-        else:
-            raise no_such_column(table.location, column, table.width, key=LABEL_COLUMN)
+        places.append(_label_place(table, column))
     if len(set(places)) < len(places):
         raise DataError(table.location, "label_column: expected different columns")
     kept = [index for index in range(table.width) if index not in places]
@@ -182,6 +182,19 @@ def join_columns(table: Table, columns: tuple[int | str, ...], *, required: bool
     return replace(table, names=names, head=head, records=map(joined, table.records)), name
 
 
+def _has_column(table: Table, column: int | str) -> bool:
+    return -table.width <= column < table.width if isinstance(column, int) else column in table.names
+
+
+def _label_place(table: Table, column: int | str) -> int:
+    """The index of a configured column of labels."""
+    if _has_column(table, column):
+        return column % table.width if isinstance(column, int) else table.names.index(column)
+    if isinstance(column, str):
+        raise no_named_column(table, column, key=LABEL_COLUMN)
+    raise no_such_column(table.location, column, table.width, key=LABEL_COLUMN)
+
+
 def with_joined_labels(table: Table, chosen: Chosen, *, required: bool = True) -> tuple[Table, Chosen]:
     """A table and its configured columns, with several label columns as one."""
     columns: Any = chosen.get(LABEL_COLUMN)
@@ -196,12 +209,8 @@ def require_labels(table: Table, columns: Columns, chosen: Chosen) -> None:
     """DataError if no column of a table with names holds the labels, which training needs."""
     if LABEL_COLUMN in columns.indices or not table.head:
         return
-    configured = chosen.get(LABEL_COLUMN)
-    for column in configured if isinstance(configured, tuple) else () if configured in (None, "") else (configured,):
-        if isinstance(column, int) and not -table.width <= column < table.width:
-            raise no_such_column(table.location, column, table.width, key=LABEL_COLUMN)
-        if isinstance(column, str) and column not in table.names:
-            raise no_named_column(table, column, key=LABEL_COLUMN)
+    for column in label_columns(chosen.get(LABEL_COLUMN)):
+        _label_place(table, column)
     used = {index % table.width for index in columns.indices.values()}
     free = [name for index, name in enumerate(table.names) if name and index not in used]
     if free:

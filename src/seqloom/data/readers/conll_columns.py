@@ -6,9 +6,8 @@ from dataclasses import replace
 from itertools import groupby, islice
 
 from seqloom.data.readers import column_names
-from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.columns import LabelColumn, label_columns
 from seqloom.data.readers.conll import LONG_SENTENCE, Block, conll, split
-from seqloom.data.readers.numeric_targets import label_columns
 from seqloom.data.readers.text_files import DataError, Location, Source, no_such_column
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.columns import LabelColumn, label_columns
 from seqloom.data.readers.decimal_marks import DecimalMark, find_marks, has_mark, to_point, unit_of, writes_number
 from seqloom.data.readers.table_values import PlainNumber, as_label, as_number, is_missing, with_hyphen_minus
 from seqloom.data.readers.text_files import DataError, Location, pluralize
@@ -104,13 +104,6 @@ def finite(location: Location, values: ArrayLike) -> Numbers:
         where = f"element {place[0] + 1}: " if numbers.ndim > 1 else ""
         raise DataError(location, f"{where}expected a finite number as the target, found {numbers[tuple(place)]}")
     return numbers
-
-
-def label_columns(column: LabelColumn | None) -> tuple[int | str, ...]:
-    """The configured columns; empty: none is."""
-    if column is None or column == "":
-        return ()
-    return column if isinstance(column, tuple) else (column,)
 
 
 def column_name(column: LabelColumn | None, default: str = "target") -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from seqloom.data.readers import column_names, long_tables, tables
-from seqloom.data.readers.columns import Chosen, LabelColumn, require_labels
+from seqloom.data.readers.columns import Chosen, LabelColumn, label_columns, require_labels
 from seqloom.data.readers.conll import Block, conll, conllu
 from seqloom.data.readers.conll_columns import (
     CONLLU,
@@ -30,7 +30,6 @@ from seqloom.data.readers.numeric_targets import (
     column_name,
     detect_targets,
     finite,
-    label_columns,
     to_number,
 )
 from seqloom.data.readers.parallel_labels import describe_parallel_files

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from seqloom.data.readers import tables
-from seqloom.data.readers.columns import LabelColumn
+from seqloom.data.readers.columns import LabelColumn, label_columns
 from seqloom.data.readers.decimal_marks import DecimalMark
-from seqloom.data.readers.numeric_targets import label_columns
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, lines, pluralize
 from seqloom.data.readers.vectors import Missing, VectorSequence, frames, npz, ts
 

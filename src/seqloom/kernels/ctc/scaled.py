@@ -79,11 +79,8 @@ def scaled_value(probabilities: Floats, target: Integers, blank: int) -> float: 
     blanks, tokens, emitted = np.zeros((2, size + 2)), np.zeros((2, size + 2)), np.empty(size + 1)
     blanks[0, 0] = 1.0
     low, high, total, ended = 0, 1, 1.0, 1.0
-    scale, highest, lost = (
-        0.0,
-        0.0,
-        -math.inf,
-    )  # logarithms: of the frame, of the later ones (negative), of their product
+    # Logarithms: of the scale of the frame, of the later ones (negative), of their product.
+    scale, highest, lost = 0.0, 0.0, -math.inf
     for t in range(frames):
         old_blank, old_token, new_blank, new_token = blanks[t % 2], tokens[t % 2], blanks[1 - t % 2], tokens[1 - t % 2]
         low, high = max(low, size + 1 - frames + t), min(high + 1, size + 1)  # states that can still reach the end
