@@ -190,7 +190,43 @@ def test_wrong_values_of_a_task_are_found_without_it(task: str, wrong: Any) -> N
     except ConfigError as error:
         early = {*str(error).splitlines()}
     expected = {problem.message for problem in find_problems({"task": tasks.find(task)}, document.values)}
-    assert early == {f"command line: {message}" for message in expected if re.match(r"[\w.]+: expected", message)}
+    assert early == {
+        f"command line: {message}"
+        for message in expected
+        if re.match(r"[\w.]+(: expected| = .*: unknown cell)", message)
+    }
+
+
+@pytest.mark.usefixtures("up_to_date")
+@pytest.mark.parametrize("task", ["tag", "translate"])
+@pytest.mark.parametrize("cell", ["lstmm", ["gru", "LSTM"], [], "seqloom.cells.lstm"])
+def test_names_of_cells_are_checked_without_the_task(task: str, cell: Any) -> None:
+    """With the message that the task gives, which comes from the classes themselves."""
+    document = Document.empty(values={"task.name": task, "task.train": "x", "task.encoder.cell": cell})
+    problems = [problem.message for problem in find_problems({"task": tasks.find(task)}, document.values)]
+    named = [f"command line: {message}" for message in problems if "unknown cell" in message]
+    assert bool(named) == bool(cell)
+    try:
+        check_tables(document)
+        early = []
+    except ConfigError as error:
+        early = str(error).splitlines()
+    assert early == named
+
+
+def test_a_cell_may_be_newer_than_the_stored_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = tmp_path / "tasks" / "keys.json"
+    stored.parent.mkdir()
+    stored.write_text(key_table.FILE.read_text())
+    monkeypatch.setattr(key_table, "FILE", stored)
+    monkeypatch.setattr(key_table, "SOURCES", tmp_path)
+    document = Document.empty(values={"task.name": "tag", "task.train": "x", "task.encoder.cell": "mine"})
+    with pytest.raises(ConfigError, match='unknown cell "mine"'):
+        check_tables(document)
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "mine.py").write_text("class Mine: ...")
+    os.utime(stored, (0, 0))  # older than the cell
+    check_tables(document)
 
 
 def test_a_key_of_another_section_is_refused_unless_it_may_be_new(

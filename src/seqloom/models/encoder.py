@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
 from seqloom.config import ConfigSection
+from seqloom.config.names import KnownNames, Name
 from seqloom.config.schema import Unlisted
 from seqloom.layers.build import cell_classes, find_cell, recurrent
 from seqloom.layers.convolution import ActivationName, Convolution
@@ -70,7 +71,7 @@ class PrenetConfig(HiddenLayersConfig):
 class RecurrenceConfig(ConfigSection):
     """Recurrent or Transformer layers."""
 
-    cell: str | tuple[str, ...] = Field(
+    cell: Annotated[Name, KnownNames("cell", lambda: [*cell_classes(), TRANSFORMER])] = Field(
         default="lstm",
         description='Cell: "lstm", "gru", "elman", … or "transformer"; or a list with one name per layer, such as '
         '["lstm", "transformer"].',
@@ -105,17 +106,6 @@ class RecurrenceConfig(ConfigSection):
     @classmethod
     def convert_list(cls, cell: Any) -> Any:
         return tuple(cell) if isinstance(cell, list) else cell
-
-    @field_validator("cell")
-    @classmethod
-    def check_cell(cls, cell: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        known = [*cell_classes(), TRANSFORMER]
-        for name in (cell,) if isinstance(cell, str) else cell:
-            if name not in known:
-                near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-                hint = f'; did you mean "{near[0]}"?' if near else ""
-                raise ValueError(f'unknown cell "{name}"{hint} (allowed: {", ".join(known)})')
-        return cell
 
     @model_validator(mode="after")
     def check_layers(self) -> Self:

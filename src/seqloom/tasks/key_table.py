@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
 from seqloom import tasks
+from seqloom.config.names import KnownNames, Name
 from seqloom.config.schema import fields, nested
 from seqloom.config.toml import KeyPath
 from seqloom.files import write
@@ -47,10 +48,11 @@ def plain_section(task: str, values: Mapping[str, Any]) -> type[BaseModel]:
 
 
 def may_be_new(name: str) -> bool:
-    """Whether a section may have got or changed a field of this name after the file was written."""
-    return (
-        re.search(rf"^    {re.escape(name)}: ", _newer_sections(FILE, FILE.stat().st_mtime), re.MULTILINE) is not None
-    )
+    """Whether a field of this name, or a name that it may have, may be newer than the file."""
+    newer = _newer_sources(FILE, FILE.stat().st_mtime)
+    field = re.compile(rf"^    {re.escape(name)}: ", re.MULTILINE)
+    is_new = any("from pydantic import" in text and field.search(text) for text in newer.values())
+    return is_new or (name == "cell" and any(source.parent.name == "cells" for source in newer))
 
 
 def render() -> str:
@@ -70,11 +72,10 @@ def _stored(file: Path) -> dict[str, Types]:
 
 
 @cache
-def _newer_sections(_file: Path, written: float) -> str:
-    """The source files with sections that have changed since."""
-    changed = (source for source in SOURCES.rglob("*.py") if source.stat().st_mtime > written + SAME_TIME)
-    texts = (source.read_text(encoding="utf-8") for source in changed)
-    return "\n".join(text for text in texts if "from pydantic import" in text)
+def _newer_sources(_file: Path, written: float) -> dict[Path, str]:
+    """The source files that have changed since, and their texts."""
+    changed = [source for source in SOURCES.rglob("*.py") if source.stat().st_mtime > written + SAME_TIME]
+    return {source: source.read_text(encoding="utf-8") for source in changed}
 
 
 def _types_of(sections: Sequence[type[BaseModel]], path: str) -> Types:
@@ -96,6 +97,8 @@ def _section_types(section: type[BaseModel], path: str) -> Types:
 def _plain_type(field: FieldInfo) -> dict[str, Any]:
     annotation: Any = field.annotation
     for mark in field.metadata:
+        if isinstance(mark, KnownNames):
+            return {"what": mark.what, "names": list(mark.find_all())}
         annotation = Annotated[annotation, mark]
     schema = TypeAdapter(annotation).json_schema()
     is_plain = schema.get("type") in PLAIN and schema.keys() <= {"type", "enum", *LIMITS}
@@ -114,6 +117,8 @@ def _plain_section(known: Types, values: Mapping[str, Any], path: str) -> type[B
 
 
 def _annotation(schema: Mapping[str, Any]) -> Any:
+    if "names" in schema:
+        return Annotated[Name, KnownNames(schema["what"], lambda: schema["names"])]
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
     limits: dict[str, Any] = {LIMITS[name]: value for name, value in schema.items() if name in LIMITS}
