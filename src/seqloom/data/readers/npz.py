@@ -4,9 +4,9 @@ import math
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
@@ -16,25 +16,42 @@ from seqloom import files
 from seqloom.data.readers.expansion import ExpansionError, check_expansion
 from seqloom.data.readers.text_files import DataError, no_such_file
 
+Read = TypeVar("Read")
+
 MAX_BYTES = 1 << 36  # largest array; a small file may decompress to more than the memory
 
 
 def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "") -> dict[str, NDArray[Any]]:
     """Those of the named arrays that the file contains; ``name`` is shown in errors about a stream."""
+    return _read_members(path, names, read_array, name=name)
+
+
+def array_shapes(path: Path, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of those of the named arrays that the file contains, from their headers."""
+    return {name: header.shape for name, header in _read_members(path, names, _read_header).items()}
+
+
+def _read_members(
+    path: Path | IO[bytes],
+    names: Iterable[str],
+    read: Callable[[str, IO[bytes], int], Read],  # where an array is, its stream, its bytes
+    *,
+    name: str = "",
+) -> dict[str, Read]:
     file = name or str(path)
     if isinstance(path, Path) and not path.exists():
         raise no_such_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename: info for info in archive.infolist()}
-            arrays = {}
+            found = {}
             for array in names:
                 info = members.get(f"{array}.npy")
                 if info is not None:
                     check_expansion(info.compress_size, info.file_size)
                     with archive.open(info) as stream:
-                        arrays[array] = read_array(f"{file}: {array}", stream, info.file_size)
-            return arrays
+                        found[array] = read(f"{file}: {array}", stream, info.file_size)
+            return found
     except DataError:
         raise
     except ExpansionError as error:
@@ -69,6 +86,22 @@ def read_array(
     size: int,  # bytes, header included
 ) -> NDArray[Any]:
     """The array of a .npy file."""
+    shape, fortran, dtype = _read_header(location, stream, size)
+    count = math.prod(shape)
+    data = np.frombuffer(stream.read(count * dtype.itemsize), dtype=dtype)
+    if len(data) != count:
+        raise DataError(location, f"the file is truncated: expected {count} values, found {len(data)}")
+    return data.reshape(shape[::-1]).transpose() if fortran else data.reshape(shape)
+
+
+class _Header(NamedTuple):
+    shape: tuple[int, ...]
+    fortran: bool  # the first index varies fastest
+    dtype: np.dtype[Any]
+
+
+def _read_header(location: str, stream: IO[bytes], size: int) -> _Header:
+    """What a .npy file says that it holds, which its size must agree with."""
     try:
         version = npy.read_magic(stream)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -77,14 +110,11 @@ def read_array(
         raise DataError(location, f"not a NumPy array ({str(error).splitlines()[0]})") from None
     if dtype.hasobject or dtype.kind not in "biufUS":
         raise DataError(location, f"expected numbers or strings, found {dtype}")
-    count, expected = math.prod(shape), math.prod(shape) * dtype.itemsize
+    expected = math.prod(shape) * dtype.itemsize
     available = size - stream.tell()
     if min(shape, default=0) < 0 or expected != available or size > MAX_BYTES:
         raise DataError(location, f"the header announces {dtype} {shape}, but there are {available} bytes")
-    data = np.frombuffer(stream.read(expected), dtype=dtype)
-    if len(data) != count:
-        raise DataError(location, f"the file is truncated: expected {count} values, found {len(data)}")
-    return data.reshape(shape[::-1]).transpose() if fortran else data.reshape(shape)
+    return _Header(shape, fortran, dtype)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -13,7 +13,7 @@ from seqloom.data.feature_statistics import compact
 from seqloom.data.readers import column_names
 from seqloom.data.readers.decimal_marks import DecimalMark, to_point, writes_number
 from seqloom.data.readers.missing_values import MissingColumn, MissingValueError, missing_columns
-from seqloom.data.readers.npz import array_names, no_arrays, read_arrays, write_arrays
+from seqloom.data.readers.npz import array_names, array_shapes, no_arrays, read_arrays, write_arrays
 from seqloom.data.readers.numeric_targets import Numbers, Target, as_numbers, finite, to_number
 from seqloom.data.readers.table_values import MINUS, with_hyphen_minus
 from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
@@ -317,14 +317,14 @@ def describe_npz(source: Path) -> str:
 
     ``sequences from x (60, 12, 3), labels from y (60,); not read: z``.
     """
-    arrays = read_arrays(source, NPZ_ARRAYS)
-    inputs, target = (("x",), "y") if "x" in arrays else (("values", "lengths"), "labels")
-    if not arrays.keys() >= set(inputs):
+    shapes = array_shapes(source, NPZ_ARRAYS)
+    inputs, target = (("x",), "y") if "x" in shapes else (("values", "lengths"), "labels")
+    if not shapes.keys() >= set(inputs):
         return ""
-    used = [*inputs, *([target] if target in arrays else [])]
-    parts = [f"sequences from {' and '.join(f'{name} {arrays[name].shape}' for name in inputs)}"]
-    if target in arrays:
-        parts.append(f"labels from {target} {arrays[target].shape}")
+    used = [*inputs, *([target] if target in shapes else [])]
+    parts = [f"sequences from {' and '.join(f'{name} {shapes[name]}' for name in inputs)}"]
+    if target in shapes:
+        parts.append(f"labels from {target} {shapes[target]}")
     unread = sorted(array_names(source).difference(used))
     return ", ".join(parts) + (f"; not read: {', '.join(unread)}" if unread else "")
 

@@ -84,25 +84,11 @@ def scaled_value(probabilities: Floats, target: Integers, blank: int) -> float: 
     for t in range(frames):
         old_blank, old_token, new_blank, new_token = blanks[t % 2], tokens[t % 2], blanks[1 - t % 2], tokens[1 - t % 2]
         low, high = max(low, size + 1 - frames + t), min(high + 1, size + 1)  # states that can still reach the end
-        first = max(low, 1)
         emit(probabilities[t], target, blank, 1 / total, emitted)
         scale += math.log(total)
         highest -= math.log(max(emitted.max() * total, underflow))
         lost = max(lost, scale + highest)
-        new_blank[max(low - 1, 0)], new_token[max(low - 1, 0)] = 0.0, 0.0
-        new_blank[high], new_token[high] = 0.0, 0.0
-        total = forward_blanks(
-            old_blank[low:high], old_token[low:high], emitted[size], 1.0, underflow, new_blank[low:high]
-        )
-        total += forward_tokens(
-            old_blank[first - 1 : high - 1],
-            old_token[first - 1 : high],
-            emitted[first - 1 : high - 1],
-            1.0,
-            skip[first - 1 : high - 1],
-            underflow,
-            new_token[first:high],
-        )
+        total = forward_frame(old_blank, old_token, emitted, 1.0, skip, underflow, low, high, new_blank, new_token)
         if not total > 0:
             return math.nan if math.isnan(total) else -1.0
         low, high = trim_band(new_blank, new_token, low, high)
@@ -139,35 +125,58 @@ def forward(
     low, high = 0, 1
     for t in range(frames):
         low, high = max(low, size + 1 - frames + t), min(high + 1, size + 1)  # states that can still reach the end
-        first = max(low, 1)
         lowest = min(lowest, emit(probabilities[t], target, blank, 1 / total, emitted[t]) * total)
-        old_blank, old_token, new_blank, new_token = (
+        total = forward_frame(
             alpha_blank[t],
             alpha_token[t],
+            emitted[t],
+            step,
+            skip,
+            underflow,
+            low,
+            high,
             alpha_blank[t + 1],
             alpha_token[t + 1],
         )
-        new_blank[max(low - 1, 0)], new_token[max(low - 1, 0)] = 0.0, 0.0
-        new_blank[high], new_token[high] = 0.0, 0.0
-        total = forward_blanks(
-            old_blank[low:high], old_token[low:high], emitted[t, size], step, underflow, new_blank[low:high]
-        )
-        total += forward_tokens(
-            old_blank[first - 1 : high - 1],
-            old_token[first - 1 : high],
-            emitted[t, first - 1 : high - 1],
-            step,
-            skip[first - 1 : high - 1],
-            underflow,
-            new_token[first:high],
-        )
         if not total > 0:
             return (math.nan if math.isnan(total) else -math.inf), 0.0
-        low, high = trim_band(new_blank, new_token, low, high)
+        low, high = trim_band(alpha_blank[t + 1], alpha_token[t + 1], low, high)
         bands[t, 0], bands[t, 1] = low, high
         if t < frames - 1:
             loss -= math.log(total)
     return loss, lowest
+
+
+@jit
+def forward_frame(
+    old_blank: Floats,  # (S + 2,) α of the frame before
+    old_token: Floats,  # (S + 2,)
+    emitted: Floats,  # (S + 1,) or wider: as of ``emit``
+    step: float,
+    skip: Floats,  # (S + 1,)
+    underflow: float,
+    low: int,
+    high: int,  # columns [low, high) that are written, those beside them become zero
+    new_blank: Floats,  # (S + 2,) written
+    new_token: Floats,  # (S + 2,) written
+) -> float:
+    """α of one frame; returns its sum."""
+    first, before = max(low, 1), max(low - 1, 0)
+    new_blank[before], new_token[before] = 0.0, 0.0
+    new_blank[high], new_token[high] = 0.0, 0.0
+    total: float = forward_blanks(
+        old_blank[low:high], old_token[low:high], emitted[len(skip) - 1], step, underflow, new_blank[low:high]
+    )
+    total += forward_tokens(
+        old_blank[first - 1 : high - 1],
+        old_token[first - 1 : high],
+        emitted[first - 1 : high - 1],
+        step,
+        skip[first - 1 : high - 1],
+        underflow,
+        new_token[first:high],
+    )
+    return total
 
 
 @jit
