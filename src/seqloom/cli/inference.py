@@ -245,11 +245,11 @@ def predict(
 ) -> None:
     """Predict from files, texts or standard input. Standard input is answered line by line.
 
-    An argument that names no file is a text, if the model reads texts. With several files or a folder, each answer
-    follows the name of its file; in tables of sequences, the id.
+    An argument that names no file is a text, if the model reads texts. With several inputs or a folder, each answer
+    follows its text or the name of its file; in tables of sequences, the id.
     """
     from seqloom import terminal
-    from seqloom.cli.predictions import PredictionPrinter, expand_patterns
+    from seqloom.cli.predictions import PredictionPrinter, Source, expand_patterns
     from seqloom.model import AGAIN
     from seqloom.streaming import transcribe_stream
 
@@ -289,13 +289,14 @@ def predict(
         )
         answer = partial(model.embed_batches, pooling=pooling) if vectors else model.predict_batches
 
-        def read_source(name: str) -> Iterator[Any]:
+        def read_source(name: str) -> Source:
             source = model.inputs.source(name, again=AGAIN)
             if note := model.inputs.note(source, file_format=file_format, encoding=encoding):
                 terminal.print_note(f"{name}: {note}")
-            return model.read(source, file_format=file_format, encoding=encoding)
+            examples = model.read(source, file_format=file_format, encoding=encoding)
+            return Source(name, examples, is_text=isinstance(source, list))
 
-        examples = printer.watch((name, read_source(name)) for name in files)
+        examples = printer.watch(read_source(name) for name in files)
         size = 1 if interactive else batch_size
         if files == ["-"] and not file_format and model.task.answers_each_line:
             printer.by_line = True

@@ -22,9 +22,18 @@ ESCAPED = "each text is on one line: its line breaks are written as \\n, tabs as
 class Origin(NamedTuple):
     """Where an example comes from, as far as its answer says so."""
 
-    file: str = ""  # empty: there is only one
+    name: str | None = None  # of the file, or the text itself; None: there is only one
+    is_text: bool = False
     identity: str = ""  # of a sequence in a table; empty: it has none
     warning: str = ""  # about the input
+
+
+class Source(NamedTuple):
+    """A file, or a text that was given itself, and its examples."""
+
+    name: str
+    examples: Iterable[Any]
+    is_text: bool = False
 
 
 class PredictionPrinter:
@@ -49,18 +58,18 @@ class PredictionPrinter:
         self.has_escapes = False  # whether texts were written on one line
         self.by_line = False  # whether an empty line has an empty answer, as on standard input
 
-    def watch(self, files: Iterable[tuple[str, Iterable[Any]]]) -> Iterator[Any]:
-        """The examples of all files, given with their names."""
-        for name, examples in files:
-            is_folder = _is_folder(name)
-            for example in examples:
-                file, identity = name if self.names else "", getattr(example, "identity", "")
+    def watch(self, sources: Iterable[Source]) -> Iterator[Any]:
+        """The examples of all sources."""
+        for source in sources:
+            is_folder = not source.is_text and _is_folder(source.name)
+            for example in source.examples:
+                name, identity = source.name if self.names else None, getattr(example, "identity", "")
                 if is_folder:
-                    file = getattr(example, "name", "") or example.location.file
-                if identity and identity == os.path.basename(file or name):  # noqa: PTH119  the file is the example
-                    file, identity = file or name, ""
+                    name = getattr(example, "name", "") or example.location.file
+                if identity and identity == os.path.basename(name or source.name):  # noqa: PTH119  the file is the example
+                    name, identity = name or source.name, ""
                 if len(example) or not self.by_line:
-                    self.origins.append(Origin(file, identity, self._warn(example)))
+                    self.origins.append(Origin(name, source.is_text, identity, self._warn(example)))
                 yield example
 
     def _warn(self, example: Any) -> str:
@@ -80,14 +89,15 @@ class PredictionPrinter:
             if prediction is None:
                 terminal.print_lines("null" if self.as_json else "")
                 continue
-            file, identity, warning = self.origins.popleft() if self.origins else Origin()
+            origin = self.origins.popleft() if self.origins else Origin()
+            parts = {"input" if origin.is_text else "file": origin.name, "id": origin.identity or None}
+            known = {key: part for key, part in parts.items() if part is not None}
             if self.as_json:
-                origin = {name: value for name, value in (("file", file), ("id", identity)) if value}
-                answer = with_warning(_short_numbers(self.to_json(prediction)), warning)
-                terminal.print_lines(terminal.json_line({**origin, **answer}))
+                answer = with_warning(_short_numbers(self.to_json(prediction)), origin.warning)
+                terminal.print_lines(terminal.json_line({**known, **answer}))
             else:
                 text = str(self._on_one_line(prediction))
-                prefix = "".join(f"{self._escaped(part)}\t" for part in (file, identity) if part)
+                prefix = "".join(f"{self._escaped(part)}\t" for part in known.values())
                 lines = text.split("\n") if prefix and text else [text]
                 terminal.print_lines(*(f"{prefix}{line}" if line or not text else line for line in lines))
             self._count(prediction)
