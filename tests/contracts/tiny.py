@@ -546,7 +546,16 @@ CASES: dict[str, Case] = {
         decoder=TRANSFORMER, scheduled_sampling={"schedule": "linear", "offset": 0.5}
     ),
     "caption": _caption(
-        image_encoder={"layers": 2, "channels": 4, "depth": 2, "random_flip": True, "random_shift": 2, "dropout": 0.2}
+        image_encoder={
+            "layers": 2,
+            "channels": 4,
+            "depth": 2,
+            "random_flip": True,
+            "random_shift": 2,
+            "random_zoom": 0.2,
+            "color_jitter": 0.1,
+            "dropout": 0.2,
+        }
     ),
     "caption, beam": _caption(
         attention={"style": "bahdanau"}, search={"name": "beam", "size": 3, "nbest": 2}, tie_embeddings=False

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from seqloom.config import ConfigSection
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.layer import Memory
+from seqloom.models.signals.image_augmentation import jitter_colors, shift_images, zoom_images
 
 GROUPS = 8  # of group normalisation; fewer if they do not divide the channels
 
@@ -32,6 +33,19 @@ class ImageEncoderConfig(ConfigSection):
     )
     random_shift: int = Field(
         default=0, ge=0, description="In training, shift images by up to this many pixels (0: no shift)."
+    )
+    random_zoom: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="In training, enlarge images by up to this fraction and show a random part of each (0: no zoom).",
+    )
+    color_jitter: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="In training, change the contrast and the brightness of each colour channel by up to this fraction "
+        "(0: no change).",
     )
 
     @property
@@ -94,8 +108,8 @@ class ImageEncoder(nn.Module):
 
     def embed_inputs(self, images: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The cells (B, R, D), row by row, and their mask."""
-        if self.training and (self.config.random_flip or self.config.random_shift):
-            images = augment_images(images, mirror=self.config.random_flip, shift=self.config.random_shift)
+        if self.training:
+            images = self._augment(images)
         x = images.permute(0, 3, 1, 2)  # channels stay last in memory, which is faster
         if self.config.coordinate_channels:
             x = torch.cat([x, _coordinates(x)], dim=1)
@@ -108,6 +122,14 @@ class ImageEncoder(nn.Module):
         if self.mean:
             cells = cells.mean(dim=1, keepdim=True)
         return self.dropout(cells), mask.new_ones(cells.shape[:2])
+
+    def _augment(self, images: Tensor) -> Tensor:
+        config = self.config
+        if config.random_flip or config.random_shift:
+            images = shift_images(images, mirror=config.random_flip, shift=config.random_shift)
+        if config.random_zoom:
+            images = zoom_images(images, config.random_zoom)
+        return jitter_colors(images, config.color_jitter) if config.color_jitter else images
 
 
 class ConvBlock(nn.Module):
@@ -145,24 +167,6 @@ class VectorMemory(nn.Module):
         mask: Tensor,  # (B, T)
     ) -> Memory:
         return Memory(self.dropout(self.linear(vectors)), mask, ())
-
-
-def augment_images(
-    images: Tensor,  # (B, H, W, C)
-    *,
-    mirror: bool,
-    shift: int,
-) -> Tensor:  # (B, H, W, C)
-    """Shift each image at random, repeating its edge, and mirror half of them."""
-    batch, height, width, _ = images.shape
-    offsets = torch.randint(-shift, shift + 1, (2, batch, 1), device=images.device)
-    rows = (torch.arange(height, device=images.device) + offsets[0]).clamp(0, height - 1)  # (B, H)
-    columns = (torch.arange(width, device=images.device) + offsets[1]).clamp(0, width - 1)
-    if mirror:
-        flipped = torch.rand(batch, 1, device=images.device) < 0.5
-        columns = torch.where(flipped, width - 1 - columns, columns)
-    index = torch.arange(batch, device=images.device).view(-1, 1, 1)
-    return images[index, rows.unsqueeze(2), columns.unsqueeze(1)]
 
 
 def _coordinates(x: Tensor) -> Tensor:  # (B, C, H, W) → (B, 2, H, W)
