@@ -64,6 +64,8 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "activation": "activation_fn activation_function act nonlinearity hidden_act",
     "bidirectional": "bidir bi bi_directional birnn bilstm",
     "connection": "connect skip_connection",
+    "random_zoom": "zoom zoom_range random_resized_crop",
+    "color_jitter": "colour_jitter brightness brightness_range contrast",
     "tie_embeddings": "tied tie_weights weight_tying tie_word_embeddings tied_weights share_decoder_input_output_embed",
     "model": "kind model_type architecture arch",
     "custom_layer": "own",

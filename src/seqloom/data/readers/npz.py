@@ -44,14 +44,14 @@ def _read_members(
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename: info for info in archive.infolist()}
-            found = {}
+            arrays = {}
             for array in names:
                 info = members.get(f"{array}.npy")
                 if info is not None:
                     check_expansion(info.compress_size, info.file_size)
                     with archive.open(info) as stream:
-                        found[array] = read(f"{file}: {array}", stream, info.file_size)
-            return found
+                        arrays[array] = read(f"{file}: {array}", stream, info.file_size)
+            return arrays
     except DataError:
         raise
     except ExpansionError as error:
