@@ -71,6 +71,9 @@ def test_keys_of_the_task_in_the_configuration(folder: Path) -> None:
     assert complete("seqloom train --task tag task.crf", folder) == complete("seqloom check tag.toml task.crf", folder)
     offered = complete("seqloom train tag.toml task.", folder)
     assert {"task.encoder.cell=", "task.words.embedding_size="} <= set(offered)
+    assert {"gru", "lstm", "transformer"} <= set(
+        complete("seqloom train tag.toml task.encoder.cell=", folder, protocol="bash")
+    )
     assert "task.decoder.cell=" not in offered
     assert "task.decoder.cell=" in complete("seqloom train missing.toml task.", folder)
 

@@ -214,6 +214,18 @@ def test_each_line_of_standard_input_has_an_answer(classifiers: tuple[Path, Path
         assert [json.loads(line) is None for line in result.stdout.splitlines()] == [False, True]
 
 
+def test_texts_and_files_stand_before_their_answers(classifiers: tuple[Path, Path], folder: Path) -> None:
+    (folder / "two.txt").write_text("so good\nso bad\n")
+    given = [folder / "two.txt", "so good", ""]
+    printed = call("predict", classifiers[0], *given)
+    names = [str(folder / "two.txt"), str(folder / "two.txt"), "so good", ""]
+    assert [line.split("\t")[0] for line in printed.stdout.splitlines()] == names
+    assert "1 of 4 inputs is empty (input:3)" in printed.stderr
+    answers = [json.loads(line) for line in call("predict", classifiers[0], *given, "--json").stdout.splitlines()]
+    assert [answer.get("file") for answer in answers] == [*names[:2], None, None]
+    assert [answer.get("input") for answer in answers] == [None, None, *names[2:]]
+
+
 def test_text_for_a_model_of_vectors_is_an_error(classifiers: tuple[Path, Path]) -> None:
     result = call("predict", classifiers[1], text="abc\n")
     assert (result.exit_code, result.stdout) == (1, "")

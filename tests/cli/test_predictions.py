@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqloom import terminal
-from seqloom.cli.predictions import PredictionPrinter, Source
+from seqloom.cli.predictions import NamedInput, PredictionPrinter
 from seqloom.data.readers.labelled import LabelledReader
 
 TABLE = "id,time,ax,activity\nb,0,1,sit\na,0,2,sit\nb,1,3,sit\na,1,4,sit\n"
@@ -36,7 +36,7 @@ def lines(capsys: pytest.CaptureFixture[str], *files: Path, as_json: bool = Fals
     """What is printed if the answer to an example is the number of its time steps."""
     printer = PredictionPrinter(TASK, as_json=as_json, names=len(files) > 1, interactive=False)
     reader = LabelledReader(known={"sit"}, kind="vectors")
-    examples = printer.watch(Source(str(file), reader.read(file)) for file in files)
+    examples = printer.watch(NamedInput(str(file), reader.read(file)) for file in files)
     printer.print([Answer(str(len(example))) for example in list(examples)])
     return capsys.readouterr().out.splitlines()
 
@@ -91,7 +91,9 @@ def test_sound_has_its_path_once(
 def test_texts_stand_before_their_answers_even_if_empty(capsys: pytest.CaptureFixture[str]) -> None:
     for as_json in (False, True):
         printer = PredictionPrinter(TASK, as_json=as_json, names=True, interactive=False)
-        sources = [Source(text, LabelledReader(known={"a"}).read([text]), is_text=True) for text in ("good", "", "bad")]
+        sources = [
+            NamedInput(text, LabelledReader(known={"a"}).read([text]), is_text=True) for text in ("good", "", "bad")
+        ]
         printer.print([Answer("a") for _ in printer.watch(sources)])
     printed = capsys.readouterr().out.splitlines()
     assert printed[:3] == ["good\ta", "\ta", "bad\ta"]
@@ -106,7 +108,7 @@ def empty_lines(
     """What is printed, and what is remarked, if the answer to a text is ``a``."""
     printer = PredictionPrinter(TASK, as_json=as_json, names=False, interactive=False)
     printer.by_line = by_line
-    examples = list(printer.watch([Source("x.csv", LabelledReader(known={"a"}).read(list(texts)))]))
+    examples = list(printer.watch([NamedInput("x.csv", LabelledReader(known={"a"}).read(list(texts)))]))
     printer.print([Answer("a") if len(example) or not by_line else None for example in examples])
     printer.finish()
     printed = capsys.readouterr()
@@ -127,7 +129,7 @@ def test_answers_to_empty_texts_are_remarked_on(capsys: pytest.CaptureFixture[st
 
 def test_empty_answers_have_the_name_of_their_file(capsys: pytest.CaptureFixture[str]) -> None:
     printer = PredictionPrinter(TASK, as_json=False, names=True, interactive=False)
-    for _ in printer.watch([Source("a.wav", ["1"]), Source("b.wav", ["2"]), Source("c.wav", ["3"])]):
+    for _ in printer.watch([NamedInput("a.wav", ["1"]), NamedInput("b.wav", ["2"]), NamedInput("c.wav", ["3"])]):
         pass
     printer.print([Answer(""), Answer("yes"), Answer("no\n\nyes")])
     assert capsys.readouterr().out == "a.wav\t\nb.wav\tyes\nc.wav\tno\n\nc.wav\tyes\n"
@@ -155,7 +157,7 @@ def test_each_text_is_one_line(has_breaks: bool, text: str, expected: str, capsy
     task: Any = SimpleNamespace(**vars(TASK), answers_have_line_breaks=has_breaks)
     for nbest in ([], [Text(text), Text("x\ny")]):
         printer = PredictionPrinter(task, as_json=False, names=True, interactive=False)
-        for _ in printer.watch([Source("go\nleft", ["1"], is_text=True)]):
+        for _ in printer.watch([NamedInput("go\nleft", ["1"], is_text=True)]):
             pass
         printer.print([Text(text, nbest)])
         printer.finish()

@@ -101,6 +101,7 @@ def _package_digest() -> str:
 
 
 def _find_keys(task: str) -> Iterator[tuple[str, list[str]]]:
+    from seqloom.config.names import KnownNames
     from seqloom.config.schema import choices, fields, nested
     from seqloom.config.toml import literal
     from seqloom.training.config import TrainConfig
@@ -112,7 +113,10 @@ def _find_keys(task: str) -> Iterator[tuple[str, list[str]]]:
                 yield from walk(part, f"{prefix}{name}.")
             if not inner:
                 default = field.get_default(call_default_factory=True, validated_data={})
-                values = choices(field.annotation) or ([True, False] if isinstance(default, bool) else [default])
+                named = [name for mark in field.metadata if isinstance(mark, KnownNames) for name in mark.find_all()]
+                values = (
+                    named or choices(field.annotation) or ([True, False] if isinstance(default, bool) else [default])
+                )
                 shown = [value for value in values if isinstance(value, bool | int | float | str)]
                 texts = [value if isinstance(value, str) else literal(value) for value in shown]
                 yield f"{prefix}{name}", [text for text in texts if text]

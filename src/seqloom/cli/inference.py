@@ -249,7 +249,7 @@ def predict(
     follows its text or the name of its file; in tables of sequences, the id.
     """
     from seqloom import terminal
-    from seqloom.cli.predictions import PredictionPrinter, Source, expand_patterns
+    from seqloom.cli.predictions import NamedInput, PredictionPrinter, expand_patterns
     from seqloom.model import AGAIN
     from seqloom.streaming import transcribe_stream
 
@@ -289,12 +289,12 @@ def predict(
         )
         answer = partial(model.embed_batches, pooling=pooling) if vectors else model.predict_batches
 
-        def read_source(name: str) -> Source:
+        def read_source(name: str) -> NamedInput:
             source = model.inputs.source(name, again=AGAIN)
             if note := model.inputs.note(source, file_format=file_format, encoding=encoding):
                 terminal.print_note(f"{name}: {note}")
             examples = model.read(source, file_format=file_format, encoding=encoding)
-            return Source(name, examples, is_text=isinstance(source, list))
+            return NamedInput(name, examples, is_text=isinstance(source, list))
 
         examples = printer.watch(read_source(name) for name in files)
         size = 1 if interactive else batch_size

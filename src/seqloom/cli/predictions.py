@@ -1,4 +1,4 @@
-"""Print predictions as they come, with the names of their files and with remarks on standard error."""
+"""Print predictions as they come, with the files or texts that they are for and with remarks on standard error."""
 
 import glob
 import os.path
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
     warning: str = ""  # about the input
 
 
-class Source(NamedTuple):
+class NamedInput(NamedTuple):
     """A file, or a text that was given itself, and its examples."""
 
     name: str
@@ -58,9 +58,9 @@ class PredictionPrinter:
         self.has_escapes = False  # whether texts were written on one line
         self.by_line = False  # whether an empty line has an empty answer, as on standard input
 
-    def watch(self, sources: Iterable[Source]) -> Iterator[Any]:
+    def watch(self, sources: Iterable[NamedInput]) -> Iterator[Any]:
         """The examples of all sources."""
-        for source in sources:
+        for number, source in enumerate(sources, start=1):
             is_folder = not source.is_text and _is_folder(source.name)
             for example in source.examples:
                 name, identity = source.name if self.names else None, getattr(example, "identity", "")
@@ -69,13 +69,15 @@ class PredictionPrinter:
                 if identity and identity == os.path.basename(name or source.name):  # noqa: PTH119  the file is the example
                     name, identity = name or source.name, ""
                 if len(example) or not self.by_line:
-                    self.origins.append(Origin(name, source.is_text, identity, self._warn(example)))
+                    warning = self._warn(example, number if source.is_text else None)
+                    self.origins.append(Origin(name, source.is_text, identity, warning))
                 yield example
 
-    def _warn(self, example: Any) -> str:
-        """What is to be said about an input, which is counted."""
+    def _warn(self, example: Any, number: int | None) -> str:
+        """What is to be said about an input, which is counted; ``number`` is that of a text among the inputs."""
         if self.task.is_empty_input(example):
-            self.empty.add(example.location)
+            place = example.location
+            self.empty.add(place if number is None else place._replace(line=number))
             return EMPTY_INPUT
         warning = self.task.input_warning(example)
         self._count_warning(warning)

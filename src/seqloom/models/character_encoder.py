@@ -1,7 +1,7 @@
 """Word vectors from characters, by a bidirectional recurrent layer (Ling et al. 2015)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -10,7 +10,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
-from seqloom.layers.build import recurrent
+from seqloom.config.names import KnownNames
+from seqloom.layers.build import cell_classes, recurrent
 from seqloom.layers.embedding import Embedding
 
 MAX_CHARACTERS = 24
@@ -24,7 +25,7 @@ class CharacterConfig(ConfigSection):
     """Recurrent layers over the characters of each word."""
 
     layers: int = Field(1, ge=0, le=1000, description="Number of stacked layers (0: no character encoder).")
-    cell: str = Field("lstm", description="Recurrent cell.")
+    cell: Annotated[str, KnownNames("cell", cell_classes)] = Field("lstm", description="Recurrent cell.")
     embedding_size: int = Field(32, ge=1, description="Size of a character embedding.")
     hidden_size: int = Field(64, ge=1, description="Hidden size of each direction; a word vector has twice this size.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the character embeddings.")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
 from seqloom.config import ConfigSection
-from seqloom.config.names import KnownNames, Name
+from seqloom.config.names import KnownNames
 from seqloom.config.schema import Unlisted
 from seqloom.layers.build import cell_classes, find_cell, recurrent
 from seqloom.layers.convolution import ActivationName, Convolution
@@ -71,7 +71,7 @@ class PrenetConfig(HiddenLayersConfig):
 class RecurrenceConfig(ConfigSection):
     """Recurrent or Transformer layers."""
 
-    cell: Annotated[Name, KnownNames("cell", lambda: [*cell_classes(), TRANSFORMER])] = Field(
+    cell: Annotated[str | tuple[str, ...], KnownNames("cell", lambda: [*cell_classes(), TRANSFORMER])] = Field(
         default="lstm",
         description='Cell: "lstm", "gru", "elman", … or "transformer"; or a list with one name per layer, such as '
         '["lstm", "transformer"].',

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
 from seqloom import tasks
-from seqloom.config.names import KnownNames, Name
+from seqloom.config.names import KnownNames
 from seqloom.config.schema import fields, nested
 from seqloom.config.toml import KeyPath
 from seqloom.files import write
@@ -22,11 +22,14 @@ from seqloom.files import write
 FILE = Path(__file__).with_name("keys.json")
 SOURCES = FILE.parent.parent
 
+FOLDERS = {"cell": "cells"}
+"""Folders whose files have the names that a key may name."""
+
 SAME_TIME = 60.0
 """Seconds within which an installation or a checkout writes all files."""
 
 Types = dict[str, dict[str, Any]]
-"""The type of each key as JSON Schema, {} where it is not plain; the names of tables end with a dot."""
+"""The type of each key as JSON Schema, or its known names; {} where it is not plain. Names of tables end with a dot."""
 PLAIN = {"integer": int, "number": float, "boolean": bool, "string": str}
 LIMITS = {"minimum": "ge", "exclusiveMinimum": "gt", "maximum": "le", "exclusiveMaximum": "lt"}
 
@@ -52,7 +55,7 @@ def may_be_new(name: str) -> bool:
     newer = _newer_sources(FILE, FILE.stat().st_mtime)
     field = re.compile(rf"^    {re.escape(name)}: ", re.MULTILINE)
     is_new = any("from pydantic import" in text and field.search(text) for text in newer.values())
-    return is_new or (name == "cell" and any(source.parent.name == "cells" for source in newer))
+    return is_new or any(source.parent.name == FOLDERS.get(name) for source in newer)
 
 
 def render() -> str:
@@ -98,7 +101,7 @@ def _plain_type(field: FieldInfo) -> dict[str, Any]:
     annotation: Any = field.annotation
     for mark in field.metadata:
         if isinstance(mark, KnownNames):
-            return {"what": mark.what, "names": list(mark.find_all())}
+            return {"what": mark.what, "names": list(mark.find_all()), "list": field.annotation is not str}
         annotation = Annotated[annotation, mark]
     schema = TypeAdapter(annotation).json_schema()
     is_plain = schema.get("type") in PLAIN and schema.keys() <= {"type", "enum", *LIMITS}
@@ -118,7 +121,8 @@ def _plain_section(known: Types, values: Mapping[str, Any], path: str) -> type[B
 
 def _annotation(schema: Mapping[str, Any]) -> Any:
     if "names" in schema:
-        return Annotated[Name, KnownNames(schema["what"], lambda: schema["names"])]
+        kind: Any = str | tuple[str, ...] if schema["list"] else str
+        return Annotated[kind, KnownNames(schema["what"], lambda: schema["names"])]
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
     limits: dict[str, Any] = {LIMITS[name]: value for name, value in schema.items() if name in LIMITS}

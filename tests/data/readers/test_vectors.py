@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from seqloom.data.readers.text_files import DataError
-from seqloom.data.readers.vectors import VectorSequence, csv, frames, npz, ts, write_npz
+from seqloom.data.readers.vectors import VectorSequence, csv, describe_npz, frames, npz, ts, write_npz
 
 HEADER = ["# a comment", "@problemName Toy", "@timeStamps false", "@dimensions 2", "@classLabel true a b", "@data"]
 NUMBERS = st.floats(-1e6, 1e6, width=32)
@@ -216,6 +216,9 @@ def header(shape: str, dtype: str = "<f4") -> bytes:
         header("(3, 1)") + b"\0" * 8,
         header("(2, 1)") + b"\0" * 20,
         header("(2, 1)", "|O") + b"\0" * 16,
+        header("(True, 1)") + b"\0" * 4,
+        header(f"(0, {10**30})"),
+        header(f"({10**9},)", "<U0"),
         header("__import__('os').getcwd()"),
         b"nothing of this kind",
         b"",
@@ -226,6 +229,16 @@ def test_inconsistent_npz_header_is_an_error(tmp_path: Path, member: bytes) -> N
         archive.writestr("x.npy", member)
     with pytest.raises(DataError, match=r"x\.npz: x: "):
         list(npz(tmp_path / "x.npz"))
+    with pytest.raises(DataError, match=r"x\.npz: x: "):
+        describe_npz(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npz_is_described_without_its_values(tmp_path: Path, order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "x.npz", x=np.zeros((2, 3, 4), order=order), y=np.array(["a", "b"]), z=np.zeros(1))
+    monkeypatch.setattr("seqloom.data.readers.npz.read_array", None)
+    expected = "sequences from x (2, 3, 4), labels from y (2,); not read: z"
+    assert describe_npz(tmp_path / "x.npz") == expected
 
 
 @settings(max_examples=50)

@@ -16,7 +16,7 @@ from seqloom import files
 from seqloom.data.readers.expansion import ExpansionError, check_expansion
 from seqloom.data.readers.text_files import DataError, no_such_file
 
-Read = TypeVar("Read")
+Result = TypeVar("Result")
 
 MAX_BYTES = 1 << 36  # largest array; a small file may decompress to more than the memory
 
@@ -34,10 +34,10 @@ def array_shapes(path: Path, names: Iterable[str]) -> dict[str, tuple[int, ...]]
 def _read_members(
     path: Path | IO[bytes],
     names: Iterable[str],
-    read: Callable[[str, IO[bytes], int], Read],  # where an array is, its stream, its bytes
+    read: Callable[[str, IO[bytes], int], Result],  # as ``read_array``
     *,
     name: str = "",
-) -> dict[str, Read]:
+) -> dict[str, Result]:
     file = name or str(path)
     if isinstance(path, Path) and not path.exists():
         raise no_such_file(path)
@@ -112,7 +112,8 @@ def _read_header(location: str, stream: IO[bytes], size: int) -> _Header:
         raise DataError(location, f"expected numbers or strings, found {dtype}")
     expected = math.prod(shape) * dtype.itemsize
     available = size - stream.tell()
-    if min(shape, default=0) < 0 or expected != available or size > MAX_BYTES:
+    sound = all(type(length) is int and length >= 0 for length in shape) and max(shape, default=0) <= MAX_BYTES
+    if not sound or not dtype.itemsize or expected != available or size > MAX_BYTES:
         raise DataError(location, f"the header announces {dtype} {shape}, but there are {available} bytes")
     return _Header(shape, fortran, dtype)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.kernels.runtime.numba_jit import jit, jit_fastmath
+from seqloom.kernels.runtime.numba_jit import jit, jit_fastmath, jit_inline
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.int64]
@@ -147,7 +147,7 @@ def forward(
     return loss, lowest
 
 
-@jit
+@jit_inline
 def forward_frame(
     old_blank: Floats,  # (S + 2,) α of the frame before
     old_token: Floats,  # (S + 2,)

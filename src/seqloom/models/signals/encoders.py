@@ -33,7 +33,8 @@ class FrameImages(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         flat = frames.flatten(0, 1)
-        cells, _ = self.images.embed_inputs(flat, flat.new_ones(flat.shape[:2], dtype=torch.bool))  # (B T, R, D)
+        mask = flat.new_ones(flat.shape[:2], dtype=torch.bool)
+        cells, _ = self.images.embed_inputs(flat, mask, frames=frames.shape[1])  # (B T, R, D)
         vectors: Tensor = torch.relu(self.linear(cells.flatten(1)))
         return vectors.reshape(*frames.shape[:2], self.size)
 

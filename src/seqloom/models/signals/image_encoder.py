@@ -44,8 +44,8 @@ class ImageEncoderConfig(ConfigSection):
         default=0.0,
         ge=0,
         le=1,
-        description="In training, change the contrast and the brightness of each colour channel by up to this fraction "
-        "(0: no change).",
+        description="In training, change the contrast of each colour channel by up to this fraction, and its "
+        "brightness by up to this fraction of the standard deviation of the training images (0: no change).",
     )
 
     @property
@@ -106,10 +106,10 @@ class ImageEncoder(nn.Module):
         """The cells themselves."""
         return Memory(vectors, mask, ())
 
-    def embed_inputs(self, images: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The cells (B, R, D), row by row, and their mask."""
-        if self.training:
-            images = self._augment(images)
+    def embed_inputs(self, images: Tensor, mask: Tensor, *, frames: int = 1) -> tuple[Tensor, Tensor]:
+        """The cells (B, R, D), row by row, and their mask; in training, ``frames`` images in a row change alike."""
+        if self.training and len(images):
+            images = self._augment(images, frames)
         x = images.permute(0, 3, 1, 2)  # channels stay last in memory, which is faster
         if self.config.coordinate_channels:
             x = torch.cat([x, _coordinates(x)], dim=1)
@@ -123,13 +123,13 @@ class ImageEncoder(nn.Module):
             cells = cells.mean(dim=1, keepdim=True)
         return self.dropout(cells), mask.new_ones(cells.shape[:2])
 
-    def _augment(self, images: Tensor) -> Tensor:
+    def _augment(self, images: Tensor, frames: int) -> Tensor:
         config = self.config
         if config.random_flip or config.random_shift:
-            images = shift_images(images, mirror=config.random_flip, shift=config.random_shift)
+            images = shift_images(images, mirror=config.random_flip, shift=config.random_shift, frames=frames)
         if config.random_zoom:
-            images = zoom_images(images, config.random_zoom)
-        return jitter_colors(images, config.color_jitter) if config.color_jitter else images
+            images = zoom_images(images, config.random_zoom, frames=frames)
+        return jitter_colors(images, config.color_jitter, frames=frames) if config.color_jitter else images
 
 
 class ConvBlock(nn.Module):
