@@ -10,9 +10,11 @@ import sacrebleu
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from seqloom import workflow
 from seqloom.checkpoint import RunError
+from seqloom.cli.main import app
 from seqloom.config import Document
 from seqloom.data.builtin.shapes import draw, scenes
 from seqloom.data.readers.captioned_signals import CaptionedSignal
@@ -306,8 +308,12 @@ def test_train_and_predict_with_a_list_of_images(tmp_path: Path, monkeypatch: py
     assert alone.text == next(prediction.text for prediction in answers if prediction.image == "3.png")
     named = load(run.path, folder=str(tmp_path / "images"), captions=str(tmp_path / "captions.txt"))
     assert named.evaluate(str(tmp_path / "list.txt"))["captions"] == 24
+    greedy = load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text
     together = load(run.path, ensemble=[run.path]).predict([str(tmp_path / "images" / "3.png")])
-    assert together[0].text == load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text
+    assert together[0].text == greedy
+    for source in (str(tmp_path / "images" / "3.png"), "-"):  # a name on standard input
+        printed = CliRunner().invoke(app, ["predict", str(run.path), source], input=f"{tmp_path}/images/3.png\n")
+        assert (printed.stdout, printed.stderr) == (f"{greedy}\n", "")
     image = (tmp_path / "images" / "3.png").read_bytes()
     (tmp_path / "images" / "3.png").write_bytes((tmp_path / "images" / "4.png").read_bytes())
     with pytest.raises(RunError, match=r"3\.png, listed in .*list\.txt: has changed since"):

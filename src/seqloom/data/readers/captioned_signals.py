@@ -44,7 +44,8 @@ class CaptionedSignal:
     channel_names: tuple[str, ...] = ()  # of vectors; empty: unknown
 
     def __len__(self) -> int:
-        return sum(self.lengths)
+        """Tokens of all captions; of a signal without captions, its elements."""
+        return sum(self.lengths) if self.captions else len(self.content)
 
 
 @dataclass(frozen=True, slots=True)

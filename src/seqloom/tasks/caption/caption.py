@@ -179,6 +179,10 @@ class Caption(CaptionSettings):
         )
         return self.model_copy(update={"learned": learned})
 
+    def is_empty_input(self, example: CaptionedSignal) -> bool:
+        """Also if its caption is empty, a signal can be described."""
+        return not example.content.size
+
     def summarize_example(self, example: CaptionedSignal) -> ExampleSummary:
         return ExampleSummary(
             content=example.content.tobytes(),
