@@ -55,7 +55,7 @@ def jitter_colors(
     """(1 + a) x + b for each channel of each image, with a and b at random within ±max_change."""
     shape = (2, len(images) // frames, 1, 1, images.shape[3])
     changes: Tensor = (max_change * _symmetric(*shape, like=images)).repeat_interleave(frames, dim=1)
-    contrast, brightness = changes.to(images.dtype)
+    contrast, brightness = changes.to(images.dtype).unbind()
     return images * (1 + contrast) + brightness
 
 
