@@ -179,7 +179,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         },
         prompt=task.example_prompt,
         layer=_layer_option(run, custom_layer(task)),
-        warmup=config.train.warmup if finished and rows and _updates(rows) < config.train.warmup else 0,
+        warmup=_unfinished_warmup(config, rows) if finished and rows else 0,
         pictures=[file for name in PICTURES if (run.path / (file := f"{name}.{config.train.plot_format}")).is_file()],
         versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
     )
@@ -221,6 +221,11 @@ def remedies(run: Run, config: Config) -> Remedies:
     finished = _validated(_Facts, run.summary(), run.path / SUMMARY).finished
     curve = _dev_curve(config.task.main_metric, higher_is_better=config.task.higher_is_better)
     return Remedies.of(run.path, finished, _overfit_since(_readable_rows(run), config), dev_curve=curve)
+
+
+def _unfinished_warmup(config: Config, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Updates of warm-up, if the training was shorter; 0 if it was not, or if counts have no learning rate."""
+    return 0 if config.task.is_counting_model or _updates(rows) >= config.train.warmup else config.train.warmup
 
 
 def _updates(rows: Sequence[Mapping[str, Any]]) -> int:

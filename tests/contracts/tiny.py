@@ -523,6 +523,7 @@ CASES: dict[str, Case] = {
     "language_model, mixed layers": _model(decoder={**TRANSFORMER, "cell": ["gru", "transformer"]}),
     "translate": _translate(scheduled_sampling={"schedule": "linear", "offset": 0.5}),
     "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"style": "bahdanau"}),
+    "translate, joint_ngram": _translate(model="joint_ngram", joint_ngram={"order": 3}),
     "translate, no attention": _translate(
         shared_vocab=True, reverse_source=True, attention={"style": "none", "context": "last"}
     ),

@@ -105,7 +105,8 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     # sections and tasks
     "task": "data dataset datasets model network",
     "language_model": "lm causal_lm language_modeling language_modelling gpt ngram",
-    "translate": "seq2seq s2s nmt mt translation translator machine_translation encoder_decoder transliterate g2p",
+    "translate": "seq2seq s2s nmt mt translation translator machine_translation encoder_decoder transliterate g2p "
+    "phonetisaurus sequitur pair_ngram",
     "tag": "ner pos tagging tagger sequence_labeling sequence_labelling token_classification pos_tagging chunking crf "
     "hmm",
     "transcribe": "asr ctc stt ocr htr speech speech_recognition speech_to_text handwriting_recognition transcription",

@@ -23,11 +23,15 @@ from seqloom.models.sentence_vectors import NearSentence
 SHOWN_LABELS = 8  # of a classifier, in a table
 
 
+ALIGNMENT = "alignment"
+"""The name of a map of the probabilities that each row belongs to each column."""
+
+
 @dataclass(frozen=True)
 class AttentionMap:
-    """How much each row attends to each column."""
+    """How much each row attends to each column, or belongs to it."""
 
-    name: str  # layer and head
+    name: str  # layer and head, or ALIGNMENT
     rows: list[str]
     columns: list[str]
     weights: list[list[float]]  # each row sums to one, or to zero where there was nothing to attend to

@@ -18,7 +18,7 @@ from seqloom.insight.beam_tree import TREE_NOTE, beam_lines, draw_beam
 from seqloom.insight.ctc_lattice import draw_lattice
 from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, timing_lines
 from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
-from seqloom.insight.explanation import Explanation
+from seqloom.insight.explanation import ALIGNMENT, Explanation
 from seqloom.insight.frame_strip import draw_frame_attention
 from seqloom.insight.gates import draw_gates
 from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_columns
@@ -134,7 +134,8 @@ def _print_attention(explanation: Explanation, *, width: int) -> None:
     else:
         is_video = explanation.image is not None and explanation.image.ndim == 4
         columns = ", one column per frame" if is_video else ""
-        terminal.print_lines("", f"Attention weights{name}, one row per output position{columns}:")
+        title = "Alignment" if attention.name == ALIGNMENT else f"Attention weights{name}"
+        terminal.print_lines("", f"{title}, one row per output position{columns}:")
         terminal.print_lines(*attention_lines(attention.weights, attention.columns, attention.rows, width=width))
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from seqloom.data.batch import Batch
 from seqloom.data.text.tokenizers import Tokenizer
-from seqloom.data.text.vocabulary import START
+from seqloom.data.text.vocabulary import END, START
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
@@ -18,7 +18,7 @@ from seqloom.insight.attention_capture import capture_attention
 from seqloom.insight.attention_maps import AttentionLayers, all_heads, attention_layers, mean_of_heads
 from seqloom.insight.beam_tree import beam_nodes
 from seqloom.insight.ctc_plot import frame_probabilities
-from seqloom.insight.explanation import Explanation
+from seqloom.insight.explanation import ALIGNMENT, AttentionMap, Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.insight.prefix_tree import prefix_choices, prefix_nodes, record_prefixes
 from seqloom.insight.token_names import output_tokens
@@ -92,8 +92,12 @@ def explain_generation(
     (prediction,) = task.model_copy(update={"search": search}).predict(model, batch).answers
     rows, decoder_inputs = output_tokens(encoding, prediction.nbest[0])
     layers: AttentionLayers = []
-    decoder = model.single_decoder
-    if decoder is None:
+    target = encoding.vocabulary.encode([*prediction.nbest[0].tokens, END])[: len(rows)]
+    alignment, decoder = model.align(batch.inputs, target), model.single_decoder
+    attention: AttentionMap | None = None
+    if alignment is not None:
+        attention = AttentionMap(ALIGNMENT, rows, source.tokens, alignment.tolist())
+    elif decoder is None:
         notes.append("attention is not shown for an ensemble: explain one of its models")
     elif len(source.tokens) == 1:
         notes.append("attention is not shown: the source is a single vector")
@@ -111,7 +115,7 @@ def explain_generation(
         headline=f"{source.text} → {prediction.text}",
         title=f"{source.text} → {prediction.text}",
         nbest_tokens=[output_tokens(encoding, candidate)[0] for candidate in prediction.nbest],
-        attention=mean_of_heads(layers, rows, source.tokens),
+        attention=attention or mean_of_heads(layers, rows, source.tokens),
         heads=all_heads(layers, rows, source.tokens) if heads else [],
         beam=beam_nodes(search.record, encoding) if beam else [],
         notes=notes,

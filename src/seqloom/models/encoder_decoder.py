@@ -1,6 +1,6 @@
 """Encoder-decoders: any encoder with any decoder, and the attention and bridge between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, Self, cast
 
 from pydantic import Field, model_validator
@@ -191,6 +191,10 @@ class EncoderDecoder(nn.Module):
     def single_decoder(self) -> Decoder | None:
         """The decoder, whose attention and gates can be shown; None if there are several, as in an ensemble."""
         return self.decoder
+
+    def align(self, inputs: Any, target: Sequence[int]) -> Tensor | None:  # noqa: ARG002
+        """The probability that each token of a target belongs to each source position; None: not computed."""
+        return None
 
     def start(
         self,

@@ -14,6 +14,7 @@ from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder, DecoderStep, TokenScores
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.forecaster import Forecaster, ForecastInputs, ForecastOutput
+from seqloom.models.joint_ngram.joint_ngram import JointNGram
 from seqloom.models.tagger import SoftmaxOutput, Tagger
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.models.transcription.transcriber import CTCModel, FrameTranscriber
@@ -73,7 +74,7 @@ class Ensemble(_AveragedSteps):
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         for model in models:
-            if not isinstance(model, EncoderDecoder):
+            if not isinstance(model, EncoderDecoder | JointNGram):
                 raise TypeError(f"an ensemble needs encoder-decoder models, found {type(model).__name__}")
         decoders = [cast(EncoderDecoder, model).decoder for model in models]
         super().__init__(models, decoders)
@@ -87,6 +88,10 @@ class Ensemble(_AveragedSteps):
     def single_decoder(self) -> Decoder | None:
         """None: there are several decoders."""
         return None
+
+    def align(self, inputs: Any, target: Sequence[int]) -> None:  # noqa: ARG002
+        """None: see those of its models."""
+        return
 
     def encoder(self, inputs: Any, mask: Tensor) -> Memory:
         memories = tuple(cast(EncoderDecoder, model).encoder(inputs, mask) for model in self.models)

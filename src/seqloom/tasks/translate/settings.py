@@ -29,6 +29,14 @@ LARGEST_FACTOR = 1000.0
 """Target tokens per source token."""
 
 
+class AlignedPairs(ConfigSection):
+    """What a joint n-gram model knows of the lengths of the training pairs."""
+
+    max_chunk: int = Field(ge=1, le=20)  # target tokens that a source token can stand for
+    infeasible: int = Field(ge=0)  # pairs that need more
+    examples: int = Field(ge=1)
+
+
 class Learned(ConfigSection):
     """Vocabularies of the training texts."""
 
@@ -36,6 +44,7 @@ class Learned(ConfigSection):
     target: Tokenizer | None  # None: the source tokenizer (shared vocabulary)
     vectors: PretrainedInputs | None = None  # pretrained vectors of the source
     ratio: float = Field(ge=0, le=LARGEST_FACTOR)  # target tokens per source token, 99.9th percentile
+    aligned: AlignedPairs | None = None  # of a joint n-gram model
 
 
 class MaxLength(ConfigSection):
@@ -48,6 +57,19 @@ class MaxLength(ConfigSection):
         description="Output tokens per source token (0: 1.5 times the ratio seen in training).",
     )
     offset: int = Field(10, ge=1, le=10_000, description="Additional tokens, including the end token.")
+
+
+class JointNGramConfig(ConfigSection):
+    """Joint n-gram model: each source token stands for a chunk of target tokens, in the same order."""
+
+    order: int = Field(8, ge=1, le=20, description="Longest n-gram of source tokens with their target tokens.")
+    max_chunk: int = Field(
+        0,
+        ge=0,
+        le=20,
+        description="Target tokens that one source token can stand for (0: 2, or as many as 99.5 % of the training "
+        "pairs need, up to 8). Pairs that need more are skipped.",
+    )
 
 
 Metric = Literal[
@@ -111,6 +133,14 @@ class TranslateSettings(Task):
     )
     target_column: TextColumn = Field(
         "", description="Column with the targets: name or index (empty: by name, or else the second)."
+    )
+    model: Literal["neural", "joint_ngram"] = Field(
+        "neural",
+        description="neural: an encoder-decoder; joint_ngram: n-gram counts of aligned source and target tokens, which "
+        "train in seconds, for pairs in the same order, such as words and their pronunciations.",
+    )
+    joint_ngram: JointNGramConfig = Field(
+        default_factory=JointNGramConfig, description='Used if model is "joint_ngram"; the neural keys have no effect.'
     )
     source: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the source.")
     target: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the target.")
@@ -186,6 +216,8 @@ class TranslateSettings(Task):
                 if side == "target" and sample and sample.closed_vocabulary:
                     values["task.metric"] = "exact_match"
                 values[f"task.{side}.min_count"] = 2 if data is None or data.examples >= MANY_TEXTS else 1
+        if document.get("task.model") == "joint_ngram":
+            return values
         values |= {"task.encoder.hidden_size": 256, "task.encoder.dropout": 0.3}
         values |= {"task.decoder.hidden_size": 256, "task.decoder.dropout": 0.3}
         return values | training_defaults(
@@ -205,10 +237,22 @@ class TranslateSettings(Task):
             )
         if self.bpe_dropout and (self.pretrained.file or self.pretrained.run):
             raise ValueError("bpe_dropout cannot be combined with pretrained vectors, which belong to whole tokens")
+        if self.model == "joint_ngram":
+            self._check_joint_ngram()
         self.lm.check(self.search)
         if self.constrain and (self.lexicon or self.lm.model):
             raise ValueError("constrain lists whole outputs and cannot be combined with a lexicon or a language model")
         return self
+
+    def _check_joint_ngram(self) -> None:
+        for key, wrong, reason in (
+            ("pretrained", bool(self.pretrained.file or self.pretrained.run), "cannot use pretrained vectors"),
+            ("bpe_dropout", self.bpe_dropout, "counts each pair once"),
+            ("reverse_source", self.reverse_source, "reads the source in the order of the target"),
+            ("scheduled_sampling", self.scheduled_sampling.schedule != "none", "is not trained by gradients"),
+        ):
+            if wrong:
+                raise ValueError(f'model is "joint_ngram", which {reason}: remove task.{key}')
 
     @property
     def main_metric(self) -> str:

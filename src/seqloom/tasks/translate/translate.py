@@ -14,10 +14,12 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.parallel import Pair, PairReader
 from seqloom.data.readers.text_files import DataError, lines, resolve
 from seqloom.data.text.bpe_dropout import BPEDropout
+from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.export_check import ExportError
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.search_report import DecoderSource, explain_generation, trace_generation
@@ -30,12 +32,14 @@ from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import SUPPRESSED, generate, teacher_forced_scores, teacher_forcing_loss
 from seqloom.models.guided_generation import generate_guided, guided_candidates
+from seqloom.models.joint_ngram.alignment import needed_chunk
+from seqloom.models.joint_ngram.joint_ngram import JointNGram
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.transcription.search_guide import build_guide
 from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import Loss, Predictions, Task, with_readable_tokens
 from seqloom.tasks.translate.scoring import TranslateScoring, Translation
-from seqloom.tasks.translate.settings import MARGIN, Learned
+from seqloom.tasks.translate.settings import MARGIN, AlignedPairs, Learned
 
 if TYPE_CHECKING:
     from seqloom.onnx.exported import OnnxModel
@@ -43,6 +47,10 @@ if TYPE_CHECKING:
 
 class Translate(TranslateScoring):
     """Translate sequences into other sequences: sentences, pronunciations, commands."""
+
+    @property
+    def is_counting_model(self) -> bool:
+        return self.model == "joint_ngram"
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
         """Read a file, or Python values: sources, or tuples of a source and its target."""
@@ -82,8 +90,33 @@ class Translate(TranslateScoring):
         target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
         vectors = self.pretrained.load(source.vocabulary.tokens, language)
-        learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio)
+        aligned = self._measure(zip(sources, targets, strict=True), source, target or source)
+        learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio, aligned=aligned)
         return self.model_copy(update={"learned": learned})
+
+    def _measure(self, pairs: Iterable[tuple[str, str]], source: Tokenizer, target: Tokenizer) -> AlignedPairs | None:
+        """How many target tokens the source tokens of a joint n-gram model stand for."""
+        if self.model != "joint_ngram":
+            return None
+        lengths = [(len(source.encode(left)), len(target.encode(right))) for left, right in pairs]
+        chunk = self.joint_ngram.max_chunk or needed_chunk(lengths)
+        infeasible = sum(right > chunk * left for left, right in lengths)
+        if infeasible == len(lengths):
+            raise DataError(
+                self.train,
+                f"no pair can be used: all targets have more than {chunk} tokens per source token, which "
+                "task.joint_ngram.max_chunk allows",
+            )
+        return AlignedPairs(max_chunk=chunk, infeasible=infeasible, examples=len(lengths))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        aligned = self.fitted.aligned
+        if aligned is None or not aligned.infeasible:
+            return ()
+        count = f"{aligned.infeasible:,} of {aligned.examples:,} examples ({aligned.infeasible / aligned.examples:.2%})"
+        reason = f"more than {aligned.max_chunk} target tokens per source token (task.joint_ngram.max_chunk)"
+        return (f"{count} are skipped: {reason}",)
 
     def input_text(self, example: Pair) -> str:
         return example.source
@@ -148,8 +181,17 @@ class Translate(TranslateScoring):
         target = pad([np.array([*tokens, end]) for tokens in targets])
         return Batch(inputs, target, int(target.mask.sum()), examples=tuple(examples))
 
-    def build_model(self) -> EncoderDecoder:
+    def build_model(self) -> EncoderDecoder | JointNGram:
         learned = self.fitted
+        if learned.aligned is not None:
+            return JointNGram(
+                self._encode_pair,
+                sources=len(learned.source.vocabulary),
+                targets=len(self._target_tokenizer.vocabulary),
+                end=self._end,
+                order=self.joint_ngram.order,
+                longest_chunk=learned.aligned.max_chunk,
+            )
         embed = Embedding(len(learned.source.vocabulary), self.embedding_size, dropout=self.input_dropout)
         tokens = None if self.pretrained.replace_embeddings else TokenEmbedding(embed, dropout=self.word_dropout)
         inputs, size = self.pretrained.build_embedding(learned.vectors, tokens, size=self.embedding_size)
@@ -169,6 +211,9 @@ class Translate(TranslateScoring):
             scheduled_sampling=self.scheduled_sampling,
         )
 
+    def _encode_pair(self, example: Pair) -> tuple[list[int], list[int]]:
+        return self.fitted.source.encode(example.source), self._target_tokenizer.encode(example.target or "")
+
     def loss(self, model: Any, batch: Batch) -> Loss:
         self._require_target(batch)
         total = teacher_forcing_loss(
@@ -178,6 +223,8 @@ class Translate(TranslateScoring):
 
     def encode(self, model: Any, batch: Batch) -> Memory:
         """Of the source; the end token is an element, too."""
+        if self.model == "joint_ngram":
+            raise TypeError('this model cannot give sentence vectors: task.model = "joint_ngram" has no encoder')
         memory: Memory = model.encoder(*batch.inputs)
         return memory
 
@@ -218,6 +265,9 @@ class Translate(TranslateScoring):
         from seqloom.onnx.inputs import token_input
         from seqloom.onnx.pretrained import TextOrder, describe_pretrained
         from seqloom.onnx.search import ModelInput, feed_text, generator
+
+        if self.model == "joint_ngram":
+            raise ExportError('a translator with task.model = "joint_ngram" cannot be exported to ONNX')
 
         def greedy(examples: Sequence[Pair]) -> tuple[Any, Any]:
             inputs = self.collate(examples).inputs
@@ -293,6 +343,9 @@ class Translate(TranslateScoring):
     def ensemble_conflict(self, other: Task) -> str:
         if isinstance(other, Translate) and other.reverse_source != self.reverse_source:
             return "read their sources in different directions"
+        if isinstance(other, Translate):
+            own, others = (task.fitted.model_copy(update={"aligned": None}) for task in (self, other))
+            return "" if own == others else "have different vocabularies"
         return super().ensemble_conflict(other)
 
     def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:

@@ -1,0 +1,164 @@
+"""Alignments of sources with their targets: each source token stands for a chunk of 0 to B target tokens.
+
+A unit is a source token with its chunk. Their probabilities are estimated by expectation maximisation, by forward and
+backward passes over the grid of source and target positions (Bisani and Ney 2008; Jiampojamarn et al. 2007).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.kernels.runtime.numba_jit import jit, jit_inline
+
+Integers = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+EMPTY = -1
+"""A free place of the table of units."""
+
+
+@jit_inline
+def reachable(position: int, sources: int, targets: int, chunk: int) -> tuple[int, int]:
+    """The first and the last number of target tokens that the first ``position`` source tokens can stand for."""
+    return max(0, targets - (sources - position) * chunk), min(targets, position * chunk)
+
+
+@jit
+def place(keys: Integers, key: int) -> int:
+    """Where the table holds a key, or has room for it: its size is a power of two, and it is never full."""
+    last = len(keys) - 1
+    at = ((key * np.int64(-7046029254386353131)) >> 20) & last
+    while keys[at] != EMPTY and keys[at] != key:
+        at = (at + 1) & last
+    return int(at)
+
+
+@jit
+def collect_units(
+    sources: Integers,
+    source_ends: Integers,  # (N + 1,): source n is sources[source_ends[n] : source_ends[n + 1]]
+    target_ends: Integers,  # (N + 1,)
+    chunks: Integers,  # (target tokens, B + 1), the number of the chunk of each length that starts there
+    chunk_count: int,
+    keys: Integers,  # the table, EMPTY
+) -> int:
+    """Write the key of each possible unit, and return their number; -1 if more than half of the table is used."""
+    longest, count = chunks.shape[1] - 1, 0
+    for pair in range(len(source_ends) - 1):
+        first, begin = source_ends[pair], target_ends[pair]
+        length, width = source_ends[pair + 1] - first, target_ends[pair + 1] - begin
+        if width > length * longest:
+            continue
+        for i in range(length):
+            low, high = reachable(i, length, width, longest)
+            next_low, next_high = reachable(i + 1, length, width, longest)
+            for j in range(low, high + 1):
+                for end in range(max(j, next_low), min(j + longest, next_high) + 1):
+                    chunk = 0 if end == j else chunks[begin + j, end - j]
+                    key = sources[first + i] * chunk_count + chunk
+                    at = place(keys, key)
+                    if keys[at] == EMPTY:
+                        keys[at] = key
+                        count += 1
+                        if 2 * count > len(keys):
+                            return -1
+    return count
+
+
+@jit
+def expected_counts(
+    sources: Integers,
+    source_ends: Integers,
+    target_ends: Integers,
+    chunks: Integers,
+    chunk_count: int,
+    keys: Integers,
+    probabilities: Doubles,  # of the units in the table
+    counts: Doubles,  # how often each is expected in the pairs: written
+) -> float:
+    """One expectation step; returns the log-likelihood of the pairs."""
+    longest, total = chunks.shape[1] - 1, 0.0
+    counts[:] = 0
+    for pair in range(len(source_ends) - 1):
+        first, begin = source_ends[pair], target_ends[pair]
+        length, width = source_ends[pair + 1] - first, target_ends[pair + 1] - begin
+        if width > length * longest:
+            continue
+        forward = np.zeros((length + 1, width + 1))  # each row divided by its sum, which is its scale
+        scales = np.ones(length + 1)
+        places = np.empty((length, width + 1, longest + 1), dtype=np.int64)
+        forward[0, 0] = 1
+        for i in range(length):
+            low, high = reachable(i, length, width, longest)
+            next_low, next_high = reachable(i + 1, length, width, longest)
+            for j in range(low, high + 1):
+                for end in range(max(j, next_low), min(j + longest, next_high) + 1):
+                    chunk = 0 if end == j else chunks[begin + j, end - j]
+                    at = place(keys, sources[first + i] * chunk_count + chunk)
+                    places[i, j, end - j] = at
+                    forward[i + 1, end] += forward[i, j] * probabilities[at]
+            scales[i + 1] = forward[i + 1].sum()
+            if scales[i + 1] <= 0:
+                break
+            forward[i + 1] /= scales[i + 1]
+        if forward[length, width] <= 0:  # all its alignments have lost their probability to rounding
+            continue
+        total += np.log(scales).sum() + math.log(forward[length, width])
+        backward, previous = np.zeros(width + 1), np.zeros(width + 1)
+        backward[width] = 1 / forward[length, width]
+        for i in range(length - 1, -1, -1):
+            low, high = reachable(i, length, width, longest)
+            next_low, next_high = reachable(i + 1, length, width, longest)
+            previous[:] = 0
+            for j in range(low, high + 1):
+                for end in range(max(j, next_low), min(j + longest, next_high) + 1):
+                    at = places[i, j, end - j]
+                    following = probabilities[at] * backward[end] / scales[i + 1]
+                    previous[j] += following
+                    counts[at] += forward[i, j] * following
+            backward[:] = previous
+    return total
+
+
+@jit
+def best_alignments(
+    sources: Integers,
+    source_ends: Integers,
+    target_ends: Integers,
+    chunks: Integers,
+    chunk_count: int,
+    keys: Integers,
+    log_probabilities: Doubles,  # of the units in the table
+    units: Integers,  # (source tokens,), the key of the unit of each; EMPTY where a pair has no alignment: written
+) -> None:
+    """The most probable alignment of each pair."""
+    longest = chunks.shape[1] - 1
+    units[:] = EMPTY
+    for pair in range(len(source_ends) - 1):
+        first, begin = source_ends[pair], target_ends[pair]
+        length, width = source_ends[pair + 1] - first, target_ends[pair + 1] - begin
+        if width > length * longest:
+            continue
+        scores = np.full((length + 1, width + 1), -np.inf)
+        sizes = np.zeros((length + 1, width + 1), dtype=np.int64)  # of the best last chunk
+        scores[0, 0] = 0
+        for i in range(length):
+            low, high = reachable(i, length, width, longest)
+            next_low, next_high = reachable(i + 1, length, width, longest)
+            for j in range(low, high + 1):
+                for end in range(max(j, next_low), min(j + longest, next_high) + 1):
+                    chunk = 0 if end == j else chunks[begin + j, end - j]
+                    at = place(keys, sources[first + i] * chunk_count + chunk)
+                    score = scores[i, j] + log_probabilities[at]
+                    if score > scores[i + 1, end]:
+                        scores[i + 1, end] = score
+                        sizes[i + 1, end] = end - j
+        if scores[length, width] == -np.inf:
+            continue
+        end = width
+        for i in range(length, 0, -1):
+            size = sizes[i, end]
+            chunk = 0 if size == 0 else chunks[begin + end - size, size]
+            units[first + i - 1] = sources[first + i - 1] * chunk_count + chunk
+            end -= size

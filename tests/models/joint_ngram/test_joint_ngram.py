@@ -1,0 +1,183 @@
+"""Joint n-gram models against the sum over all sequences of units."""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.data.batch import pad
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.models.ensemble import Ensemble
+from seqloom.models.generation import generate, teacher_forced_scores
+from seqloom.models.joint_ngram import joint_ngram
+from seqloom.models.joint_ngram.joint_ngram import OFFSET, JointNGram
+from seqloom.models.ngram.ngram import NGram
+
+END = 2
+Pair = tuple[list[int], list[int]]
+PAIRS: list[Pair] = [
+    ([3, 4], [3, 4]),
+    ([3, 3, 4], [3, 3, 4]),
+    ([4, 5], [4, 5, 5]),
+    ([5, 4], [5, 6, 4]),
+    ([5], [6]),
+    ([4, 4], [4]),
+    ([3, 5, 3], [3, 5, 5, 3]),
+    ([3], []),
+]
+SOURCES = [[3], [4, 5], [5, 3, 4], [3, 7, 4], []]
+
+
+@pytest.fixture(autouse=True)
+def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NARROW", "UNLIKELY", "FLOOR"):
+        monkeypatch.setattr(joint_ngram, name, 0.0)
+
+
+def counted(order: int = 3) -> Any:
+    model = JointNGram(lambda pair: pair, sources=8, targets=7, end=END, order=order, longest_chunk=2)
+    model.count(PAIRS)
+    return model
+
+
+def memory_of(model: Any, sources: Sequence[Sequence[int]]) -> Any:
+    return model.encoder(*pad([np.array([*source, END]) for source in sources]))
+
+
+def paths(model: Any, source: Sequence[int]) -> Iterator[tuple[float, list[int], list[int]]]:
+    """The joint probability of each sequence of units, its target, and the source position of each target token."""
+    tensors = model.state_dict()
+    units = tensors.pop("units").numpy()
+    ngram = NGram.from_tensors(tensors)
+    known = [at for at, token in enumerate(source) if token in units[:, 0]]
+    for choice in itertools.product(*([*np.flatnonzero(units[:, 0] == source[at])] for at in known)):
+        (scores,) = ngram.score([[unit + OFFSET for unit in choice]])
+        spelled = [[token for token in units[unit, 1:].tolist() if token >= 0] for unit in choice]
+        places = [at for at, chunk in zip(known, spelled, strict=True) for _ in chunk]
+        yield math.exp(scores.sum()), [token for chunk in spelled for token in chunk], [*places, len(source)]
+
+
+def by_target(model: Any, source: Sequence[int]) -> dict[tuple[int, ...], float]:
+    """The probability of each target, given the source."""
+    sums: dict[tuple[int, ...], float] = defaultdict(float)
+    for probability, target, _ in paths(model, source):
+        sums[tuple(target)] += probability
+    total = sum(sums.values())
+    return {target: probability / total for target, probability in sums.items()}
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_probabilities_of_all_targets(order: int, source: list[int]) -> None:
+    model = counted(order)
+    expected = by_target(model, source)
+    assert len(expected) == (1 if not source else len(expected))
+    targets = list(expected)
+    memory = memory_of(model, [source] * len(targets))
+    target = pad([np.array([*each, END]) for each in targets])
+    scored = teacher_forced_scores(model.decoder, memory, target, end=END)
+    for each, (log_probs, _) in zip(targets, scored, strict=True):
+        assert math.exp(sum(log_probs)) == pytest.approx(expected[each], rel=1e-4)  # float32
+
+
+def test_next_token_sums_over_all_continuations() -> None:
+    model, source = counted(), [5, 3, 4]
+    expected = by_target(model, source)
+    state = model.decoder.start(memory_of(model, [source]), 1)
+    log_probs, _ = model.decoder(torch.tensor([[END, 5]]), state)
+    sums = np.zeros((2, 7))
+    for target, probability in expected.items():
+        sums[0, (*target, END)[0]] += probability
+        if target[:1] == (5,):
+            sums[1, (*target, END)[1]] += probability
+    np.testing.assert_allclose(log_probs[0].exp(), sums / sums.sum(axis=1, keepdims=True), atol=1e-6)
+
+
+def test_a_wide_beam_finds_the_most_probable_target() -> None:
+    model = counted()
+    found = generate(
+        model.decoder, memory_of(model, SOURCES), Beam(size=40, nbest=3, length_penalty="none"), end=END, lengths=9
+    )
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        best = sorted(by_target(model, source).items(), key=lambda item: -item[1])[:3]
+        assert [tuple(each.tokens) for each in hypotheses][:1] == [best[0][0]]
+        values = [math.exp(each.log_probability) for each in hypotheses]
+        assert values[: len(best)] == pytest.approx([probability for _, probability in best], rel=1e-4)
+
+
+def test_alignment_is_the_posterior_of_positions() -> None:
+    model, source = counted(), [5, 3, 4]
+    inputs = pad([np.array([*source, END])])
+    for target in map(list, by_target(model, source)):
+        expected = np.zeros((len(target) + 1, len(source) + 1))
+        for probability, found, places in paths(model, source):
+            if found == target:
+                expected[np.arange(len(places)), places] += probability
+        posterior = model.align((inputs.values, inputs.mask), [*target, END])
+        np.testing.assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-9)
+    assert not model.align((inputs.values, inputs.mask), [6, 6, 6, 6, 6, 6, 6, END])[0].any()
+
+
+def test_impossible_targets_have_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joint_ngram, "FLOOR", 1e-3)
+    model = counted()
+    target = pad([np.array([6, 6, 6, 6, END])])
+    ((log_probs, _),) = teacher_forced_scores(model.decoder, memory_of(model, [[3]]), target, end=END)
+    assert all(math.isfinite(value) for value in log_probs)
+    assert log_probs[-1] == pytest.approx(math.log(1 / 7))  # after an impossible prefix, all tokens are as probable
+
+
+def test_pruning_keeps_probabilities_that_add_up_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joint_ngram, "NARROW", 0.2)
+    monkeypatch.setattr(joint_ngram, "UNLIKELY", 0.05)
+    model = counted()
+    state = model.decoder.start(memory_of(model, SOURCES), len(SOURCES))
+    tokens = torch.full((len(SOURCES), 1), END)
+    for _ in range(3):
+        log_probs, state = model.decoder(tokens, state)
+        np.testing.assert_allclose(log_probs.exp().sum(dim=2), 1, rtol=1e-5)
+        tokens = log_probs.argmax(dim=2)
+
+
+def test_ensemble_with_itself_changes_nothing() -> None:
+    model = counted()
+    together: Any = Ensemble([model, model])
+    alone = generate(model.decoder, memory_of(model, SOURCES), Beam(size=3), end=END, lengths=9)
+    memory = together.encoder(*pad([np.array([*source, END]) for source in SOURCES]))
+    averaged = generate(together, memory, Beam(size=3), end=END, lengths=9)
+    for (one, *_), (other, *_) in zip(alone, averaged, strict=True):
+        assert one.tokens == other.tokens
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+def test_damaged_weights_are_refused() -> None:
+    model = counted()
+    sound = model.state_dict()
+    again = counted(order=3)
+    again.load_state_dict(sound)
+    assert again.state_dict().keys() == sound.keys()
+    units = sound["units"]
+    for broken, message in (
+        ({}, "units: expected a table"),
+        (sound | {"units": units.float()}, "units: expected a table"),
+        (sound | {"units": units[1:].clone()}, "expected an n-gram model of order 3 over"),
+        (sound | {"units": units.flip(0)}, "sorted by their source token"),
+        (sound | {"units": units + 7}, "units: expected tokens of the vocabularies"),
+        (sound | {"units": torch.cat([units[:, :1], units[:, 1:] - 9], dim=1)}, "units: expected tokens"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            again.load_state_dict(broken)
+    with pytest.raises(ValueError, match="of order 2 over"):
+        counted(order=2).load_state_dict(sound)
+
+
+def test_before_it_is_estimated() -> None:
+    model = JointNGram(lambda pair: pair, sources=8, targets=7, end=END, order=3, longest_chunk=2)
+    assert model.state_dict() == {}
+    with pytest.raises(ValueError, match="has not been estimated yet"):
+        memory_of(model, [[3]])

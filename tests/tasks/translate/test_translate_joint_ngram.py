@@ -1,0 +1,92 @@
+"""The task translate with a joint n-gram model, from a file to an explanation and an ensemble."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+import seqloom
+from seqloom.data.readers.text_files import DataError
+from seqloom.export_check import ExportError
+from seqloom.run_config import load_config
+from seqloom.run_summary import ending, summarize
+from seqloom.tasks.translate import Translate
+
+LETTERS = {"a": "AA", "b": "B", "c": "K", "x": "K S", "e": ""}
+WORDS = ["abc", "cab", "xab", "bax", "ace", "bace", "xa", "cabe", "baxe", "acab"] * 3
+
+
+def spell(word: str) -> str:
+    return " ".join(filter(None, (LETTERS[letter] for letter in word)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("counts")
+    (folder / "train.tsv").write_text("".join(f"{word}\t{spell(word)}\n" for word in WORDS))
+    options: dict[str, Any] = {"task": "translate", "data": folder / "train.tsv"}
+    options |= {"source": {"unit": "characters"}, "dev_fraction": 0.2}
+    counts = seqloom.train(**options, model="joint_ngram", output=folder / "counts")
+    neural = seqloom.train(**options, epochs=1, encoder={"hidden_size": 4}, output=folder / "neural")
+    return counts, neural
+
+
+def test_it_spells_new_words(run: Any) -> None:
+    model = seqloom.load(run[0].path)
+    assert [answer.text for answer in model.predict(["baxc", "ecx", "bbb"])] == ["B AA K S K", "K K S", "B B B"]
+    described = ending(summarize(run[0], load_config(run[0])))
+    assert "all examples counted" in described
+    assert "warmup" not in described  # counts have no learning rate
+
+
+def test_explanations_show_the_alignment(run: Any) -> None:
+    explanation: Any = seqloom.load(run[0].path).explain("xe")
+    assert (explanation.attention.name, explanation.attention.rows) == ("alignment", ["K", "S", "</s>"])
+    assert [max(range(3), key=row.__getitem__) for row in explanation.attention.weights] == [0, 0, 2]
+    assert not explanation.notes
+
+
+def test_ensemble_with_a_network(run: Any) -> None:
+    together = seqloom.load(run[0].path, ensemble=[run[1].path])
+    (answer,) = together.predict(["baxc"])
+    assert answer.text
+    assert together.evaluate([("abc", spell("abc"))])["token_error_rate"] >= 0
+
+
+def test_what_a_network_can_do_is_refused(run: Any, tmp_path: Path) -> None:
+    model = seqloom.load(run[0].path)
+    with pytest.raises(ExportError, match="cannot be exported to ONNX"):
+        model.export(tmp_path / "model.onnx")
+    task: Any = model.task
+    with pytest.raises(TypeError, match="has no encoder"):
+        task.encode(model.module, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"pretrained": {"file": "v.txt"}}, "cannot use pretrained vectors: remove task.pretrained"),
+        ({"reverse_source": True}, "reads the source in the order of the target: remove task.reverse_source"),
+        ({"scheduled_sampling": {"schedule": "linear"}}, "is not trained by gradients: remove task.scheduled_sampling"),
+        (
+            {"bpe_dropout": 0.1, "source": {"unit": "subwords", "algorithm": "bpe"}},
+            "counts each pair once: remove task.bpe_dropout",
+        ),
+    ],
+)
+def test_settings_that_have_no_meaning(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=f'model is "joint_ngram", which {message}'):
+        Translate.model_validate({"train": "t.tsv", "model": "joint_ngram", **fields})
+
+
+def test_pairs_that_are_too_long_are_skipped_and_counted() -> None:
+    task = Translate.model_validate({"train": "t.tsv", "model": "joint_ngram", "joint_ngram": {"max_chunk": 2}})
+    fitted = task.fit(list(task.read([("a", "x y"), ("b", "x y z"), ("a b", "y x")])))
+    (warning,) = fitted.warnings
+    assert warning == (
+        "1 of 3 examples (33.33%) are skipped: more than 2 target tokens per source token (task.joint_ngram.max_chunk)"
+    )
+    assert not task.fit(list(task.read([("a", "x y")]))).warnings
+    with pytest.raises(DataError, match="no pair can be used: all targets have more than 2 tokens per source token"):
+        task.fit(list(task.read([("a", "x y z")])))
