@@ -40,6 +40,18 @@ def _lines(name: str) -> list[str]:
     return [line for line in data_file(name).read_text().splitlines() if line.strip()]
 
 
+def pronunciations() -> None:
+    """The dev words of CMUdict that do not occur in its training data with another pronunciation."""
+    train, dev = (
+        gzip.decompress(data_file(f"cmudict_g2p/cmudict-0.7b.train-dev-{part}-21.gz").read_bytes())
+        .decode()
+        .splitlines()
+        for part in (20, 1)
+    )
+    known = {line.split()[0] for line in train}
+    _write("cmudict_unseen.txt", (line for line in dev if line.split()[0] not in known))
+
+
 def names() -> None:
     """Names by country: a folder with one file per language."""
     with tarfile.open(data_file("names_by_country/names.tar.gz")) as archive:
@@ -436,6 +448,8 @@ PREPARE: dict[str, Callable[[], None]] = {
     "shapes": generated_images,
     "moving_shapes": generated_videos,
     "pen_digits": pen_strings,
+    "cmudict_recurrent": pronunciations,
+    "cmudict_transformer": pronunciations,
     "trec_tenth": questions,
     "sst_phrases": phrases,
     "geoquery": database_questions,

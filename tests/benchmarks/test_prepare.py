@@ -179,6 +179,17 @@ def test_sentences_of_three_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert train[-1] == "The 1/2 end ."
 
 
+def test_unseen_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cmudict_g2p").mkdir()
+    for part, text in ((20, "A  AH\nBE  B IY\n"), (1, "A  EY\nBEE  B IY\nBEE  B EH\n")):
+        path = tmp_path / f"cmudict_g2p/cmudict-0.7b.train-dev-{part}-21.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+    monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
+    monkeypatch.setattr(prepare, "FOLDER", tmp_path)
+    prepare.pronunciations()
+    assert (tmp_path / "cmudict_unseen.txt").read_text() == "BEE  B IY\nBEE  B EH\n"
+
+
 def test_phrases_of_a_tree() -> None:
     assert list(prepare.labelled_phrases("(3 (2 a) (4 (3 big) (2 joy)))")) == [
         ("a", 2), ("big", 3), ("joy", 2), ("big joy", 4), ("a big joy", 3),
