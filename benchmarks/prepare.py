@@ -41,7 +41,7 @@ def _lines(name: str) -> list[str]:
 
 
 def pronunciations() -> None:
-    """The dev words of CMUdict that do not occur in its training data with another pronunciation."""
+    """The dev words of CMUdict that do not occur in its training data."""
     train, dev = (
         gzip.decompress(data_file(f"cmudict_g2p/cmudict-0.7b.train-dev-{part}-21.gz").read_bytes())
         .decode()

@@ -18,7 +18,13 @@ WIDTHS = (
 )
 """Attributes that hold the widths of the input and the output of a module."""
 CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
-KINDS = {"EncoderDecoder": "encoder-decoder", "NGramDecoder": "n-gram model", "Word2Vec": "word2vec"}
+KINDS = {
+    "EncoderDecoder": "encoder-decoder",
+    "JointNGram": "joint n-gram model",
+    "JointNGramDecoder": "lattice decoder",
+    "NGramDecoder": "n-gram model",
+    "Word2Vec": "word2vec",
+}
 """Classes whose name is not written as its words."""
 MAX_WEIGHTS = 3  # of a part that are listed in the terminal
 

@@ -97,6 +97,7 @@ def explain_generation(
     attention: AttentionMap | None = None
     if alignment is not None:
         attention = AttentionMap(ALIGNMENT, rows, source.tokens, alignment.tolist())
+        notes += ["the model has no attention heads: it counts"] if heads else []
     elif decoder is None:
         notes.append("attention is not shown for an ensemble: explain one of its models")
     elif len(source.tokens) == 1:
@@ -133,7 +134,7 @@ def trace_generation(
     """Gates of the encoder and the decoder while the best hypothesis is generated."""
     batch = task.collate([example])
     decoder = model.single_decoder
-    if decoder is None:  # the models of an ensemble run inside the search
+    if decoder is None:  # the models of an ensemble run inside the search, and counts have no gates
         return trace_function(model, lambda: task.predict(model, batch), labels=lambda _: source_tokens)
     (prediction,) = task.predict(model, batch).answers
     tokens, decoder_inputs = output_tokens(encoding, prediction.nbest[0])

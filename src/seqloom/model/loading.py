@@ -75,13 +75,25 @@ def load(
         return Model(config, module, **facts)
     # Of the others, only the modules are used, which open no files.
     others = [
-        load(other, layer=layer, checkpoint=checkpoint, precision=precision, own_files=True) for other in ensemble
+        load(
+            other,
+            layer=layer,
+            checkpoint=checkpoint,
+            precision=_member_precision(other, layer, precision),
+            own_files=True,
+        )
+        for other in ensemble
     ]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
     return Model(config, together, **facts)
+
+
+def _member_precision(path: str | Path, layer: LayerFactory | None, precision: Precision) -> Precision:
+    """That of the ensemble, but for counts, which have no weights to round."""
+    return "float32" if load_config(Run.open(path), layer=layer).task.is_counting_model else precision
 
 
 def _with_unopened_files(task: Task, options: Mapping[str, Any], run: Run) -> Task:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
+from seqloom.kernels.joint_ngram import EPSILON
 from seqloom.models.joint_ngram import alignment
-from seqloom.models.joint_ngram.alignment import NOTHING, align, needed_chunk
+from seqloom.models.joint_ngram.alignment import align, needed_chunk
 
 Unit = tuple[int, tuple[int, ...]]
 Pair = tuple[list[int], list[int]]
@@ -53,14 +54,14 @@ def aligned_by_hand(pairs: Sequence[Pair], longest: int) -> list[list[Unit]]:
 @pytest.mark.parametrize("longest", [1, 2, 3])
 def test_against_all_alignments(longest: int) -> None:
     found = align(PAIRS, longest_chunk=longest)
-    table = [(row[0], tuple(token for token in row[1:] if token != NOTHING)) for row in found.units.tolist()]
+    table = [(row[0], tuple(token for token in row[1:] if token != EPSILON)) for row in found.units.tolist()]
     assert [[table[unit] for unit in text] for text in found.texts] == aligned_by_hand(PAIRS, longest)
     assert [row[0] for row in found.units.tolist()] == sorted(row[0] for row in found.units.tolist())
 
 
 def test_pairs_without_an_alignment_are_skipped() -> None:
     found = align([([3], [4, 4, 4]), ([], [4]), ([3], [4])], longest_chunk=2)
-    assert found.units.tolist() == [[3, 4, NOTHING]]
+    assert found.units.tolist() == [[3, 4, EPSILON]]
     assert [text.tolist() for text in found.texts] == [[0]]
     with pytest.raises(ValueError, match="no pair can be aligned: all targets have more than 2 tokens"):
         align([([3], [4, 4, 4])], longest_chunk=2)

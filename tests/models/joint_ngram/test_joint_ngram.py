@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import torch
 
 from seqloom.data.batch import pad
 from seqloom.decoding.tokens.beam import Beam
+from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.ensemble import Ensemble
-from seqloom.models.generation import generate, teacher_forced_scores
+from seqloom.models.generation import SUPPRESSED, generate, teacher_forced_scores
 from seqloom.models.joint_ngram import joint_ngram
 from seqloom.models.joint_ngram.joint_ngram import OFFSET, JointNGram
 from seqloom.models.ngram.ngram import NGram
@@ -35,7 +37,7 @@ SOURCES = [[3], [4, 5], [5, 3, 4], [3, 7, 4], []]
 
 @pytest.fixture(autouse=True)
 def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NARROW", "UNLIKELY", "FLOOR"):
+    for name in ("NODE_PRUNING", "ARC_PRUNING", "FLOOR"):
         monkeypatch.setattr(joint_ngram, name, 0.0)
 
 
@@ -76,7 +78,7 @@ def by_target(model: Any, source: Sequence[int]) -> dict[tuple[int, ...], float]
 def test_probabilities_of_all_targets(order: int, source: list[int]) -> None:
     model = counted(order)
     expected = by_target(model, source)
-    assert len(expected) == (1 if not source else len(expected))
+    assert (len(expected) > 1) == bool(source)
     targets = list(expected)
     memory = memory_of(model, [source] * len(targets))
     target = pad([np.array([*each, END]) for each in targets])
@@ -127,14 +129,47 @@ def test_impossible_targets_have_a_loss(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(joint_ngram, "FLOOR", 1e-3)
     model = counted()
     target = pad([np.array([6, 6, 6, 6, END])])
-    ((log_probs, _),) = teacher_forced_scores(model.decoder, memory_of(model, [[3]]), target, end=END)
+    ((log_probs, correct),) = teacher_forced_scores(model.decoder, memory_of(model, [[3]]), target, end=END)
     assert all(math.isfinite(value) for value in log_probs)
     assert log_probs[-1] == pytest.approx(math.log(1 / 7))  # after an impossible prefix, all tokens are as probable
+    assert not any(correct)
+
+
+def test_impossible_outputs_are_worse_the_longer_they_are() -> None:
+    """Where a search may not end, or has to return more than the model has, it does not run on."""
+    model = counted()
+    possible = by_target(model, [3])
+    options: dict[str, Any] = {"end": END, "lengths": 9, "suppress": SUPPRESSED}
+    (nbest,) = generate(model.decoder, memory_of(model, [[3]]), Beam(size=9, nbest=9), **options)
+    assert {tuple(each.tokens) for each in nbest[: len(possible)]} == set(possible)
+    others = [len(each.tokens) for each in nbest[len(possible) :]]
+    assert others
+    assert others == sorted(others)
+    (forced,) = generate(model.decoder, memory_of(model, [[3]]), Beam(size=9, min_length=4), **options)
+    assert len(forced[0].tokens) == 4
+
+
+def test_pairs_with_unknown_target_tokens_are_left_out() -> None:
+    model = JointNGram(lambda pair: pair, sources=8, targets=7, end=END, order=3, longest_chunk=2)
+    model.count([*PAIRS, ([6], [UNKNOWN]), ([3, 6], [3, UNKNOWN])])
+    assert model.state_dict()["units"].equal(counted().state_dict()["units"])
+
+
+def test_threads_share_a_model() -> None:
+    model = counted()
+    expected = [each[0].tokens for each in answers(model)]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: answers(model), range(40)):
+            assert [each[0].tokens for each in found] == expected
+
+
+def answers(model: Any) -> Any:
+    return generate(model.decoder, memory_of(model, SOURCES * 4), Beam(size=3), end=END, lengths=9)
 
 
 def test_pruning_keeps_probabilities_that_add_up_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joint_ngram, "NARROW", 0.2)
-    monkeypatch.setattr(joint_ngram, "UNLIKELY", 0.05)
+    monkeypatch.setattr(joint_ngram, "NODE_PRUNING", 0.2)
+    monkeypatch.setattr(joint_ngram, "ARC_PRUNING", 0.05)
     model = counted()
     state = model.decoder.start(memory_of(model, SOURCES), len(SOURCES))
     tokens = torch.full((len(SOURCES), 1), END)
@@ -144,15 +179,14 @@ def test_pruning_keeps_probabilities_that_add_up_to_one(monkeypatch: pytest.Monk
         tokens = log_probs.argmax(dim=2)
 
 
-def test_ensemble_with_itself_changes_nothing() -> None:
-    model = counted()
-    together: Any = Ensemble([model, model])
-    alone = generate(model.decoder, memory_of(model, SOURCES), Beam(size=3), end=END, lengths=9)
-    memory = together.encoder(*pad([np.array([*source, END]) for source in SOURCES]))
-    averaged = generate(together, memory, Beam(size=3), end=END, lengths=9)
-    for (one, *_), (other, *_) in zip(alone, averaged, strict=True):
-        assert one.tokens == other.tokens
-        assert one.score == pytest.approx(other.score, abs=1e-5)
+def test_ensembles_average_probabilities() -> None:
+    models = [counted(order=1), counted(order=4)]
+    together: Any = Ensemble(models)
+    inputs = pad([np.array([*source, END]) for source in SOURCES])
+    tokens = torch.full((len(SOURCES), 1), END)
+    averaged, _ = together(tokens, together.start(together.encoder(*inputs), len(SOURCES)))
+    single = [model.decoder(tokens, model.start(*inputs))[0].double().exp() for model in models]
+    np.testing.assert_allclose(averaged.double().exp(), sum(single) / 2, atol=1e-6)
 
 
 def test_damaged_weights_are_refused() -> None:
@@ -167,6 +201,7 @@ def test_damaged_weights_are_refused() -> None:
         (sound | {"units": units.float()}, "units: expected a table"),
         (sound | {"units": units[1:].clone()}, "expected an n-gram model of order 3 over"),
         (sound | {"units": units.flip(0)}, "sorted by their source token"),
+        (sound | {"log_probabilities.1": sound["log_probabilities.1"] - torch.inf}, "finite log-probabilities"),
         (sound | {"units": units + 7}, "units: expected tokens of the vocabularies"),
         (sound | {"units": torch.cat([units[:, :1], units[:, 1:] - 9], dim=1)}, "units: expected tokens"),
     ):

@@ -1,5 +1,6 @@
 """The task translate with a joint n-gram model, from a file to an explanation and an ensemble."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,44 @@ def test_it_spells_new_words(run: Any) -> None:
     assert "warmup" not in described  # counts have no learning rate
 
 
+def test_the_nbest_list_holds_possible_outputs_only(run: Any) -> None:
+    model = seqloom.load(run[0].path, search="beam size=12 nbest=12")
+    (answer,) = model.predict(["ab"])
+    assert 1 <= len(answer.nbest) < 12
+    assert answer.nbest[0].text == "AA B"
+    assert all(min(each.log_probabilities) > -20 for each in answer.nbest)
+    (nothing,) = model.predict([""])
+    assert (nothing.text, len(nothing.nbest)) == ("", 1)
+
+
 def test_explanations_show_the_alignment(run: Any) -> None:
     explanation: Any = seqloom.load(run[0].path).explain("xe")
     assert (explanation.attention.name, explanation.attention.rows) == ("alignment", ["K", "S", "</s>"])
     assert [max(range(3), key=row.__getitem__) for row in explanation.attention.weights] == [0, 0, 2]
     assert not explanation.notes
+    asked: Any = seqloom.load(run[0].path).explain("xe", gates=True, heads=True)
+    assert [note.partition(":")[0] for note in asked.notes] == [
+        "the model has no attention heads",
+        "there are no gates to plot",
+    ]
 
 
 def test_ensemble_with_a_network(run: Any) -> None:
     together = seqloom.load(run[0].path, ensemble=[run[1].path])
     (answer,) = together.predict(["baxc"])
-    assert answer.text
-    assert together.evaluate([("abc", spell("abc"))])["token_error_rate"] >= 0
+    alone = [seqloom.load(each.path).evaluate([("baxc", answer.text)])["loss"] for each in run]
+    both = together.evaluate([("baxc", answer.text)])["loss"]
+    assert min(alone) < both < min(alone) + math.log(2)  # at each token at least half of the better probability
+    assert seqloom.load(run[1].path, ensemble=[run[0].path], precision="int8").predict(["abc"])
 
 
 def test_what_a_network_can_do_is_refused(run: Any, tmp_path: Path) -> None:
     model = seqloom.load(run[0].path)
     with pytest.raises(ExportError, match="cannot be exported to ONNX"):
         model.export(tmp_path / "model.onnx")
-    task: Any = model.task
     with pytest.raises(TypeError, match="has no encoder"):
-        task.encode(model.module, None)
+        model.task.require_sentence_vectors()
+    assert not model.task.custom_layer_field
 
 
 @pytest.mark.parametrize(
@@ -78,6 +96,19 @@ def test_what_a_network_can_do_is_refused(run: Any, tmp_path: Path) -> None:
 def test_settings_that_have_no_meaning(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=f'model is "joint_ngram", which {message}'):
         Translate.model_validate({"train": "t.tsv", "model": "joint_ngram", **fields})
+
+
+def test_rare_target_tokens_are_left_out_and_counted() -> None:
+    task = Translate.model_validate({"train": "t.tsv", "model": "joint_ngram", "target": {"min_count": 2}})
+    pairs = list(task.read([("a", "x"), ("a b", "x y"), ("b", "y"), ("b", "z")]))
+    fitted = task.fit(pairs)
+    reason = "unknown target tokens (task.target.min_count)"
+    assert fitted.warnings == (f"1 of 4 examples (25.00%) are skipped: {reason}",)
+    assert [fitted.infeasible(pair) for pair in pairs] == ["", "", "", reason]
+    model: Any = fitted.build_model()
+    model.count(pairs)
+    (answer,) = fitted.predict(model, fitted.collate(list(fitted.read_inputs(["b"])))).answers
+    assert answer.text == "y"
 
 
 def test_pairs_that_are_too_long_are_skipped_and_counted() -> None:

@@ -4,8 +4,6 @@ A unit is a source token with its chunk. Their probabilities are estimated by ex
 backward passes over the grid of source and target positions (Bisani and Ney 2008; Jiampojamarn et al. 2007).
 """
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +13,7 @@ Integers = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
 EMPTY = -1
-"""A free place of the table of units."""
+"""A free slot of the table of units."""
 
 
 @jit_inline
@@ -25,7 +23,7 @@ def reachable(position: int, sources: int, targets: int, chunk: int) -> tuple[in
 
 
 @jit
-def place(keys: Integers, key: int) -> int:
+def slot(keys: Integers, key: int) -> int:
     """Where the table holds a key, or has room for it: its size is a power of two, and it is never full."""
     last = len(keys) - 1
     at = ((key * np.int64(-7046029254386353131)) >> 20) & last
@@ -57,7 +55,7 @@ def collect_units(
                 for end in range(max(j, next_low), min(j + longest, next_high) + 1):
                     chunk = 0 if end == j else chunks[begin + j, end - j]
                     key = sources[first + i] * chunk_count + chunk
-                    at = place(keys, key)
+                    at = slot(keys, key)
                     if keys[at] == EMPTY:
                         keys[at] = key
                         count += 1
@@ -76,9 +74,9 @@ def expected_counts(
     keys: Integers,
     probabilities: Doubles,  # of the units in the table
     counts: Doubles,  # how often each is expected in the pairs: written
-) -> float:
-    """One expectation step; returns the log-likelihood of the pairs."""
-    longest, total = chunks.shape[1] - 1, 0.0
+) -> None:
+    """One expectation step."""
+    longest = chunks.shape[1] - 1
     counts[:] = 0
     for pair in range(len(source_ends) - 1):
         first, begin = source_ends[pair], target_ends[pair]
@@ -87,7 +85,7 @@ def expected_counts(
             continue
         forward = np.zeros((length + 1, width + 1))  # each row divided by its sum, which is its scale
         scales = np.ones(length + 1)
-        places = np.empty((length, width + 1, longest + 1), dtype=np.int64)
+        slots = np.empty((length, width + 1, longest + 1), dtype=np.int64)
         forward[0, 0] = 1
         for i in range(length):
             low, high = reachable(i, length, width, longest)
@@ -95,8 +93,8 @@ def expected_counts(
             for j in range(low, high + 1):
                 for end in range(max(j, next_low), min(j + longest, next_high) + 1):
                     chunk = 0 if end == j else chunks[begin + j, end - j]
-                    at = place(keys, sources[first + i] * chunk_count + chunk)
-                    places[i, j, end - j] = at
+                    at = slot(keys, sources[first + i] * chunk_count + chunk)
+                    slots[i, j, end - j] = at
                     forward[i + 1, end] += forward[i, j] * probabilities[at]
             scales[i + 1] = forward[i + 1].sum()
             if scales[i + 1] <= 0:
@@ -104,7 +102,6 @@ def expected_counts(
             forward[i + 1] /= scales[i + 1]
         if forward[length, width] <= 0:  # all its alignments have lost their probability to rounding
             continue
-        total += np.log(scales).sum() + math.log(forward[length, width])
         backward, previous = np.zeros(width + 1), np.zeros(width + 1)
         backward[width] = 1 / forward[length, width]
         for i in range(length - 1, -1, -1):
@@ -113,12 +110,11 @@ def expected_counts(
             previous[:] = 0
             for j in range(low, high + 1):
                 for end in range(max(j, next_low), min(j + longest, next_high) + 1):
-                    at = places[i, j, end - j]
+                    at = slots[i, j, end - j]
                     following = probabilities[at] * backward[end] / scales[i + 1]
                     previous[j] += following
                     counts[at] += forward[i, j] * following
             backward[:] = previous
-    return total
 
 
 @jit
@@ -149,7 +145,7 @@ def best_alignments(
             for j in range(low, high + 1):
                 for end in range(max(j, next_low), min(j + longest, next_high) + 1):
                     chunk = 0 if end == j else chunks[begin + j, end - j]
-                    at = place(keys, sources[first + i] * chunk_count + chunk)
+                    at = slot(keys, sources[first + i] * chunk_count + chunk)
                     score = scores[i, j] + log_probabilities[at]
                     if score > scores[i + 1, end]:
                         scores[i + 1, end] = score

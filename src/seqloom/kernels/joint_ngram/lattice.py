@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.kernels.frame_beam.ngram_scorer import NGRAM, score
+from seqloom.kernels.joint_ngram import EPSILON
 from seqloom.kernels.runtime.numba_jit import jit
 
 Integers = NDArray[np.int64]
@@ -17,9 +18,6 @@ Int32s = NDArray[np.int32]
 Float32s = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
-
-SILENT = -1
-"""The label of an arc without a target token."""
 
 
 @jit
@@ -34,7 +32,7 @@ def expand(
     backoff_states: Int32s,
     log_probs: Float32s,
     log_backoffs: Float32s,
-    node_of: Int32s,  # (states of the n-gram model,), -1: unchanged after the call
+    node_of: Int32s,  # (states of the n-gram model,), -1: scratch memory, unchanged after the call
     narrow: float,  # relative to the most probable node at the same position, the least probable one that is extended
 ) -> tuple[Integers, Integers, Integers, Doubles, Integers, Doubles]:
     """Forward pass: origins, destinations, units and weights of arcs, the first arc at each position, and the nodes.
@@ -128,7 +126,7 @@ def spell(
     units: Integers,
     weights: Doubles,
     first_arcs: Integers,
-    chunks: Integers,  # (U, B), the target tokens of each unit, followed by SILENT
+    chunks: Integers,  # (U, B), the target tokens of each unit, followed by EPSILON
     end: int,  # the label at the end
 ) -> tuple[Integers, Integers, Integers, Integers, Doubles]:
     """The arcs with a weight, one for each target token: origins, destinations, labels, source positions, weights.
@@ -138,7 +136,7 @@ def spell(
     number = np.full(max(destinations.max(), 0) + 1, -1, dtype=np.int64)
     number[0] = 0
     count = 1
-    lefts, rights, labels, places, values = [0][:0], [0][:0], [0][:0], [0][:0], [0.0][:0]
+    lefts, rights, labels, positions, values = [0][:0], [0][:0], [0][:0], [0][:0], [0.0][:0]
     for position in range(len(first_arcs) - 1):
         for arc in range(first_arcs[position], first_arcs[position + 1]):
             left, to = number[origins[arc]], destinations[arc]
@@ -148,22 +146,23 @@ def spell(
                 number[to] = count
                 count += 1
             spelled = np.array([end]) if position == len(first_arcs) - 2 else chunks[units[arc]]
-            size = int(np.count_nonzero(spelled != SILENT))
+            size = int(np.count_nonzero(spelled != EPSILON))
             for part in range(max(size, 1)):
                 right = count if part < size - 1 else number[to]
                 count += part < size - 1
                 lefts.append(left)
                 rights.append(right)
                 labels.append(spelled[part])
-                places.append(position)
+                positions.append(position)
                 values.append(weights[arc] if part == 0 else 1.0)
                 left = right
-    return np.array(lefts), np.array(rights), np.array(labels), np.array(places), np.array(values)
+    return np.array(lefts), np.array(rights), np.array(labels), np.array(positions), np.array(values)
 
 
 @jit
 def step(
-    origins: Int32s,  # (R, A), the arcs of R lattices; arcs of weight 0 fill the rows
+    sizes: Integers,  # (R,), the number of arcs of R lattices
+    origins: Int32s,  # (R, A), their arcs
     destinations: Int32s,
     labels: Int32s,
     weights: Doubles,
@@ -179,15 +178,15 @@ def step(
         row, token, total = rows[b], tokens[b], 0.0
         if started[b]:
             after[b] = 0
-            for arc in range(labels.shape[1]):
+            for arc in range(sizes[row]):
                 if labels[row, arc] == token:
                     after[b, destinations[row, arc]] += before[b, origins[row, arc]] * weights[row, arc]
         else:
             after[b] = before[b]
         probabilities[b] = 0
-        for arc in range(labels.shape[1]):
+        for arc in range(sizes[row]):
             value = after[b, origins[row, arc]] * weights[row, arc]
-            if labels[row, arc] == SILENT:
+            if labels[row, arc] == EPSILON:
                 after[b, destinations[row, arc]] += value
             else:
                 probabilities[b, labels[row, arc]] += value
@@ -198,11 +197,11 @@ def step(
 
 
 @jit
-def positions(
+def align_target(
     origins: Int32s,  # (A,), the arcs of a single lattice
     destinations: Int32s,
     labels: Int32s,
-    places: Int32s,
+    positions: Int32s,
     weights: Doubles,
     tokens: Integers,  # (T,), a target with its end
     nodes: int,
@@ -216,7 +215,7 @@ def positions(
     for at in range(length + 1):
         for arc in range(len(labels)):
             value = forward[at, origins[arc]] * weights[arc]
-            if labels[arc] == SILENT:
+            if labels[arc] == EPSILON:
                 forward[at, destinations[arc]] += value
         if at == length:
             break
@@ -234,7 +233,7 @@ def positions(
         for arc in range(len(labels) - 1, -1, -1):
             if labels[arc] == tokens[at]:
                 backward[at, origins[arc]] += weights[arc] * backward[at + 1, destinations[arc]]
-            elif labels[arc] == SILENT:
+            elif labels[arc] == EPSILON:
                 backward[at, origins[arc]] += weights[arc] * backward[at, destinations[arc]]
         largest = backward[at].max()
         if largest > 0:
@@ -242,5 +241,5 @@ def positions(
         for arc in range(len(labels)):
             if labels[arc] == tokens[at]:
                 value = forward[at, origins[arc]] * weights[arc] * backward[at + 1, destinations[arc]]
-                posterior[at, places[arc]] += value
+                posterior[at, positions[arc]] += value
         posterior[at] /= posterior[at].sum()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seqloom.kernels.joint_ngram import EPSILON
 from seqloom.models.ngram.ngram import Integers
 
 ITERATIONS = 12  # of expectation maximisation; later ones hardly change the alignments
@@ -12,17 +13,15 @@ SHORTEST_CHUNK, LONGEST_CHUNK = 2, 8
 """Bounds of the number of target tokens per source token that is chosen automatically."""
 COVERED = 0.995
 """Fraction of the pairs that this number has to be large enough for."""
-MAX_UNITS = 1 << 24
-"""Possible units: about 400 MB in training."""
-NOTHING = -1
-"""Fills chunks that are shorter than the longest one."""
+MAX_UNITS = 1 << 23
+"""Possible units. A table has twice as many slots of 8 bytes, and up to five tables are needed: 700 MB in training."""
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
     """The best alignment of each pair as a sequence of units."""
 
-    units: Integers  # (U, 1 + B): a source token, and its target tokens followed by NOTHING
+    units: Integers  # (U, 1 + B): a source token, and its target tokens followed by EPSILON
     texts: list[Integers]  # of each pair that can be aligned, the index of the unit of each source token
 
 
@@ -49,7 +48,7 @@ def align(
     grid = sources, source_ends, target_ends, chunks, len(contents)
     size, count = 1 << 12, -1
     while count < 0:
-        if size > 2 * MAX_UNITS:
+        if 4 * size > 2 * MAX_UNITS:
             raise ValueError(
                 f"the training pairs have more than {MAX_UNITS:,} possible units of source and target tokens: a joint "
                 "n-gram model is for short pairs in the same order, such as words and their pronunciations"
@@ -68,12 +67,12 @@ def align(
     with np.errstate(divide="ignore"):
         kernel.best_alignments(*grid, keys, np.log(probabilities), best)
     used, units = np.unique(best[best != kernel.EMPTY], return_inverse=True)
-    numbered = np.full(len(best), NOTHING, dtype=np.int64)
+    numbered = np.full(len(best), EPSILON, dtype=np.int64)
     numbered[best != kernel.EMPTY] = units
     rows = np.split(numbered, source_ends[1:-1])
-    texts = [row for row in rows if row.size and row[0] != NOTHING]
-    letters, spelled = np.divmod(used, len(contents))
-    return Alignment(np.column_stack([letters, contents[spelled]]), texts)
+    texts = [row for row in rows if row.size and row[0] != EPSILON]
+    tokens, spelled = np.divmod(used, len(contents))
+    return Alignment(np.column_stack([tokens, contents[spelled]]), texts)
 
 
 def _flatten(texts: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
@@ -89,7 +88,7 @@ def _number_chunks(targets: Integers, ends: Integers, longest: int) -> tuple[Int
     """
     base = int(targets.max(initial=0)) + 1
     numbers = np.zeros((len(targets), longest + 1), dtype=np.int64)
-    contents = [np.full((1, longest), NOTHING, dtype=np.int64)]
+    contents = [np.full((1, longest), EPSILON, dtype=np.int64)]
     remaining = np.repeat(ends[1:], np.diff(ends)) - np.arange(len(targets))  # tokens from here to the end of the text
     count = 1
     for size in range(1, longest + 1):

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom.decoding.frames.language_models import build_automaton
+from seqloom.kernels.joint_ngram import EPSILON
+from seqloom.layers.embedding import PADDING, UNKNOWN
 from seqloom.layers.layer import Memory
-from seqloom.models.joint_ngram.alignment import NOTHING, align
+from seqloom.models.joint_ngram.alignment import align
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import Integers, NGram
 from seqloom.state import Shared
@@ -18,19 +20,22 @@ from seqloom.training.self_trained import CountingModel
 
 START, END, OFFSET = 0, 1, 2
 """Words of the n-gram model: before a text, after it, and the first unit."""
-NARROW, UNLIKELY = 1e-3, 1e-4
+NODE_PRUNING, ARC_PRUNING = 1e-3, 1e-4
 """What is left out of a lattice: nodes by their probability relative to the best, arcs by their posterior."""
+IMPOSSIBLE = -30.0
+"""Log-probability, in a search, of tokens that no unit gives, and of all tokens after them: worse than any others."""
 FLOOR = 1e-5
-"""Probability that is spread over all tokens, since those of an impossible target have a loss, too."""
+"""Probability that the loss spreads over all tokens, since impossible targets have one, too."""
 
 
 class Lattices(NamedTuple):
-    """The arcs of R lattices (see ``kernels.joint_ngram.lattice``), filled up with arcs of weight 0."""
+    """The arcs of R lattices (see ``kernels.joint_ngram.lattice``)."""
 
+    sizes: Tensor  # (R,), their numbers of arcs
     origins: Tensor  # (R, A)
     destinations: Tensor
     labels: Tensor
-    places: Tensor  # the source position
+    positions: Tensor  # in the source
     weights: Tensor
 
 
@@ -65,16 +70,15 @@ class JointNGramDecoder(nn.Module):
 
         log_probs = torch.empty(*tokens.shape, self.tokens, dtype=torch.float64)
         lattices = state.lattices.parts
-        arcs = [part.numpy() for part in (lattices.origins, lattices.destinations, lattices.labels, lattices.weights)]
-        for time, column in enumerate(tokens.cpu().T.contiguous()):
+        arcs = (lattices.sizes, lattices.origins, lattices.destinations, lattices.labels, lattices.weights)
+        for time, column in enumerate(tokens.T.contiguous()):
             after, probabilities = torch.empty_like(state.probabilities), log_probs[:, time].contiguous()
-            before = (state.lattices.rows, column, state.started, state.probabilities, after, probabilities)
-            kernel.step(*arcs, *(part.numpy() for part in before))
-            possible = probabilities.sum(dim=1, keepdim=True) > 0
-            probabilities = torch.where(possible, probabilities, 1 / self.tokens)
-            log_probs[:, time] = ((1 - FLOOR) * probabilities + FLOOR / self.tokens).log()
+            rows = (state.lattices.rows, column, state.started, state.probabilities, after, probabilities)
+            kernel.step(*(part.numpy() for part in (*arcs, *rows)))
+            probabilities[:, PADDING] = probabilities.sum(dim=1) == 0  # a token that is never generated
+            log_probs[:, time] = probabilities.log().clamp(IMPOSSIBLE, 0)
             state = self.State(state.lattices, torch.ones_like(state.started), after)
-        return log_probs.float().to(tokens.device), state
+        return log_probs.float(), state
 
     features = forward
     """The log-probabilities themselves: there is no softmax after them."""
@@ -84,8 +88,15 @@ class JointNGramDecoder(nn.Module):
         features: Tensor,  # (N, V)
         target: Tensor,  # (N,)
     ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
-        """The log-probability of each target, and whether it is the most probable token."""
-        return features.gather(1, target.unsqueeze(1)).squeeze(1), features.argmax(dim=1) == target
+        """The log-probability of each target, and whether it is the most probable token.
+
+        After tokens that no unit gives, all are equally probable.
+        """
+        dead = features[:, PADDING] == 0
+        probabilities = torch.where(dead.unsqueeze(1), 1 / self.tokens, features.double().exp())
+        chosen = probabilities.gather(1, target.unsqueeze(1)).squeeze(1)
+        scores = ((1 - FLOOR) * chosen + FLOOR / self.tokens).log().float()
+        return scores, (features.argmax(dim=1) == target) & ~dead
 
     def alignment(self, memory: Memory, target: Sequence[int]) -> Tensor:  # (T, S)
         """The probability that each token of the target, its end included, belongs to each source position."""
@@ -93,15 +104,20 @@ class JointNGramDecoder(nn.Module):
 
         state = self.start(memory, 1)
         posterior = torch.zeros(len(target), memory.mask.shape[1], dtype=torch.float64)
-        arcs = (part[0].numpy() for part in state.lattices.parts)
-        kernel.positions(*arcs, np.array(target, dtype=np.int64), state.probabilities.shape[1], posterior.numpy())
+        size, *arcs = (part[0].numpy() for part in state.lattices.parts)
+        kernel.align_target(
+            *(part[:size] for part in arcs),
+            np.array(target, dtype=np.int64),
+            state.probabilities.shape[1],
+            posterior.numpy(),
+        )
         return posterior
 
 
 class JointNGram(CountingModel):
     """An n-gram model of units of a source token and the target tokens it stands for.
 
-    Of a source, it gives the probability of each target: the sum over all alignments. It has no parameters.
+    The probability of a target, given a source, is the sum over all alignments. The model has no parameters.
     """
 
     def __init__(
@@ -128,11 +144,12 @@ class JointNGram(CountingModel):
         return
 
     def count(self, examples: Iterable[Any]) -> None:
-        """Align all examples, and estimate the n-gram model of their units."""
-        found = align((self.encode(example) for example in examples), longest_chunk=self.longest_chunk)
-        texts = ((text + OFFSET).tolist() for text in found.texts)
-        ngram = estimate(texts, order=self.order, start=START, end=END, vocabulary=len(found.units) + OFFSET)
-        self._set(found.units, ngram)
+        """Align all examples without unknown target tokens, and estimate the n-gram model of their units."""
+        pairs = ((source, target) for source, target in map(self.encode, examples) if UNKNOWN not in target)
+        aligned = align(pairs, longest_chunk=self.longest_chunk)
+        texts = ((text + OFFSET).tolist() for text in aligned.texts)
+        ngram = estimate(texts, order=self.order, start=START, end=END, vocabulary=len(aligned.units) + OFFSET)
+        self._set(aligned.units, ngram)
 
     def _set(self, units: Integers, ngram: NGram) -> None:
         automaton = build_automaton(ngram)
@@ -140,7 +157,6 @@ class JointNGram(CountingModel):
         self._automaton = automaton
         self._first_units = np.searchsorted(units[:, 0], np.arange(self.sources + 1))
         self._chunks = np.ascontiguousarray(units[:, 1:])
-        self._node_of = np.full(len(automaton.ngram_words), -1, dtype=np.int32)
 
     def encoder(
         self,
@@ -150,32 +166,33 @@ class JointNGram(CountingModel):
         """The lattices of the sources as the state of a memory."""
         if self._ngram is None:
             raise ValueError("the joint n-gram model has not been estimated yet")
-        rows = inputs.cpu().numpy()
-        arcs = [self._lattice(row[: length - 1]) for row, length in zip(rows, mask.sum(dim=1).tolist(), strict=True)]
-        size = max(len(row[0]) for row in arcs)
+        node_of = np.full(len(self._automaton.ngram_words), -1, dtype=np.int32)  # of this call: threads share a model
+        lengths = mask.sum(dim=1).tolist()
+        arcs = [self._lattice(row[: length - 1], node_of) for row, length in zip(inputs.numpy(), lengths, strict=True)]
+        sizes = torch.tensor([len(origins) for origins, *_ in arcs])
         parts = []
         for values, kind in zip(zip(*arcs, strict=True), (torch.int32,) * 4 + (torch.float64,), strict=True):
-            part = torch.zeros(len(arcs), size, dtype=kind)
+            part = torch.zeros(len(arcs), int(sizes.max()), dtype=kind)
             for row, value in zip(part, values, strict=True):
                 row[: len(value)] = torch.from_numpy(value)
             parts.append(part)
-        lattices = Lattices(*parts)
-        lattices.labels[lattices.weights == 0] = -1
-        return Memory(inputs.unsqueeze(2), mask, lattices)
+        return Memory(inputs.unsqueeze(2), mask, Lattices(sizes, *parts))
 
-    def _lattice(self, source: Integers) -> tuple[NDArray[Any], ...]:
+    def _lattice(self, source: Integers, node_of: NDArray[np.int32]) -> tuple[NDArray[Any], ...]:
         """The arcs of one source; tokens that occur in no unit stand for nothing."""
         from seqloom.kernels.joint_ngram import lattice as kernel
 
         (known,) = np.nonzero(self._first_units[source] < self._first_units[source + 1])
         start = 1 + START if self.order > 1 else 0
         *arcs, first_arcs, forward = kernel.expand(
-            source[known], self._first_units, OFFSET, start, END, *self._automaton, self._node_of, NARROW
+            source[known], self._first_units, OFFSET, start, END, *self._automaton, node_of, NODE_PRUNING
         )
         origins, destinations, units, weights = arcs
-        weights = kernel.condition(origins, destinations, weights, first_arcs, forward, UNLIKELY)
-        *ends, places, weights = kernel.spell(origins, destinations, units, weights, first_arcs, self._chunks, self.end)
-        return *ends, np.append(known, len(source))[places], weights
+        weights = kernel.condition(origins, destinations, weights, first_arcs, forward, ARC_PRUNING)
+        *ends, positions, weights = kernel.spell(
+            origins, destinations, units, weights, first_arcs, self._chunks, self.end
+        )
+        return *ends, np.append(known, len(source))[positions], weights
 
     def align(self, inputs: tuple[Tensor, Tensor], target: Sequence[int]) -> Tensor:  # (1, S), (1, S) → (T, S)
         """The probability that each token of a target belongs to each source position."""
@@ -207,10 +224,13 @@ class JointNGram(CountingModel):
             raise ValueError("units: expected a table of integers with at least two columns")
         ngram = NGram.from_tensors(tensors)
         table: Integers = units.contiguous().numpy()
-        letters, chunks = table[:, 0], table[:, 1:]
+        sources, chunks = table[:, 0], table[:, 1:]
         if ngram.vocabulary != len(table) + OFFSET or (ngram.start, ngram.end, ngram.order) != (START, END, self.order):
             raise ValueError(f"expected an n-gram model of order {self.order} over {len(table)} units")
-        in_order = (letters[1:] >= letters[:-1]).all() and ((letters >= 0) & (letters < self.sources)).all()
-        if not in_order or ((chunks < NOTHING) | (chunks >= self.targets)).any():
+        in_order = (sources[1:] >= sources[:-1]).all() and ((sources >= 0) & (sources < self.sources)).all()
+        first, *longer = ngram.log_probabilities
+        if not all(np.isfinite(values).all() for values in (first[END:], *longer)):
+            raise ValueError("expected finite log-probabilities")
+        if not in_order or ((chunks < EPSILON) | (chunks >= self.targets)).any():
             raise ValueError("units: expected tokens of the vocabularies, sorted by their source token")
         self._set(table, ngram)

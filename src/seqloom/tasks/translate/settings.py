@@ -30,11 +30,20 @@ LARGEST_FACTOR = 1000.0
 
 
 class AlignedPairs(ConfigSection):
-    """What a joint n-gram model knows of the lengths of the training pairs."""
+    """What a joint n-gram model knows of the training pairs."""
 
     max_chunk: int = Field(ge=1, le=20)  # target tokens that a source token can stand for
-    infeasible: int = Field(ge=0)  # pairs that need more
+    too_long: int = Field(ge=0)  # pairs that need more
+    unknown: int = Field(ge=0)  # other pairs whose target has unknown tokens
     examples: int = Field(ge=1)
+
+    @property
+    def reasons(self) -> tuple[str, str]:
+        """Why pairs are too long, and why they are unknown."""
+        return (
+            f"more than {self.max_chunk} target tokens per source token (task.joint_ngram.max_chunk)",
+            "unknown target tokens (task.target.min_count)",
+        )
 
 
 class Learned(ConfigSection):
@@ -67,8 +76,8 @@ class JointNGramConfig(ConfigSection):
         0,
         ge=0,
         le=20,
-        description="Target tokens that one source token can stand for (0: 2, or as many as 99.5 % of the training "
-        "pairs need, up to 8). Pairs that need more are skipped.",
+        description="Target tokens that one source token can stand for (0: as many as 99.5 % of the training pairs "
+        "need, at least 2 and at most 8). Pairs that need more are skipped.",
     )
 
 

@@ -33,7 +33,7 @@ from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import SUPPRESSED, generate, teacher_forced_scores, teacher_forcing_loss
 from seqloom.models.guided_generation import generate_guided, guided_candidates
 from seqloom.models.joint_ngram.alignment import needed_chunk
-from seqloom.models.joint_ngram.joint_ngram import JointNGram
+from seqloom.models.joint_ngram.joint_ngram import IMPOSSIBLE, JointNGram
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.transcription.search_guide import build_guide
 from seqloom.tasks.language_model import load_language_model
@@ -98,25 +98,39 @@ class Translate(TranslateScoring):
         """How many target tokens the source tokens of a joint n-gram model stand for."""
         if self.model != "joint_ngram":
             return None
-        lengths = [(len(source.encode(left)), len(target.encode(right))) for left, right in pairs]
-        chunk = self.joint_ngram.max_chunk or needed_chunk(lengths)
-        infeasible = sum(right > chunk * left for left, right in lengths)
-        if infeasible == len(lengths):
+        encoded = [(source.encode(left), target.encode(right)) for left, right in pairs]
+        chunk = self.joint_ngram.max_chunk or needed_chunk((len(left), len(right)) for left, right in encoded)
+        feasible = [right for left, right in encoded if len(right) <= chunk * len(left)]
+        unknown = sum(UNKNOWN in right for right in feasible)
+        if unknown == len(feasible):
             raise DataError(
                 self.train,
                 f"no pair can be used: all targets have more than {chunk} tokens per source token, which "
-                "task.joint_ngram.max_chunk allows",
+                "task.joint_ngram.max_chunk allows, or unknown tokens (task.target.min_count)",
             )
-        return AlignedPairs(max_chunk=chunk, infeasible=infeasible, examples=len(lengths))
+        too_long = len(encoded) - len(feasible)
+        return AlignedPairs(max_chunk=chunk, too_long=too_long, unknown=unknown, examples=len(encoded))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         aligned = self.fitted.aligned
-        if aligned is None or not aligned.infeasible:
+        if aligned is None:
             return ()
-        count = f"{aligned.infeasible:,} of {aligned.examples:,} examples ({aligned.infeasible / aligned.examples:.2%})"
-        reason = f"more than {aligned.max_chunk} target tokens per source token (task.joint_ngram.max_chunk)"
-        return (f"{count} are skipped: {reason}",)
+        return tuple(
+            f"{count:,} of {aligned.examples:,} examples ({count / aligned.examples:.2%}) are skipped: {reason}"
+            for count, reason in zip((aligned.too_long, aligned.unknown), aligned.reasons, strict=True)
+            if count
+        )
+
+    def infeasible(self, example: Pair) -> str:
+        aligned = self.fitted.aligned
+        if aligned is None or example.target is None:
+            return ""
+        source, target = self._encode_pair(example)
+        too_long, unknown = aligned.reasons
+        if len(target) > aligned.max_chunk * len(source):
+            return too_long
+        return unknown if UNKNOWN in target else ""
 
     def input_text(self, example: Pair) -> str:
         return example.source
@@ -223,8 +237,6 @@ class Translate(TranslateScoring):
 
     def encode(self, model: Any, batch: Batch) -> Memory:
         """Of the source; the end token is an element, too."""
-        if self.model == "joint_ngram":
-            raise TypeError('this model cannot give sentence vectors: task.model = "joint_ngram" has no encoder')
         memory: Memory = model.encoder(*batch.inputs)
         return memory
 
@@ -253,7 +265,9 @@ class Translate(TranslateScoring):
         unknown = [self.fitted.source.unknown_tokens(example.source) for example in batch.examples]
         for row, (target, correct), tokens in zip(guided, forced, unknown, strict=True):
             candidates = guided_candidates(row, self._target_tokenizer, self._guide)
-            best = candidates[0]
+            best, *others = candidates
+            if self.model == "joint_ngram":
+                candidates = [best, *(each for each in others if min(each.log_probabilities) > IMPOSSIBLE)]
             fields = (best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
             answers.append(Translation(*fields, tokens))
         return Predictions(answers)
@@ -336,16 +350,21 @@ class Translate(TranslateScoring):
             raise DataError(str(path), "contains no output whose tokens all occur in the training data")
         return known
 
+    def require_sentence_vectors(self) -> None:
+        if self.model == "joint_ngram":
+            raise TypeError('this model cannot give sentence vectors: task.model = "joint_ngram" has no encoder')
+
     @property
     def custom_layer_field(self) -> str:
-        return "encoder"
+        return "encoder" if self.model == "neural" else ""
 
     def ensemble_conflict(self, other: Task) -> str:
         if isinstance(other, Translate) and other.reverse_source != self.reverse_source:
             return "read their sources in different directions"
         if isinstance(other, Translate):
-            own, others = (task.fitted.model_copy(update={"aligned": None}) for task in (self, other))
-            return "" if own == others else "have different vocabularies"
+            other = other.model_copy(
+                update={"learned": other.fitted.model_copy(update={"aligned": self.fitted.aligned})}
+            )
         return super().ensemble_conflict(other)
 
     def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:
