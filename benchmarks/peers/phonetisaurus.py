@@ -56,9 +56,9 @@ def main() -> None:
             _, train_seconds = timed(*training, cwd=folder)
             output, seconds = timed(*prediction, cwd=folder, text=words)
             answers = [line.split() for line in output.splitlines()]
-            if library == "Phonetisaurus":  # words without an answer are left out
-                found = {word: phones for word, *phones in answers}
-                answers = [found.get(word, []) for word, _ in new]
+            if library == "Phonetisaurus":  # prints each word with its phones, unless it has none
+                phones_of = {word: phones for word, *phones in answers}
+                answers = [phones_of.get(word, []) for word, _ in new]
             errors = edit_errors([word for word, _ in new], answers, [phones for _, phones in new])
             print(
                 f"{library:14} PER {errors.token_error_rate:.2%}  WER {errors.sequence_error_rate:.2%}  "

@@ -21,7 +21,7 @@ from seqloom.training.self_trained import CountingModel
 START, END, OFFSET = 0, 1, 2
 """Words of the n-gram model: before a text, after it, and the first unit."""
 NODE_PRUNING, ARC_PRUNING = 1e-3, 1e-4
-"""What is left out of a lattice: nodes by their probability relative to the best, arcs by their posterior."""
+"""What is pruned from a lattice: nodes by their probability relative to the best, arcs by their posterior."""
 IMPOSSIBLE = -30.0
 """Log-probability, in a search, of tokens that no unit gives, and of all tokens after them: worse than any others."""
 FLOOR = 1e-5
