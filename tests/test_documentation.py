@@ -77,6 +77,7 @@ RUNS = {
     "language_model": ["language_model.toml"],
     "translate": ["translate.toml"],
     "second": ["translate.toml", "train.seed=2"],
+    "network": ["--task", "translate", "--data", "pronunciations.tsv"],
     "counts": ["--task", "translate", "--data", "pronunciations.tsv", "task.model=joint_ngram"],
     "short": ["translate.toml", "train.max_length=14"],
     "tones": ["--task", "classify", "--data", "tones/train.tsv", "task.dev=tones/dev.tsv"],
