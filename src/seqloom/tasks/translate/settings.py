@@ -71,13 +71,13 @@ class MaxLength(ConfigSection):
 class JointNGramConfig(ConfigSection):
     """Joint n-gram model: each source token stands for a chunk of target tokens, in the same order."""
 
-    order: int = Field(8, ge=1, le=20, description="Longest n-gram of source tokens with their target tokens.")
+    order: int = Field(8, ge=1, le=20, description="Maximum length of n-grams, in source tokens.")
     max_chunk: int = Field(
         0,
         ge=0,
         le=20,
-        description="Target tokens that one source token can stand for (0: as many as 99.5 % of the training pairs "
-        "need, at least 2 and at most 8). Pairs that need more are skipped.",
+        description="Maximum number of target tokens per source token (0: chosen from 2 to 8, to cover 99.5 % of the "
+        "training pairs). Training skips pairs that need more.",
     )
 
 
@@ -145,11 +145,11 @@ class TranslateSettings(Task):
     )
     model: Literal["neural", "joint_ngram"] = Field(
         "neural",
-        description="neural: an encoder-decoder; joint_ngram: n-gram counts of aligned source and target tokens, which "
-        "train in seconds, for pairs in the same order, such as words and their pronunciations.",
+        description="neural: an encoder-decoder; joint_ngram: an n-gram model of source tokens with their target "
+        "tokens, which trains in seconds, for monotonic pairs, such as words and their pronunciations.",
     )
     joint_ngram: JointNGramConfig = Field(
-        default_factory=JointNGramConfig, description='Used if model is "joint_ngram"; the neural keys have no effect.'
+        default_factory=JointNGramConfig, description='Joint n-gram model, used if model is "joint_ngram".'
     )
     source: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the source.")
     target: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the target.")
