@@ -29,6 +29,7 @@ def draw_attention(
     path: str | Path,
     *,
     title: str = "",
+    label: str = "attention weight",  # what the weights are
 ) -> None:
     """Draw a row for each target token and a column for each source token: darker means more attention."""
     from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ def draw_attention(
         axes.set_xlim(-0.5, columns - 0.5)
     if title:
         panels[0].set_title(escape_dollars(title), loc="left", fontweight="bold", color=BLACK, fontsize=10)
-    _style_colorbar(figure.colorbar(image, ax=panels, fraction=0.03, pad=0.01, aspect=30))
+    _style_colorbar(figure.colorbar(image, ax=panels, fraction=0.03, pad=0.01, aspect=30), label)
     save_figure(figure, path)
 
 
@@ -155,10 +156,10 @@ def _short(token: str) -> str:
     return shown if len(shown) <= MAX_LABEL else f"{shown[: MAX_LABEL - 1]}…"
 
 
-def _style_colorbar(bar: Any) -> None:
+def _style_colorbar(bar: Any, label: str = "attention weight") -> None:
     bar.ax.tick_params(labelsize=8, colors=SLATE, length=2)
     bar.outline.set_edgecolor(FRAME)
-    bar.set_label("attention weight", color=SLATE, fontsize=8)
+    bar.set_label(label, color=SLATE, fontsize=8)
 
 
 def _checked(weights: ArrayLike, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:

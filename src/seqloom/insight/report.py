@@ -219,7 +219,9 @@ def _draw(explanation: Explanation, folder: Path, suffix: str) -> list[Path]:
         draw_frame_attention(image, attention.weights, attention.rows, new("frame_attention"), title=title)
     elif attention is not None:
         name = attention.name.removeprefix("attention").strip(" ,:") or explanation.title
-        draw_attention(attention.weights, attention.columns, attention.rows, new("attention"), title=titled(name))
+        label = "probability" if attention.name == ALIGNMENT else "attention weight"
+        drawn = attention.weights, attention.columns, attention.rows
+        draw_attention(*drawn, new("attention"), title=titled(name), label=label)
     if explanation.heads and explanation.grid is None:
         first = explanation.heads[0]
         maps = [(head.name, head.weights) for head in explanation.heads]

@@ -157,7 +157,7 @@ export async function showInside(main, query) {
     if (explanation.label_choices.length) cards.push(choices(explanation.label_choices, link));
     if (explanation.frames) cards.push(framesCard(explanation.frames, media({}), { link, base }));
     if (explanation.token_values) cards.push(expectedCard(explanation.token_values, link));
-    if (explanation.attention && !explanation.grid && explanation.heads.length < 2) cards.push(card(attentionMap(explanation.attention, "Attention", tokens, link)));
+    if (explanation.attention && !explanation.grid && explanation.heads.length < 2) cards.push(card(attentionMap(explanation.attention, explanation.attention.name === "alignment" ? "Alignment" : "Attention", tokens, link)));
     if (panel) {
       if (!cards.filter((each) => !each.classList.contains("full")).length) panel.box.classList.add("full");
       cards.push(panel.box);
@@ -241,8 +241,8 @@ function choices(list, link) {
 }
 
 function attentionMap(map, title, tokens, link) {
-  const rows = map.rows.length, columns = map.columns.length;
-  return heatmap({ title, values: map.weights.flat(), rows, columns, limits: [0, 1], rowName: (row) => `${map.rows[row]} attends to`, rowTicks: (row) => map.rows[row], columnName: (column) => map.columns[column], link: columns === tokens.length ? link : undefined, height: Math.min(260, Math.max(24, rows * 18)) });
+  const rows = map.rows.length, columns = map.columns.length, relation = map.name === "alignment" ? "belongs to" : "attends to";
+  return heatmap({ title, values: map.weights.flat(), rows, columns, limits: [0, 1], rowName: (row) => `${map.rows[row]} ${relation}`, rowTicks: (row) => map.rows[row], columnName: (column) => map.columns[column], link: columns === tokens.length ? link : undefined, height: Math.min(260, Math.max(24, rows * 18)) });
 }
 
 // Where a caption looks: the picture once for each word, dark where it does not look.
