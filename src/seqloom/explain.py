@@ -95,7 +95,7 @@ def _explain_examples(
     for number, example in enumerate([] if model.task.explained_together else examples, start=1):
         subfolder = folder / str(number) if len(examples) > 1 else folder
         files.refuse_linked_folders(subfolder / "plot", inside=folder)
-        explanation = explain(model, example, **options)
+        explanation = _with_missing(explain(model, example, **options), heads=options["heads"], gates=options["gates"])
         if sentences is not None:
             explanation = replace(explanation, nearest=model.nearest(example, sentences))
         terminal.print_lines(*[""] * (number > 1 and not as_json))
@@ -106,6 +106,19 @@ def _explain_examples(
     if together is not None:
         terminal.print_lines(*[""] * (not model.task.explained_together and not as_json))
         report(together, folder, suffix=suffix, as_json=as_json)
+
+
+def _with_missing(explanation: Explanation, *, heads: bool, gates: bool) -> Explanation:
+    """The explanation with a note for each picture that was asked for and is not there."""
+    notes = [
+        note
+        for note, is_asked, pictures in (
+            ("there are no attention heads to draw", heads, explanation.heads),
+            ("there are no gates to plot: the model has no recurrent layers", gates, explanation.gates),
+        )
+        if is_asked and not pictures
+    ]
+    return replace(explanation, notes=[*explanation.notes, *notes])
 
 
 def read_inputs(

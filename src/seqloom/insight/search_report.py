@@ -97,7 +97,6 @@ def explain_generation(
     attention: AttentionMap | None = None
     if alignment is not None:
         attention = AttentionMap(ALIGNMENT, rows, source.tokens, alignment.tolist())
-        notes += ["the model has no attention heads: it counts"] if heads else []
     elif decoder is None:
         notes.append("attention is not shown for an ensemble: explain one of its models")
     elif len(source.tokens) == 1:

@@ -339,9 +339,6 @@ class Model:
                     target=str(target),
                     word=word,
                 )
-            traces = self.task.trace_gates(self.module, example) if gates else []
-            if gates and not traces:
-                notes = [*notes, "there are no gates to plot: the model has no recurrent layers"]
             return replace(
                 explanation,
                 run=self.name,
@@ -349,7 +346,7 @@ class Model:
                 attribution=attribution,
                 paths=listed,
                 layer_weights=layer_weights(self.module),
-                gates=traces,
+                gates=self.task.trace_gates(self.module, example) if gates else [],
                 notes=[*explanation.notes, *notes, *remarks],
             )
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 import seqloom
 from seqloom.data.readers.text_files import DataError
+from seqloom.explain import explain_all
 from seqloom.export_check import ExportError
 from seqloom.run_config import load_config
 from seqloom.run_summary import ending, summarize
@@ -56,11 +57,14 @@ def test_explanations_show_the_alignment(run: Any) -> None:
     assert (explanation.attention.name, explanation.attention.rows) == ("alignment", ["K", "S", "</s>"])
     assert [max(range(3), key=row.__getitem__) for row in explanation.attention.weights] == [0, 0, 2]
     assert not explanation.notes
-    asked: Any = seqloom.load(run[0].path).explain("xe", gates=True, heads=True)
-    assert [note.partition(":")[0] for note in asked.notes] == [
-        "the model has no attention heads",
-        "there are no gates to plot",
-    ]
+
+
+def test_pictures_that_a_model_does_not_have(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    explain_all(seqloom.load(run[0].path), ["xe"], tmp_path / "out", gates=True, heads=True)
+    printed = capsys.readouterr().out
+    assert "Note: there are no attention heads to draw\n" in printed
+    assert "Note: there are no gates to plot: the model has no recurrent layers\n" in printed
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["attention.png"]
 
 
 def test_ensemble_with_a_network(run: Any) -> None:
