@@ -93,7 +93,9 @@ def load(
 
 def _member_precision(path: str | Path, layer: LayerFactory | None, precision: Precision) -> Precision:
     """That of the ensemble, but for counts, which have no weights to round."""
-    return "float32" if load_config(Run.open(path), layer=layer).task.is_counting_model else precision
+    if precision == "int8" and load_config(Run.open(path), layer=layer).task.is_counting_model:
+        return "float32"
+    return precision
 
 
 def _with_unopened_files(task: Task, options: Mapping[str, Any], run: Run) -> Task:
