@@ -524,6 +524,7 @@ CASES: dict[str, Case] = {
     "translate": _translate(scheduled_sampling={"schedule": "linear", "offset": 0.5}),
     "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"style": "bahdanau"}),
     "translate, joint_ngram": _translate(model="joint_ngram", joint_ngram={"order": 3}),
+    "translate, hybrid": _translate(model="hybrid", joint_ngram={"order": 3}, label_smoothing=0.1),
     "translate, no attention": _translate(
         shared_vocab=True, reverse_source=True, attention={"style": "none", "context": "last"}
     ),

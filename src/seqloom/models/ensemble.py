@@ -14,7 +14,7 @@ from seqloom.models.crf import CRF
 from seqloom.models.decoder import Decoder, DecoderStep, TokenScores
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.forecaster import Forecaster, ForecastInputs, ForecastOutput
-from seqloom.models.joint_ngram.joint_ngram import JointNGram
+from seqloom.models.joint_ngram.joint_ngram import LatticeModel
 from seqloom.models.tagger import SoftmaxOutput, Tagger
 from seqloom.models.transcription.joint_transcriber import JointTranscriber
 from seqloom.models.transcription.transcriber import CTCModel, FrameTranscriber
@@ -74,7 +74,7 @@ class Ensemble(_AveragedSteps):
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         for model in models:
-            if not isinstance(model, EncoderDecoder | JointNGram):
+            if not isinstance(model, EncoderDecoder | LatticeModel):
                 raise TypeError(f"an ensemble needs encoder-decoder models, found {type(model).__name__}")
         decoders = [cast(EncoderDecoder, model).decoder for model in models]
         super().__init__(models, decoders)

@@ -16,8 +16,9 @@ from seqloom.decoding.tokens.beam import Beam
 from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import SUPPRESSED, generate, teacher_forced_scores
-from seqloom.models.joint_ngram import joint_ngram
-from seqloom.models.joint_ngram.joint_ngram import OFFSET, JointNGram
+from seqloom.models.joint_ngram import joint_ngram, unit_ngram
+from seqloom.models.joint_ngram.joint_ngram import JointNGram
+from seqloom.models.joint_ngram.unit_ngram import OFFSET
 from seqloom.models.ngram.ngram import NGram
 
 END = 2
@@ -37,8 +38,9 @@ SOURCES = [[3], [4, 5], [5, 3, 4], [3, 7, 4], []]
 
 @pytest.fixture(autouse=True)
 def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NODE_PRUNING", "ARC_PRUNING", "FLOOR"):
-        monkeypatch.setattr(joint_ngram, name, 0.0)
+    monkeypatch.setattr(joint_ngram, "FLOOR", 0.0)
+    for name in ("NODE_PRUNING", "ARC_PRUNING"):
+        monkeypatch.setattr(unit_ngram, name, 0.0)
 
 
 def counted(order: int = 3) -> Any:
@@ -168,8 +170,8 @@ def answers(model: Any) -> Any:
 
 
 def test_pruning_keeps_probabilities_that_add_up_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joint_ngram, "NODE_PRUNING", 0.2)
-    monkeypatch.setattr(joint_ngram, "ARC_PRUNING", 0.05)
+    monkeypatch.setattr(unit_ngram, "NODE_PRUNING", 0.2)
+    monkeypatch.setattr(unit_ngram, "ARC_PRUNING", 0.05)
     model = counted()
     state = model.decoder.start(memory_of(model, SOURCES), len(SOURCES))
     tokens = torch.full((len(SOURCES), 1), END)

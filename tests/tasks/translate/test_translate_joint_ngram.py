@@ -1,4 +1,4 @@
-"""The task translate with a joint n-gram model, from a file to an explanation and an ensemble."""
+"""The task translate with a joint n-gram model and a hybrid, from a file to an explanation and an ensemble."""
 
 import math
 from pathlib import Path
@@ -15,12 +15,13 @@ from seqloom.run_config import load_config
 from seqloom.run_summary import ending, summarize
 from seqloom.tasks.translate import Translate
 
-LETTERS = {"a": "AA", "b": "B", "c": "K", "x": "K S", "e": ""}
+LETTERS = {"a": "AA", "b": "B", "c": "K", "x": "K S", "e": "", "s": "S"}
 WORDS = ["abc", "cab", "xab", "bax", "ace", "bace", "xa", "cabe", "baxe", "acab"] * 3
 
 
 def spell(word: str) -> str:
-    return " ".join(filter(None, (LETTERS[letter] for letter in word)))
+    """Letter by letter, except that c is S before e."""
+    return " ".join(filter(None, (LETTERS[letter] for letter in word.replace("ce", "s"))))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_it_spells_new_words(run: Any) -> None:
     model = seqloom.load(run[0].path)
-    assert [answer.text for answer in model.predict(["baxc", "ecx", "bbb"])] == ["B AA K S K", "K K S", "B B B"]
+    assert [answer.text for answer in model.predict(["baxc", "cbx", "bbb"])] == ["B AA K S K", "K B K S", "B B B"]
     described = ending(summarize(run[0], load_config(run[0])))
     assert "all examples counted" in described
     assert "warmup" not in described  # counts have no learning rate
@@ -85,21 +86,63 @@ def test_what_a_network_can_do_is_refused(run: Any, tmp_path: Path) -> None:
     assert not model.task.custom_layer_field
 
 
+@pytest.fixture(scope="module")
+def hybrid(run: Any) -> Any:
+    options: dict[str, Any] = {"task": "translate", "data": run[0].path.parent / "train.tsv", "dev_fraction": 0.2}
+    options |= {"source": {"unit": "characters"}, "epochs": 10, "batch_size": 8, "learning_rate": 0.02}
+    options |= {"encoder": {"hidden_size": 8}}
+    return seqloom.train(**options, model="hybrid", output=run[0].path.parent / "hybrid")
+
+
+def test_a_hybrid_spells_new_words(hybrid: Any) -> None:
+    model = seqloom.load(hybrid.path)
+    assert [answer.text for answer in model.predict(["baxc", "cbx", "bbb", "", "?"])] == [
+        "B AA K S K",
+        "K B K S",
+        "B B B",
+        "",
+        "",
+    ]
+    losses = [row["dev"]["loss"] for row in hybrid.rows() if "dev" in row]
+    assert losses[-1] < losses[0]
+
+
+def test_a_hybrid_shows_its_alignment_and_gives_vectors(hybrid: Any) -> None:
+    model = seqloom.load(hybrid.path)
+    explanation: Any = model.explain("xe")
+    assert (explanation.attention.name, explanation.attention.rows) == ("alignment", ["K", "S", "</s>"])
+    assert [max(range(3), key=row.__getitem__) for row in explanation.attention.weights] == [0, 0, 2]
+    (vector,) = model.embed(["xe"])
+    assert len(vector) == 16
+
+
+def test_an_ensemble_of_hybrid_counts_and_network(run: Any, hybrid: Any) -> None:
+    together = seqloom.load(hybrid.path, ensemble=[each.path for each in run])
+    assert [answer.text for answer in together.predict(["baxc"])] == ["B AA K S K"]
+    assert seqloom.load(run[1].path, ensemble=[hybrid.path], precision="int8").predict(["abc"])
+
+
+def test_a_hybrid_is_not_exported(hybrid: Any, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="cannot be exported to ONNX"):
+        seqloom.load(hybrid.path).export(tmp_path / "model.onnx")
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"pretrained": {"file": "v.txt"}}, "cannot use pretrained vectors: remove task.pretrained"),
         ({"reverse_source": True}, "reads the source in the order of the target: remove task.reverse_source"),
-        ({"scheduled_sampling": {"schedule": "linear"}}, "is not trained by gradients: remove task.scheduled_sampling"),
+        ({"scheduled_sampling": {"schedule": "linear"}}, "has no neural decoder: remove task.scheduled_sampling"),
         (
             {"bpe_dropout": 0.1, "source": {"unit": "subwords", "algorithm": "bpe"}},
             "counts each pair once: remove task.bpe_dropout",
         ),
     ],
 )
-def test_settings_that_have_no_meaning(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=f'model is "joint_ngram", which {message}'):
-        Translate.model_validate({"train": "t.tsv", "model": "joint_ngram", **fields})
+@pytest.mark.parametrize("model", ["joint_ngram", "hybrid"])
+def test_settings_that_have_no_meaning(model: str, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=f'model is "{model}", which {message}'):
+        Translate.model_validate({"train": "t.tsv", "model": model, **fields})
 
 
 def test_rare_target_tokens_are_left_out_and_counted() -> None:

@@ -7,6 +7,7 @@ backward passes over the grid of source and target positions (Bisani and Ney 200
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.kernels.joint_ngram import EPSILON
 from seqloom.kernels.runtime.numba_jit import jit, jit_inline
 
 Integers = NDArray[np.int64]
@@ -14,6 +15,11 @@ Doubles = NDArray[np.float64]
 
 EMPTY = -1
 """A free slot of the table of units."""
+
+
+TIE = 1e-9
+"""Alignments whose log-probabilities differ by less are equal. The one with the longest last chunk is taken, so that
+double letters, of which one stands for nothing, are always aligned in the same way."""
 
 
 @jit_inline
@@ -147,7 +153,7 @@ def best_alignments(
                     chunk = 0 if end == j else chunks[begin + j, end - j]
                     at = slot(keys, sources[first + i] * chunk_count + chunk)
                     score = scores[i, j] + log_probabilities[at]
-                    if score > scores[i + 1, end]:
+                    if score > scores[i + 1, end] + TIE:
                         scores[i + 1, end] = score
                         sizes[i + 1, end] = end - j
         if scores[length, width] == -np.inf:
@@ -158,3 +164,43 @@ def best_alignments(
             chunk = 0 if size == 0 else chunks[begin + end - size, size]
             units[first + i - 1] = sources[first + i - 1] * chunk_count + chunk
             end -= size
+
+
+@jit
+def align_units(
+    source: Integers,  # (S,)
+    target: Integers,  # (T,)
+    first_units: Integers,  # (V + 1,): the units of source token v are units first_units[v] to first_units[v + 1] - 1
+    chunks: Integers,  # (U, B), the target tokens of each unit, followed by EPSILON
+    log_probabilities: Doubles,  # (U,)
+    units: Integers,  # (S,), of the best alignment; EMPTY at tokens without units, or if there is none: written
+) -> bool:
+    """Whether a target can be aligned with its source by known units."""
+    length, width = len(source), len(target)
+    scores = np.full((length + 1, width + 1), -np.inf)
+    sizes = np.zeros((length + 1, width + 1), dtype=np.int64)  # of the best last chunk
+    best = np.full((length + 1, width + 1), EMPTY)
+    scores[0, 0] = 0
+    units[:] = EMPTY
+    for i in range(length):
+        low, high = first_units[source[i]], first_units[source[i] + 1]
+        if low == high:
+            scores[i + 1] = scores[i]
+        for unit in range(low, high):
+            size = 0
+            while size < chunks.shape[1] and chunks[unit, size] != EPSILON:
+                size += 1
+            for j in range(width - size + 1):
+                score, other = scores[i, j] + log_probabilities[unit], scores[i + 1, j + size]
+                is_better = score > other + TIE or (score > other - TIE and size > sizes[i + 1, j + size])
+                if is_better and np.all(chunks[unit, :size] == target[j : j + size]):
+                    scores[i + 1, j + size] = score
+                    sizes[i + 1, j + size] = size
+                    best[i + 1, j + size] = unit
+    if scores[length, width] == -np.inf:
+        return False
+    end = width
+    for i in range(length, 0, -1):
+        units[i - 1] = best[i, end]
+        end -= sizes[i, end]
+    return True

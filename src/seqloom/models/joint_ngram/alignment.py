@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqloom.kernels.joint_ngram import EPSILON
 from seqloom.models.ngram.ngram import Integers
@@ -22,6 +23,7 @@ class Alignment:
     """The best alignment of each pair as a sequence of units."""
 
     units: Integers  # (U, 1 + B): a source token, and its target tokens followed by EPSILON
+    log_probabilities: NDArray[np.float64]  # (U,)
     texts: list[Integers]  # of each pair that can be aligned, the index of the unit of each source token
 
 
@@ -65,14 +67,16 @@ def align(
         probabilities = counts / counts.sum()
     best = np.empty_like(sources)
     with np.errstate(divide="ignore"):
-        kernel.best_alignments(*grid, keys, np.log(probabilities), best)
+        log_probabilities = np.log(probabilities)
+    kernel.best_alignments(*grid, keys, log_probabilities, best)
     used, units = np.unique(best[best != kernel.EMPTY], return_inverse=True)
     numbered = np.full(len(best), EPSILON, dtype=np.int64)
     numbered[best != kernel.EMPTY] = units
     rows = np.split(numbered, source_ends[1:-1])
     texts = [row for row in rows if row.size and row[0] != EPSILON]
     tokens, spelled = np.divmod(used, len(contents))
-    return Alignment(np.column_stack([tokens, contents[spelled]]), texts)
+    at = [kernel.slot(keys, key) for key in used]
+    return Alignment(np.column_stack([tokens, contents[spelled]]), log_probabilities[at], texts)
 
 
 def _flatten(texts: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:

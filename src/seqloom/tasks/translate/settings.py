@@ -18,6 +18,7 @@ from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, PrenetConfig
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge
+from seqloom.models.joint_ngram.hybrid import UnitTables
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.transcription.search_guide import LanguageModelConfig
@@ -30,7 +31,7 @@ LARGEST_FACTOR = 1000.0
 
 
 class AlignedPairs(ConfigSection):
-    """What a joint n-gram model knows of the training pairs."""
+    """What a joint n-gram model, also of a hybrid, knows of the training pairs."""
 
     max_chunk: int = Field(ge=1, le=20)  # target tokens that a source token can stand for
     too_long: int = Field(ge=0)  # pairs that need more
@@ -54,6 +55,7 @@ class Learned(ConfigSection):
     vectors: PretrainedInputs | None = None  # pretrained vectors of the source
     ratio: float = Field(ge=0, le=LARGEST_FACTOR)  # target tokens per source token, 99.9th percentile
     aligned: AlignedPairs | None = None  # of a joint n-gram model
+    tables: UnitTables | None = None  # of a hybrid one
 
 
 class MaxLength(ConfigSection):
@@ -143,13 +145,14 @@ class TranslateSettings(Task):
     target_column: TextColumn = Field(
         "", description="Column with the targets: name or index (empty: by name, or else the second)."
     )
-    model: Literal["neural", "joint_ngram"] = Field(
+    model: Literal["neural", "joint_ngram", "hybrid"] = Field(
         "neural",
-        description="neural: an encoder-decoder; joint_ngram: an n-gram model of source tokens with their target "
-        "tokens, which trains in seconds, for monotonic pairs, such as words and their pronunciations.",
+        description="neural: an encoder-decoder. For monotonic pairs, such as words and their pronunciations: "
+        "joint_ngram, an n-gram model of source tokens with their target tokens, which trains in seconds, and hybrid, "
+        "that model together with a network (task.encoder) that reads the whole source.",
     )
     joint_ngram: JointNGramConfig = Field(
-        default_factory=JointNGramConfig, description='Joint n-gram model, used if model is "joint_ngram".'
+        default_factory=JointNGramConfig, description="Joint n-gram model, used if model is joint_ngram or hybrid."
     )
     source: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the source.")
     target: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the target.")
@@ -225,8 +228,11 @@ class TranslateSettings(Task):
                 if side == "target" and sample and sample.closed_vocabulary:
                     values["task.metric"] = "exact_match"
                 values[f"task.{side}.min_count"] = 2 if data is None or data.examples >= MANY_TEXTS else 1
-        if document.get("task.model") == "joint_ngram":
+        model = document.get("task.model")
+        if model == "joint_ngram":
             return values
+        if model == "hybrid":
+            values |= {"task.encoder.layers": 2, "task.embedding_size": 64}
         values |= {"task.encoder.hidden_size": 256, "task.encoder.dropout": 0.3}
         values |= {"task.decoder.hidden_size": 256, "task.decoder.dropout": 0.3}
         return values | training_defaults(
@@ -246,22 +252,22 @@ class TranslateSettings(Task):
             )
         if self.bpe_dropout and (self.pretrained.file or self.pretrained.run):
             raise ValueError("bpe_dropout cannot be combined with pretrained vectors, which belong to whole tokens")
-        if self.model == "joint_ngram":
-            self._check_joint_ngram()
+        if self.model != "neural":
+            self._check_aligned()
         self.lm.check(self.search)
         if self.constrain and (self.lexicon or self.lm.model):
             raise ValueError("constrain lists whole outputs and cannot be combined with a lexicon or a language model")
         return self
 
-    def _check_joint_ngram(self) -> None:
+    def _check_aligned(self) -> None:
         for key, wrong, reason in (
             ("pretrained", bool(self.pretrained.file or self.pretrained.run), "cannot use pretrained vectors"),
             ("bpe_dropout", self.bpe_dropout, "counts each pair once"),
             ("reverse_source", self.reverse_source, "reads the source in the order of the target"),
-            ("scheduled_sampling", self.scheduled_sampling.schedule != "none", "is not trained by gradients"),
+            ("scheduled_sampling", self.scheduled_sampling.schedule != "none", "has no neural decoder"),
         ):
             if wrong:
-                raise ValueError(f'model is "joint_ngram", which {reason}: remove task.{key}')
+                raise ValueError(f'model is "{self.model}", which {reason}: remove task.{key}')
 
     @property
     def main_metric(self) -> str:

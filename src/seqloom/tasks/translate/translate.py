@@ -14,7 +14,6 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.parallel import Pair, PairReader
 from seqloom.data.readers.text_files import DataError, lines, resolve
 from seqloom.data.text.bpe_dropout import BPEDropout
-from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.tokens.greedy import Greedy
@@ -32,7 +31,8 @@ from seqloom.models.encoder_decoder import EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import SUPPRESSED, generate, teacher_forced_scores, teacher_forcing_loss
 from seqloom.models.guided_generation import generate_guided, guided_candidates
-from seqloom.models.joint_ngram.alignment import needed_chunk
+from seqloom.models.joint_ngram.alignment import align, needed_chunk
+from seqloom.models.joint_ngram.hybrid import HybridTranslator, UnitTables
 from seqloom.models.joint_ngram.joint_ngram import IMPOSSIBLE, JointNGram
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.transcription.search_guide import build_guide
@@ -90,14 +90,14 @@ class Translate(TranslateScoring):
         target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
         vectors = self.pretrained.load(source.vocabulary.tokens, language)
-        aligned = self._measure(zip(sources, targets, strict=True), source, target or source)
-        learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio, aligned=aligned)
+        learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio)
+        if self.model != "neural":
+            learned = self._align(zip(sources, targets, strict=True), learned)
         return self.model_copy(update={"learned": learned})
 
-    def _measure(self, pairs: Iterable[tuple[str, str]], source: Tokenizer, target: Tokenizer) -> AlignedPairs | None:
-        """How many target tokens the source tokens of a joint n-gram model stand for."""
-        if self.model != "joint_ngram":
-            return None
+    def _align(self, pairs: Iterable[tuple[str, str]], learned: Learned) -> Learned:
+        """Learn how many target tokens a source token stands for; for a hybrid, the units and their n-grams, too."""
+        source, target = learned.source, learned.target or learned.source
         encoded = [(source.encode(left), target.encode(right)) for left, right in pairs]
         chunk = self.joint_ngram.max_chunk or needed_chunk((len(left), len(right)) for left, right in encoded)
         feasible = [right for left, right in encoded if len(right) <= chunk * len(left)]
@@ -109,7 +109,14 @@ class Translate(TranslateScoring):
                 "task.joint_ngram.max_chunk allows, or unknown tokens (task.target.min_count)",
             )
         too_long = len(encoded) - len(feasible)
-        return AlignedPairs(max_chunk=chunk, too_long=too_long, unknown=unknown, examples=len(encoded))
+        counted = AlignedPairs(max_chunk=chunk, too_long=too_long, unknown=unknown, examples=len(encoded))
+        tables = None
+        if self.model == "hybrid":
+            aligned = align((pair for pair in encoded if UNKNOWN not in pair[1]), longest_chunk=chunk)
+            end = target.vocabulary.index(END)
+            sizes = {"order": self.joint_ngram.order, "sources": len(source.vocabulary), "end": end}
+            tables = UnitTables.estimate(aligned, **sizes)
+        return learned.model_copy(update={"aligned": counted, "tables": tables})
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -195,22 +202,23 @@ class Translate(TranslateScoring):
         target = pad([np.array([*tokens, end]) for tokens in targets])
         return Batch(inputs, target, int(target.mask.sum()), examples=tuple(examples))
 
-    def build_model(self) -> EncoderDecoder | JointNGram:
+    def build_model(self) -> EncoderDecoder | JointNGram | HybridTranslator:
         learned = self.fitted
-        if learned.aligned is not None:
-            return JointNGram(
-                self._encode_pair,
-                sources=len(learned.source.vocabulary),
-                targets=len(self._target_tokenizer.vocabulary),
-                end=self._end,
-                order=self.joint_ngram.order,
-                longest_chunk=learned.aligned.max_chunk,
-            )
+        sizes: dict[str, int] = {
+            "sources": len(learned.source.vocabulary),
+            "targets": len(self._target_tokenizer.vocabulary),
+            "end": self._end,
+            "order": self.joint_ngram.order,
+        }
+        if learned.aligned is not None and learned.tables is None:
+            return JointNGram(self._encode_pair, longest_chunk=learned.aligned.max_chunk, **sizes)
         embed = Embedding(len(learned.source.vocabulary), self.embedding_size, dropout=self.input_dropout)
         tokens = None if self.pretrained.replace_embeddings else TokenEmbedding(embed, dropout=self.word_dropout)
         inputs, size = self.pretrained.build_embedding(learned.vectors, tokens, size=self.embedding_size)
         encoder_layer = build_stack(self.prenet, self.encoder, size)
         encoder = Encoder(inputs, encoder_layer, dropout=self.encoder.dropout)
+        if learned.tables is not None:
+            return HybridTranslator(encoder, learned.tables, **sizes)
         if not self.shared_vocab:
             vocabulary = self._target_tokenizer.vocabulary
             embed = Embedding(len(vocabulary), self.embedding_size, dropout=self.input_dropout)
@@ -230,6 +238,8 @@ class Translate(TranslateScoring):
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         self._require_target(batch)
+        if self.model == "hybrid":
+            return Loss(model.alignment_loss(*batch[:2], smoothing=self.label_smoothing), batch.items)
         total = teacher_forcing_loss(
             model, model.start(*batch.inputs), batch.target, end=self._end, smoothing=self.label_smoothing
         )
@@ -266,7 +276,7 @@ class Translate(TranslateScoring):
         for row, (target, correct), tokens in zip(guided, forced, unknown, strict=True):
             candidates = guided_candidates(row, self._target_tokenizer, self._guide)
             best, *others = candidates
-            if self.model == "joint_ngram":
+            if self.model != "neural":
                 candidates = [best, *(each for each in others if min(each.log_probabilities) > IMPOSSIBLE)]
             fields = (best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
             answers.append(Translation(*fields, tokens))
@@ -280,8 +290,8 @@ class Translate(TranslateScoring):
         from seqloom.onnx.pretrained import TextOrder, describe_pretrained
         from seqloom.onnx.search import ModelInput, feed_text, generator
 
-        if self.model == "joint_ngram":
-            raise ExportError('a translator with task.model = "joint_ngram" cannot be exported to ONNX')
+        if self.model != "neural":
+            raise ExportError(f'a translator with task.model = "{self.model}" cannot be exported to ONNX')
 
         def greedy(examples: Sequence[Pair]) -> tuple[Any, Any]:
             inputs = self.collate(examples).inputs
@@ -356,14 +366,15 @@ class Translate(TranslateScoring):
 
     @property
     def custom_layer_field(self) -> str:
-        return "encoder" if self.model == "neural" else ""
+        return "" if self.model == "joint_ngram" else "encoder"
 
     def ensemble_conflict(self, other: Task) -> str:
         if isinstance(other, Translate) and other.reverse_source != self.reverse_source:
             return "read their sources in different directions"
         if isinstance(other, Translate):
+            own = self.fitted
             other = other.model_copy(
-                update={"learned": other.fitted.model_copy(update={"aligned": self.fitted.aligned})}
+                update={"learned": other.fitted.model_copy(update={"aligned": own.aligned, "tables": own.tables})}
             )
         return super().ensemble_conflict(other)
 

@@ -1,0 +1,169 @@
+"""A network and an n-gram model together against the sum over all sequences of units."""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.data.batch import Padded, pad
+from seqloom.layers.embedding import Embedding
+from seqloom.models.classifier import TokenEmbedding
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.generation import teacher_forced_scores
+from seqloom.models.joint_ngram import hybrid, joint_ngram, unit_ngram
+from seqloom.models.joint_ngram.alignment import align
+from seqloom.models.joint_ngram.hybrid import NETWORK_WEIGHT, NGRAM_WEIGHT, HybridTranslator, UnitTables
+from seqloom.models.joint_ngram.unit_ngram import OFFSET
+
+END = 2
+Pair = tuple[list[int], list[int]]
+PAIRS: list[Pair] = [
+    ([3, 4], [3, 4]),
+    ([3, 3, 4], [3, 3, 4]),
+    ([4, 5], [4, 5, 5]),
+    ([5, 4], [5, 6, 4]),
+    ([5], [6]),
+    ([4, 4], [4]),
+    ([3, 5, 3], [3, 5, 5, 3]),
+    ([3], []),
+]
+SOURCES = [[3], [4, 5], [5, 3, 4], [3, 7, 4], []]
+SIZES = {"sources": 8, "targets": 7, "end": END, "order": 3}
+
+
+@pytest.fixture(autouse=True)
+def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joint_ngram, "FLOOR", 0.0)
+    for name in ("NODE_PRUNING", "ARC_PRUNING"):
+        monkeypatch.setattr(unit_ngram, name, 0.0)
+
+
+def estimated() -> UnitTables:
+    aligned = align(PAIRS, longest_chunk=2)
+    return UnitTables.estimate(aligned, order=SIZES["order"], sources=SIZES["sources"], end=END)
+
+
+def build(tables: UnitTables) -> Any:
+    torch.manual_seed(3)
+    embedding = TokenEmbedding(Embedding(SIZES["sources"], 4), dropout=0)
+    network = Encoder(embedding, build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=6), 4))
+    model = HybridTranslator(network, tables, **SIZES)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    return model.eval()
+
+
+@pytest.fixture
+def model() -> Any:
+    return build(estimated())
+
+
+def padded(texts: Sequence[Sequence[int]]) -> Padded:
+    return pad([np.array([*text, END]) for text in texts])
+
+
+def chunk(model: Any, unit: int) -> tuple[int, ...]:
+    return tuple(token for token in model.loaded.units.units[unit, 1:].tolist() if token >= 0)
+
+
+def sizes(model: Any, units: Sequence[int]) -> list[int]:
+    """Target tokens of each unit, from the last: the larger one of equally probable alignments is taken."""
+    return [len(chunk(model, unit)) for unit in reversed(units)]
+
+
+def network_scores(model: Any, source: Sequence[int]) -> list[dict[int, float]]:
+    """Of each source token, log p of its units: a softmax over their chunks."""
+    with torch.no_grad():
+        logits = model.output(model.network(*padded([source])).values)[0].double()
+    tables = []
+    for at, token in enumerate(source):
+        units = np.flatnonzero(model.loaded.units.units[:, 0] == token).tolist()
+        chunks = {unit: model.loaded.units.chunk_numbers[unit] for unit in units}
+        total = math.log(sum(math.exp(logits[at, number]) for number in chunks.values())) if units else 0
+        tables.append({unit: float(logits[at, number]) - total for unit, number in chunks.items()})
+    return tables
+
+
+def paths(model: Any, source: Sequence[int]) -> Iterator[tuple[float, float, tuple[int, ...]]]:
+    """The weight of each sequence of units, the network's log-probability of it, and its target."""
+    known = [scores for scores in network_scores(model, source) if scores]
+    for choice in itertools.product(*known):
+        (ngram,) = model.loaded.units.ngram.score([[unit + OFFSET for unit in choice]])
+        own = sum(scores[unit] for scores, unit in zip(known, choice, strict=True))
+        weight = math.exp(NGRAM_WEIGHT * ngram.sum() + NETWORK_WEIGHT * own)
+        yield weight, own, tuple(token for unit in choice for token in chunk(model, unit))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_probabilities_of_all_targets(model: Any, source: list[int]) -> None:
+    expected: dict[tuple[int, ...], float] = defaultdict(float)
+    for weight, _, target in paths(model, source):
+        expected[target] += weight
+    total, targets = sum(expected.values()), list(expected)
+    assert (len(targets) > 1) == bool(source)
+    memory = model.encoder(*padded([source] * len(targets)))
+    scored = teacher_forced_scores(model.decoder, memory, padded(targets), end=END)
+    for each, (log_probs, _) in zip(targets, scored, strict=True):
+        assert math.exp(sum(log_probs)) == pytest.approx(expected[each] / total, rel=1e-4)
+
+
+def test_the_loss_is_that_of_the_best_alignment_of_each_pair(model: Any) -> None:
+    pairs = [*PAIRS, ([3, 7, 4], [3, 4])]  # token 7 stands for nothing
+    unit_scores = model.tables.get_buffer(hybrid.UNIT_SCORES).tolist()
+    expected = 0.0
+    for source, target in pairs:
+        scores = network_scores(model, source)
+        known = [each for each in scores if each]
+        aligned = [
+            choice
+            for choice in itertools.product(*known)
+            if [token for unit in choice for token in chunk(model, unit)] == target
+        ]
+        best = max(aligned, key=lambda choice: (sum(unit_scores[unit] for unit in choice), sizes(model, choice)))
+        expected -= sum(each[unit] for each, unit in zip(known, best, strict=True))
+    inputs, target = padded([source for source, _ in pairs]), padded([target for _, target in pairs])
+    assert float(model.alignment_loss(inputs, target).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_pair_without_alignment_has_a_loss_without_gradient(model: Any) -> None:
+    loss = model.alignment_loss(padded([[3]]), padded([[6, 6, 6]]))
+    assert float(loss.detach()) == pytest.approx(4 * math.log(7))
+    loss.backward()
+    assert all(not parameter.grad.any() for parameter in model.parameters() if parameter.grad is not None)
+
+
+def test_smoothing_spreads_over_the_chunks_of_a_token(model: Any) -> None:
+    inputs, target = padded([[4, 5]]), padded([[4, 5, 5]])
+    plain, smooth = (float(model.alignment_loss(inputs, target, smoothing=each).detach()) for each in (0.0, 0.2))
+    spread = sum(sum(each.values()) / len(each) for each in network_scores(model, [4, 5]))
+    assert smooth == pytest.approx(0.8 * plain - 0.2 * spread, rel=1e-5)
+    assert model.alignment_loss(inputs, target, smoothing=0.2).isfinite()
+
+
+def test_tables_are_part_of_the_weights(model: Any) -> None:
+    again = build(UnitTables.model_validate_json(estimated().model_dump_json()))
+    with pytest.raises(ValueError, match="have not been loaded yet"):
+        again.encoder(*padded([[3]]))
+    again.load_state_dict(model.state_dict())
+    inputs = padded(SOURCES)
+    tokens = torch.full((len(SOURCES), 1), END)
+    first, second = (each.decoder(tokens, each.start(*inputs))[0] for each in (model, again))
+    assert first.equal(second)
+
+
+def test_damaged_tables_are_refused(model: Any) -> None:
+    again, weights = build(estimated()), model.state_dict()
+    units = weights["tables.units"].clone()
+    units[0, 0] = 7
+    with pytest.raises(ValueError, match="sorted by their source token"):
+        again.load_state_dict(weights | {"tables.units": units})
+    units = weights["tables.units"].clone()
+    units[:, 1:] = units[0, 1:]
+    with pytest.raises(ValueError, match=r"expected units with \d+ different chunks"):
+        again.load_state_dict(weights | {"tables.units": units})
