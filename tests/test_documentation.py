@@ -79,6 +79,7 @@ RUNS = {
     "second": ["translate.toml", "train.seed=2"],
     "network": ["--task", "translate", "--data", "pronunciations.tsv"],
     "counts": ["--task", "translate", "--data", "pronunciations.tsv", "task.model=joint_ngram"],
+    "hybrid": ["--task", "translate", "--data", "pronunciations.tsv", "task.model=hybrid"],
     "short": ["translate.toml", "train.max_length=14"],
     "tones": ["--task", "classify", "--data", "tones/train.tsv", "task.dev=tones/dev.tsv"],
     "caption": ["caption.toml"],

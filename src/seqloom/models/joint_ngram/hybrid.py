@@ -26,6 +26,10 @@ With English, French and Korean words, more or less of either has more errors.
 UNIT_SCORES = "unit_log_probabilities"
 
 
+class Tables(nn.Module):
+    """Tables as buffers, in folders named after the parts of their names."""
+
+
 class UnitTables(ConfigSection):
     """The shapes of the tables of units and n-grams, which are part of the weights of a model."""
 
@@ -41,14 +45,14 @@ class UnitTables(ConfigSection):
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         return cls(shapes=shapes, chunks=int(estimated.chunk_numbers.max()) + 1, initial=tensors)
 
-    def build(self) -> nn.Module:
+    def build(self) -> "Tables":
         """The tables as buffers of a module."""
         tensors = self.initial or {name: torch.zeros(shape, dtype=_kind(name)) for name, shape in self.shapes.items()}
-        module = nn.Module()
+        module = Tables()
         for name, tensor in tensors.items():
             folder, _, last = name.rpartition(".")
             if folder not in dict(module.named_modules()):
-                module.add_module(folder, nn.Module())
+                module.add_module(folder, Tables())
             module.get_submodule(folder).register_buffer(last, tensor.clone())
         return module
 
