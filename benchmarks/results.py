@@ -86,45 +86,61 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     config = figure.get("config", figure.get("run", name))
     path = prepare_data(config)
     run_name = figure.get("run", name)  # may be the run of another figure
-    runs = [
-        train_run(each, path, overrides=overrides, retrain=retrain and run_name == name, start=start)
+    runs = {
+        each: train_run(each, path, overrides=overrides, retrain=retrain and run_name == name, start=start)
         for each, overrides in variants(run_name, figure).items()
         for start in [start_of(each, run_name, figure)]
-    ]
+    }
     if "writer" in figure:
         write_drawings(RUNS / figure["writer"], figure["texts"], Path(figure["file"]))
-    decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
+    decoding: dict[str, Any] = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
     others = [RUNS / other for other in figure.get("ensemble", [])]
-    scores = [
-        load(run.path, own_files=True, ensemble=others, **decoding).evaluate(figure["file"])
-        if "file" in figure
-        else last_metrics(run)
-        if "folds" in figure
-        else run.best_metrics()
-        for run, _ in runs
-    ]
-    metric, values = figure["metric"], [each[figure["metric"]] for each in scores]
+    trained = {each: run for each, (run, _) in runs.items()}
+    metric, interval, first = figure["metric"], None, next(iter(trained.values()))
+    if "folds" in figure:
+        folds = {fold: score_fold(fold, run_name, trained, figure, decoding) for fold in figure["folds"]}
+        values = [mean(of_seed) for of_seed in zip(*folds.values(), strict=True)]
+        every = {fold: mean(of_fold) for fold, of_fold in folds.items()}
+    else:
+        scores = [
+            load(run.path, own_files=True, ensemble=others, **decoding).evaluate(figure["file"])
+            if "file" in figure
+            else run.best_metrics()
+            for run in trained.values()
+        ]
+        values = [each[metric] for each in scores]
+        every = {key: value for key, value in scores[0].items() if isinstance(value, float | int)}
+        interval = scores[0].get(f"{metric}_interval") if len(values) == 1 else None
     return {
         "name": name,
         "data": figure["data"],
         "split": figure["split"],
         "metric": metric,
         "value": mean(values),
-        "seeds": values if figure.get("seeds", 1) > 1 else [],
-        "interval": scores[0].get(f"{metric}_interval") if len(values) == 1 else None,
+        "seeds": values if len(values) > 1 else [],
+        "interval": interval,
         "goal": figure.get("goal"),
         "lower": figure.get("lower", False),
         "compare": figure.get("compare", ""),
         "command": f"scripts/results {name}",
         "config": str(path),
-        "minutes": mean(minutes for _, minutes in runs),
-        "parameters": describe_run(runs[0][0].path)["parameters"],
+        "minutes": mean(minutes for _, minutes in runs.values()),
+        "parameters": describe_run(first.path)["parameters"],
         "versions": machine_info().versions,
-        "curve": [] if others or "folds" in figure else missed_goals.learning_curve(runs[0][0], metric),
-        "all": dict(zip(figure["folds"], values, strict=True))
-        if "folds" in figure
-        else {key: value for key, value in scores[0].items() if isinstance(value, float | int)},
+        "curve": [] if others or "folds" in figure else missed_goals.learning_curve(first, metric),
+        "all": every,
     }
+
+
+def score_fold(
+    fold: str, name: str, runs: dict[str, Run], figure: dict[str, Any], decoding: dict[str, Any]
+) -> list[float]:
+    """The metric of a fold: of the last evaluation of each seed, or of the ensemble of all seeds (``together``)."""
+    first, *others = (runs[name_of_seed(f"{name}_{fold}", seed)] for seed in range(1, figure.get("seeds", 1) + 1))
+    if figure.get("together"):
+        ensemble = load(first.path, own_files=True, ensemble=[other.path for other in others], **decoding)
+        return [ensemble.evaluate(figure["file"].format(fold=fold))[figure["metric"]]]
+    return [last_metrics(run)[figure["metric"]] for run in (first, *others)]
 
 
 def runs_of_others(figure: dict[str, Any]) -> list[str]:
@@ -134,15 +150,20 @@ def runs_of_others(figure: dict[str, Any]) -> list[str]:
 
 
 def variants(name: str, figure: dict[str, Any]) -> dict[str, list[str]]:
-    """The overrides of each training of a figure by the name of its run: of ``seeds``, or of ``folds``.
+    """The overrides of each training of a figure by the name of its run: of ``seeds`` and ``folds``.
 
     The name of a fold takes the place of {fold} in the overrides.
     """
     overrides: list[str] = figure.get("overrides", [])
+    parts = {name: overrides}
     if "folds" in figure:
-        return {f"{name}_{fold}": [each.format(fold=fold) for each in overrides] for fold in figure["folds"]}
+        parts = {f"{name}_{fold}": [each.format(fold=fold) for each in overrides] for fold in figure["folds"]}
     seeds = range(1, figure.get("seeds", 1) + 1)
-    return {name_of_seed(name, seed): [*overrides, *[f"train.seed={seed}"] * (len(seeds) > 1)] for seed in seeds}
+    return {
+        name_of_seed(part, seed): [*chosen, *[f"train.seed={seed}"] * (len(seeds) > 1)]
+        for part, chosen in parts.items()
+        for seed in seeds
+    }
 
 
 def start_of(name: str, first: str, figure: dict[str, Any]) -> str | None:

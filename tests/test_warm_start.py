@@ -16,7 +16,7 @@ from seqloom.warm_start import WarmStart
 
 pytestmark = pytest.mark.sampled(8)
 
-GRADIENT = [name for name in CASES if not any(word in name for word in ("hmm", "ngram", "embed", "arpa"))]
+GRADIENT = [name for name in CASES if not any(word in name for word in ("hmm", "ngram", "embed", "arpa", "hybrid"))]
 
 
 def trained(name: str, folder: Path) -> Run:
@@ -41,6 +41,16 @@ def test_the_same_data_give_the_same_weights(name: str, vocabulary: Any, tmp_pat
     (note,) = notes
     count = len(list(module.named_parameters()))
     assert note == f"weights from {run.path}: {count} of {count} tensors copied"
+
+
+@pytest.mark.parametrize("vocabulary", ["shared", "mapped"])
+@pytest.mark.parametrize("names", [("translate, hybrid", "translate, hybrid"), ("translate", "translate, hybrid")])
+def test_a_hybrid_is_no_start(names: tuple[str, str], vocabulary: Any, tmp_path: Path) -> None:
+    """Its units, and the chunks that its outputs stand for, belong to its data."""
+    runs = [trained(name, tmp_path / str(place)) for place, name in enumerate(names)]
+    for first, second in (runs, reversed(runs)):
+        with pytest.raises(ValueError, match="train it without --from"):
+            WarmStart(first, load_config(first), vocabulary).adapt(load_config(second).task)
 
 
 def classifier(folder: Path, name: str, lines: str) -> Config:

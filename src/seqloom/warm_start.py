@@ -33,6 +33,8 @@ class WarmStart:
         source = self.config.task
         if task.name != source.name:
             raise ValueError(f"{self.run.path} has the task {source.name}, but the new run has the task {task.name}")
+        if conflict := task.warm_start_conflict(source):
+            raise ValueError(f"{self.run.path} cannot be the start of the new run: {conflict}")
         if self.vocabulary == "mapped":
             return task
         source.load_model(self.weights, self.run.path)  # what the new model gets is no larger than these weights

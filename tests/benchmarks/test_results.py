@@ -123,6 +123,27 @@ def test_folds_are_trained_in_turn_and_averaged(monkeypatch: pytest.MonkeyPatch)
     assert trained["digits_ben"] == ["task.train=not_ben.tsv", "train.seed=2"]
 
 
+def test_seeds_of_folds_are_averaged_or_form_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
+    accuracies = {"digits_anna": 0.9, "digits_anna_seed2": 0.7, "digits_ben": 0.5, "digits_ben_seed2": 0.6}
+
+    def train_run(name: str, _path: Path, **_: object) -> tuple[Mock, float]:
+        return Mock(path=name, rows=lambda: [{"dev": {"accuracy": accuracies[name]}}]), 2.0
+
+    def load_ensemble(path: str, *, ensemble: list[str], **_: object) -> Mock:
+        return Mock(evaluate=lambda file: {"accuracy": {f"{path}, {ensemble[0]}, {file}": 1.0}.get(expected, 0.0)})
+
+    monkeypatch.setattr(results, "train_run", train_run)
+    monkeypatch.setattr(results, "load", load_ensemble)
+    monkeypatch.setattr(results, "describe_run", lambda _: {"parameters": 5})
+    figure = {"data": "", "split": "dev", "metric": "accuracy", "folds": ["anna", "ben"], "seeds": 2}
+    row = results.measure("digits", figure, retrain=True)
+    assert row["seeds"] == [pytest.approx(0.7), pytest.approx(0.65)]
+    assert row["all"] == {"anna": pytest.approx(0.8), "ben": pytest.approx(0.55)}
+    expected = "digits_ben, digits_ben_seed2, ben.tsv"
+    row = results.measure("digits", figure | {"together": True, "file": "{fold}.tsv"}, retrain=True)
+    assert (row["value"], row["seeds"], row["all"]) == (0.5, [], {"anna": 0.0, "ben": 1.0})
+
+
 def test_prepared_data_belong_to_configurations() -> None:
     assert prepare.PREPARE.keys() <= set(NAMES)
 

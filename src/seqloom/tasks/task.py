@@ -595,6 +595,10 @@ class Task(Capabilities, ABC):
         """A fitted copy with the vocabularies and scales of another task, for a model that starts from its weights."""
         return self.model_copy(update={"learned": other.fitted})
 
+    def warm_start_conflict(self, other: "Task") -> str:  # noqa: ARG002
+        """Why a new model of this task cannot start from the weights of one of another; empty if it can."""
+        return ""
+
     def with_options(self, **options: Unpack[PredictionOptions]) -> Self:
         """A validated copy with other prediction options; ValueError for an option that the task does not have."""
         for name in options:

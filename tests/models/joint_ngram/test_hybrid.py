@@ -17,7 +17,7 @@ from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, buil
 from seqloom.models.generation import teacher_forced_scores
 from seqloom.models.joint_ngram import hybrid, joint_ngram, unit_ngram
 from seqloom.models.joint_ngram.alignment import align
-from seqloom.models.joint_ngram.hybrid import NETWORK_WEIGHT, NGRAM_WEIGHT, HybridTranslator, UnitTables
+from seqloom.models.joint_ngram.hybrid import NETWORK_WEIGHT, NGRAM_WEIGHT, HybridTranslator, TableShapes
 from seqloom.models.joint_ngram.unit_ngram import OFFSET
 
 END = 2
@@ -43,12 +43,12 @@ def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(unit_ngram, name, 0.0)
 
 
-def estimated() -> UnitTables:
+def estimated() -> TableShapes:
     aligned = align(PAIRS, longest_chunk=2)
-    return UnitTables.estimate(aligned, order=SIZES["order"], sources=SIZES["sources"], end=END)
+    return TableShapes.estimate(aligned, order=SIZES["order"], sources=SIZES["sources"], end=END)
 
 
-def build(tables: UnitTables) -> Any:
+def build(tables: TableShapes) -> Any:
     torch.manual_seed(3)
     embedding = TokenEmbedding(Embedding(SIZES["sources"], 4), dropout=0)
     network = Encoder(embedding, build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=6), 4))
@@ -69,7 +69,7 @@ def padded(texts: Sequence[Sequence[int]]) -> Padded:
 
 
 def chunk(model: Any, unit: int) -> tuple[int, ...]:
-    return tuple(token for token in model.loaded.units.units[unit, 1:].tolist() if token >= 0)
+    return tuple(token for token in model.units.units[unit, 1:].tolist() if token >= 0)
 
 
 def sizes(model: Any, units: Sequence[int]) -> list[int]:
@@ -83,8 +83,8 @@ def network_scores(model: Any, source: Sequence[int]) -> list[dict[int, float]]:
         logits = model.output(model.network(*padded([source])).values)[0].double()
     tables = []
     for at, token in enumerate(source):
-        units = np.flatnonzero(model.loaded.units.units[:, 0] == token).tolist()
-        chunks = {unit: model.loaded.units.chunk_numbers[unit] for unit in units}
+        units = np.flatnonzero(model.units.units[:, 0] == token).tolist()
+        chunks = {unit: model.units.chunk_numbers[unit] for unit in units}
         total = math.log(sum(math.exp(logits[at, number]) for number in chunks.values())) if units else 0
         tables.append({unit: float(logits[at, number]) - total for unit, number in chunks.items()})
     return tables
@@ -94,7 +94,7 @@ def paths(model: Any, source: Sequence[int]) -> Iterator[tuple[float, float, tup
     """The weight of each sequence of units, the network's log-probability of it, and its target."""
     known = [scores for scores in network_scores(model, source) if scores]
     for choice in itertools.product(*known):
-        (ngram,) = model.loaded.units.ngram.score([[unit + OFFSET for unit in choice]])
+        (ngram,) = model.units.ngram.score([[unit + OFFSET for unit in choice]])
         own = sum(scores[unit] for scores, unit in zip(known, choice, strict=True))
         weight = math.exp(NGRAM_WEIGHT * ngram.sum() + NETWORK_WEIGHT * own)
         yield weight, own, tuple(token for unit in choice for token in chunk(model, unit))
@@ -131,6 +131,16 @@ def test_the_loss_is_that_of_the_best_alignment_of_each_pair(model: Any) -> None
     assert float(model.alignment_loss(inputs, target).detach()) == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_network_learns_the_alignments_of_the_ngram_model(model: Any) -> None:
+    aligned = align(PAIRS, longest_chunk=2)
+    inputs, target = padded([source for source, _ in PAIRS]), padded([target for _, target in PAIRS])
+    units, impossible = model.align_units(inputs, target)
+    assert impossible == 0
+    for (source, _), row, expected in zip(PAIRS, units.tolist(), aligned.texts, strict=True):
+        assert row[: len(source)] == expected.tolist()
+        assert set(row[len(source) :]) <= {-1}
+
+
 def test_a_pair_without_alignment_has_a_loss_without_gradient(model: Any) -> None:
     loss = model.alignment_loss(padded([[3]]), padded([[6, 6, 6]]))
     assert float(loss.detach()) == pytest.approx(4 * math.log(7))
@@ -143,11 +153,10 @@ def test_smoothing_spreads_over_the_chunks_of_a_token(model: Any) -> None:
     plain, smooth = (float(model.alignment_loss(inputs, target, smoothing=each).detach()) for each in (0.0, 0.2))
     spread = sum(sum(each.values()) / len(each) for each in network_scores(model, [4, 5]))
     assert smooth == pytest.approx(0.8 * plain - 0.2 * spread, rel=1e-5)
-    assert model.alignment_loss(inputs, target, smoothing=0.2).isfinite()
 
 
 def test_tables_are_part_of_the_weights(model: Any) -> None:
-    again = build(UnitTables.model_validate_json(estimated().model_dump_json()))
+    again = build(TableShapes.model_validate_json(estimated().model_dump_json()))
     with pytest.raises(ValueError, match="have not been loaded yet"):
         again.encoder(*padded([[3]]))
     again.load_state_dict(model.state_dict())
@@ -167,3 +176,20 @@ def test_damaged_tables_are_refused(model: Any) -> None:
     units[:, 1:] = units[0, 1:]
     with pytest.raises(ValueError, match=r"expected units with \d+ different chunks"):
         again.load_state_dict(weights | {"tables.units": units})
+    again.tables.register_buffer(hybrid.UNIT_SCORES, torch.zeros(2))
+    with pytest.raises(ValueError, match=r"unit_log_probabilities: expected one value for each of \d+ units"):
+        again.load_state_dict(weights | {f"tables.{hybrid.UNIT_SCORES}": torch.zeros(2)})
+
+
+def test_each_token_has_its_own_units() -> None:
+    count = 5000
+    pairs = [([token], [token]) for token in range(3, count)]
+    tables = TableShapes.estimate(align(pairs, longest_chunk=1), order=1, sources=count, end=END)
+    network = Encoder(
+        TokenEmbedding(Embedding(count, 2), dropout=0), build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=2), 2)
+    )
+    model = HybridTranslator(network, tables, sources=count, targets=count, end=END, order=1)
+    inputs = padded([[7, 8], [9]])
+    log_probs, _, counts, _ = model.candidates(network(*inputs).values, inputs.values)
+    assert counts.tolist() == [[1, 1, 0], [1, 0, 0]]
+    assert log_probs.tolist() == [0, 0, 0]

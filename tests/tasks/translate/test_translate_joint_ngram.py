@@ -107,6 +107,18 @@ def test_a_hybrid_spells_new_words(hybrid: Any) -> None:
     assert losses[-1] < losses[0]
 
 
+def test_settings_of_a_hybrid(hybrid: Any) -> None:
+    task: Any = load_config(hybrid).task
+    assert (task.embedding_size, task.encoder.layers, task.label_smoothing) == (64, 2, 0.1)
+    model: Any = seqloom.load(hybrid.path)
+    batch = task.collate(list(task.read([("xe", "K S")])))
+    smooth, plain = (
+        float(each.loss(model.module, batch).total.detach())
+        for each in (task, task.model_copy(update={"label_smoothing": 0.0}))
+    )
+    assert smooth > plain > 0
+
+
 def test_a_hybrid_shows_its_alignment_and_gives_vectors(hybrid: Any) -> None:
     model = seqloom.load(hybrid.path)
     explanation: Any = model.explain("xe")
@@ -145,15 +157,18 @@ def test_settings_that_have_no_meaning(model: str, fields: dict[str, Any], messa
         Translate.model_validate({"train": "t.tsv", "model": model, **fields})
 
 
-def test_rare_target_tokens_are_left_out_and_counted() -> None:
-    task = Translate.model_validate({"train": "t.tsv", "model": "joint_ngram", "target": {"min_count": 2}})
+@pytest.mark.parametrize("kind", ["joint_ngram", "hybrid"])
+def test_rare_target_tokens_are_left_out_and_counted(kind: str) -> None:
+    task = Translate.model_validate({"train": "t.tsv", "model": kind, "target": {"min_count": 2}})
     pairs = list(task.read([("a", "x"), ("a b", "x y"), ("b", "y"), ("b", "z")]))
     fitted = task.fit(pairs)
     reason = "unknown target tokens (task.target.min_count)"
     assert fitted.warnings == (f"1 of 4 examples (25.00%) are skipped: {reason}",)
     assert [fitted.infeasible(pair) for pair in pairs] == ["", "", "", reason]
     model: Any = fitted.build_model()
-    model.count(pairs)
+    if kind == "joint_ngram":
+        model.count(pairs)
+    model.eval()
     (answer,) = fitted.predict(model, fitted.collate(list(fitted.read_inputs(["b"])))).answers
     assert answer.text == "y"
 

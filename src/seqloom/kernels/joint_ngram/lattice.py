@@ -25,8 +25,8 @@ def expand(
     source: Integers,  # (S,), tokens that occur in units
     first_units: Integers,  # (V + 1,): the units of source token v are units first_units[v] to first_units[v + 1] - 1
     offset: int,  # unit u is the word u + offset of the n-gram model
-    chunk_numbers: Integers,  # (U,), the number of the chunk of each unit
-    scores: Doubles,  # (S, C), further logarithms of each chunk at each position; (0, 0): none
+    scores: Doubles,  # further logarithms of the units of all tokens, one after the other; (0,): none
+    first_scores: Integers,  # (S,), where those of each token begin
     ngram_weight: float,  # factor of the logarithms of the n-gram model
     start: int,  # state of the n-gram model before the first unit
     end: int,  # its word after the last unit
@@ -70,10 +70,10 @@ def expand(
                     node_of[state] = to
                     states.append(state)
                     forward.append(0.0)
-                log_weight = ngram_weight * log_prob
+                log_prob *= ngram_weight
                 if len(scores) and position < len(source):
-                    log_weight += scores[position, chunk_numbers[unit]]
-                weight = math.exp(log_weight)
+                    log_prob += scores[first_scores[position] + unit - low]
+                weight = math.exp(log_prob)
                 forward[to] += forward[node] / largest * weight
                 origins.append(node)
                 destinations.append(to)

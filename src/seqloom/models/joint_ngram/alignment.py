@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.kernels.joint_ngram import EPSILON
+from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.ngram.ngram import Integers
 
 ITERATIONS = 12  # of expectation maximisation; later ones hardly change the alignments
@@ -40,10 +41,13 @@ def align(
     *,
     longest_chunk: int,  # B, target tokens that a source token can stand for
 ) -> Alignment:
-    """Align pairs by expectation maximisation: all units are equally probable at first."""
+    """Align pairs by expectation maximisation: all units are equally probable at first.
+
+    Pairs with unknown target tokens are left out, as those that need longer chunks.
+    """
     from seqloom.kernels.joint_ngram import alignment as kernel  # importing numba takes 0.5 s
 
-    known, longest = list(pairs), longest_chunk
+    known, longest = [pair for pair in pairs if UNKNOWN not in pair[1]], longest_chunk
     sources, source_ends = _flatten([source for source, _ in known])
     targets, target_ends = _flatten([target for _, target in known])
     chunks, contents = _number_chunks(targets, target_ends, longest)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -16,7 +15,7 @@ from seqloom.layers.layer import Memory
 from seqloom.models.encoder import Encoder
 from seqloom.models.joint_ngram.alignment import Alignment
 from seqloom.models.joint_ngram.joint_ngram import JointNGramDecoder, LatticeModel
-from seqloom.models.joint_ngram.unit_ngram import ChunkScores, UnitNGram
+from seqloom.models.joint_ngram.unit_ngram import UnitNGram, UnitScores
 
 NGRAM_WEIGHT, NETWORK_WEIGHT = 0.5, 0.25
 """Factors of the log-probabilities of both. The sum is less than 1: the models repeat each other.
@@ -30,8 +29,8 @@ class Tables(nn.Module):
     """Tables as buffers, in folders named after the parts of their names."""
 
 
-class UnitTables(ConfigSection):
-    """The shapes of the tables of units and n-grams, which are part of the weights of a model."""
+class TableShapes(ConfigSection):
+    """The shapes of the tables of units and n-grams; the tables themselves are part of the weights of a model."""
 
     shapes: dict[str, tuple[int, ...]]
     chunks: int = Field(ge=1)  # number of different chunks
@@ -43,11 +42,13 @@ class UnitTables(ConfigSection):
         estimated = UnitNGram.estimate(aligned, order=order, sources=sources, end=end)
         tensors = estimated.tensors() | {UNIT_SCORES: torch.from_numpy(aligned.log_probabilities).float()}
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        return cls(shapes=shapes, chunks=int(estimated.chunk_numbers.max()) + 1, initial=tensors)
+        return cls(shapes=shapes, chunks=estimated.chunk_count, initial=tensors)
 
     def build(self) -> "Tables":
         """The tables as buffers of a module."""
-        tensors = self.initial or {name: torch.zeros(shape, dtype=_kind(name)) for name, shape in self.shapes.items()}
+        tensors = self.initial or {
+            name: torch.zeros(shape, dtype=_type_of(name)) for name, shape in self.shapes.items()
+        }
         module = Tables()
         for name, tensor in tensors.items():
             folder, _, last = name.rpartition(".")
@@ -57,15 +58,18 @@ class UnitTables(ConfigSection):
         return module
 
 
-def _kind(name: str) -> torch.dtype:
+def _type_of(name: str) -> torch.dtype:
     is_score = name == UNIT_SCORES or name.startswith(("log_probabilities.", "log_backoffs."))
     return torch.float32 if is_score else torch.int64
 
 
-class _Loaded(NamedTuple):
-    units: UnitNGram
-    log_probabilities: NDArray[np.float64]  # of the units
-    chunks_of: Tensor  # (V, C), whether a source token can stand for a chunk
+class Candidates(NamedTuple):
+    """The units of all source tokens of a batch, one after the other."""
+
+    log_probs: Tensor  # (N,)
+    first: Tensor  # (B, S), where those of each token begin
+    counts: Tensor  # (B, S)
+    places: Tensor  # (N,), the source token of each, of B × S
 
 
 class HybridTranslator(LatticeModel):
@@ -78,7 +82,7 @@ class HybridTranslator(LatticeModel):
     def __init__(
         self,
         network: Encoder,
-        tables: UnitTables,
+        tables: TableShapes,
         *,
         sources: int,  # sizes of the vocabularies
         targets: int,
@@ -91,7 +95,7 @@ class HybridTranslator(LatticeModel):
         self.tables = tables.build()
         self.decoder = JointNGramDecoder(targets)
         self._sizes = {"sources": sources, "targets": targets, "end": end, "order": order}
-        self._loaded: _Loaded | None = None
+        self._units: UnitNGram | None = None
         if tables.initial:
             self._read_tables()
 
@@ -104,34 +108,44 @@ class HybridTranslator(LatticeModel):
         tensors = {name: tensor.cpu() for name, tensor in self.tables.state_dict().items()}
         scores = tensors.pop(UNIT_SCORES, torch.zeros(0))
         units = UnitNGram.from_tensors(tensors, **self._sizes)
-        if scores.shape != (len(units.units),) or len(units.units) == 0:
+        if scores.shape != (len(units.units),):
             raise ValueError(f"{UNIT_SCORES}: expected one value for each of {len(units.units)} units")
-        if int(units.chunk_numbers.max()) + 1 != self.output.out_features:
+        if units.chunk_count != self.output.out_features:
             raise ValueError(f"expected units with {self.output.out_features} different chunks")
-        allowed = torch.zeros(self._sizes["sources"], self.output.out_features, dtype=torch.bool)
-        allowed[units.units[:, 0], units.chunk_numbers] = True
-        self._loaded = _Loaded(units, scores.double().numpy(), allowed)
+        self._units, self._unit_scores = units, scores.double().numpy()
 
     @property
-    def loaded(self) -> "_Loaded":
-        """What the tables hold."""
-        if self._loaded is None:
+    def units(self) -> UnitNGram:
+        """The units and their n-gram model."""
+        if self._units is None:
             raise ValueError("the tables of the model have not been loaded yet")
-        return self._loaded
+        return self._units
 
-    def chunk_log_probabilities(self, memory: Memory, inputs: Tensor) -> Tensor:  # (B, S) → (B, S, C)
-        """Of the chunk of each source token, according to the network; uniform at tokens that occur in no unit."""
-        allowed = self.loaded.chunks_of.to(inputs.device)[inputs]
-        logits: Tensor = self.output(memory.values)
-        allowed = allowed | ~allowed.any(dim=2, keepdim=True)
-        return logits.masked_fill(~allowed, -torch.inf).log_softmax(dim=2)
+    def candidates(
+        self,
+        values: Tensor,  # (B, S, D), outputs of the network
+        inputs: Tensor,  # (B, S)
+    ) -> "Candidates":
+        """The units of each source token, with a softmax over them."""
+        device, tokens = inputs.device, inputs.reshape(-1)
+        first_units = torch.from_numpy(self.units.first_units).to(device)
+        counts = first_units[tokens + 1] - first_units[tokens]
+        first = counts.cumsum(0) - counts
+        places = torch.arange(len(tokens), device=device).repeat_interleave(counts)
+        units = torch.arange(len(places), device=device) + (first_units[tokens] - first)[places]
+        chunks = torch.from_numpy(self.units.chunk_numbers).to(device)[units]
+        logits: Tensor = self.output(values).flatten(0, 1)[places, chunks]
+        largest = logits.new_full((len(tokens),), -torch.inf).scatter_reduce(0, places, logits.detach(), "amax")
+        shifted = logits - largest[places]
+        sums = logits.new_zeros(len(tokens)).index_add(0, places, shifted.exp())
+        return Candidates(shifted - sums[places].log(), first.view_as(inputs), counts.view_as(inputs), places)
 
     def encoder(self, inputs: Tensor, mask: Tensor) -> Memory:  # (B, S), (B, S)
-        """The outputs of the network, and the lattices of the sources as the state of the memory."""
-        memory = self.network(inputs, mask)
-        scores = NETWORK_WEIGHT * self.chunk_log_probabilities(memory, inputs).detach().cpu()
-        lattices = self.loaded.units.lattices(inputs.cpu(), mask.cpu(), ChunkScores(scores, NGRAM_WEIGHT))
-        return Memory(memory.values, mask, lattices)
+        """The outputs of the network, and the lattices of the sources as the state of the memory, on the CPU."""
+        values = self.network(inputs, mask).values
+        scores, first, *_ = (part.detach().cpu() for part in self.candidates(values, inputs))
+        scored = UnitScores(NETWORK_WEIGHT * scores, first, NGRAM_WEIGHT)
+        return Memory(values.cpu(), mask.cpu(), self.units.lattices(inputs.cpu(), mask.cpu(), scored))
 
     def alignment_loss(
         self,
@@ -144,31 +158,28 @@ class HybridTranslator(LatticeModel):
 
         Of pairs that cannot be aligned by known units, all tokens are equally probable.
         """
-        chunks, impossible = self._chunks_of(inputs, target)
-        real = chunks >= 0
-        log_probs = self.chunk_log_probabilities(self.network(*inputs), inputs.values)[real]
-        chosen = log_probs.gather(1, chunks[real].unsqueeze(1)).sum()
+        units, impossible = self.align_units(inputs, target)
+        real = units >= 0
+        log_probs, first, counts, places = self.candidates(self.network(*inputs).values, inputs.values)
+        first_units = torch.from_numpy(self.units.first_units).to(units.device)
+        chosen = log_probs[(first + units - first_units[inputs.values])[real]].sum()
         total: Tensor = impossible * math.log(self.decoder.tokens) - chosen
         if not smoothing:
             return total
-        possible = log_probs > -torch.inf
-        spread = (log_probs.masked_fill(~possible, 0).sum(dim=1) / possible.sum(dim=1)).sum()
-        return total + smoothing * (chosen - spread)
+        sums = log_probs.new_zeros(units.numel()).index_add(0, places, log_probs).view_as(units)
+        return total + smoothing * (chosen - (sums[real] / counts[real]).sum())
 
-    def _chunks_of(self, inputs: Padded, target: Padded) -> tuple[Tensor, int]:
-        """The number of the chunk of each source token (B, S), -1: none, and the tokens of targets without chunks."""
+    def align_units(self, inputs: Padded, target: Padded) -> tuple[Tensor, int]:
+        """The units (B, S) of the best alignments, -1: none, and how many tokens the targets without one have."""
         from seqloom.kernels.joint_ngram import alignment as kernel  # importing numba takes 0.5 s
 
-        units, scores, _ = self.loaded
-        chunks = np.full(inputs.values.shape, -1)
+        aligned = np.full(inputs.values.shape, kernel.EMPTY)
         impossible = 0
         sources, targets = (part.values.cpu().numpy() for part in (inputs, target))
+        tables = self.units.first_units, self.units.chunks, self._unit_scores
         sizes = zip(inputs.lengths.tolist(), target.lengths.tolist(), strict=True)
         for row, (length, size) in enumerate(sizes):
             texts = sources[row, : length - 1], targets[row, : size - 1]
-            best = np.empty(length - 1, dtype=np.int64)
-            if kernel.align_units(*texts, units.first_units, units.chunks, scores, best):
-                chunks[row, : length - 1] = np.where(best >= 0, units.chunk_numbers[best], -1)
-            else:
+            if not kernel.align_units(*texts, *tables, aligned[row, : length - 1]):
                 impossible += size
-        return torch.from_numpy(chunks).to(inputs.values.device), impossible
+        return torch.from_numpy(aligned).to(inputs.values.device), impossible

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.embedding import PADDING, UNKNOWN
+from seqloom.layers.embedding import PADDING
 from seqloom.layers.layer import Memory
 from seqloom.models.joint_ngram.alignment import align
 from seqloom.models.joint_ngram.unit_ngram import Lattices, UnitNGram
@@ -147,8 +147,7 @@ class JointNGram(LatticeModel, CountingModel):
 
     def count(self, examples: Iterable[Any]) -> None:
         """Align all examples without unknown target tokens, and estimate the n-gram model of their units."""
-        pairs = ((source, target) for source, target in map(self.encode, examples) if UNKNOWN not in target)
-        aligned = align(pairs, longest_chunk=self.longest_chunk)
+        aligned = align(map(self.encode, examples), longest_chunk=self.longest_chunk)
         self._estimated = UnitNGram.estimate(aligned, order=self.order, sources=self.sources, end=self.end)
 
     def encoder(self, inputs: Tensor, mask: Tensor) -> Memory:

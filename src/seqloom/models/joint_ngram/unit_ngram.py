@@ -31,10 +31,11 @@ class Lattices(NamedTuple):
     weights: Tensor
 
 
-class ChunkScores(NamedTuple):
-    """Further scores of units, which depend on the whole source and not on the units before."""
+class UnitScores(NamedTuple):
+    """Further scores of the units of each source token, which do not depend on the units before."""
 
-    scores: Tensor  # (B, S, C), of each chunk at each source token: added to the logarithms
+    scores: Tensor  # (N,), of the units of all tokens, one after the other: added to the logarithms
+    first: Tensor  # (B, S), where those of each token begin
     ngram_weight: float  # factor of the logarithms of the n-gram model
 
 
@@ -55,6 +56,11 @@ class UnitNGram:
         self.chunks: Integers = np.ascontiguousarray(units[:, 1:])
         _, numbers = np.unique(self.chunks, axis=0, return_inverse=True)
         self.chunk_numbers: Integers = numbers.reshape(-1)  # of each unit
+
+    @property
+    def chunk_count(self) -> int:
+        """The number of different chunks."""
+        return int(self.chunk_numbers.max(initial=-1)) + 1
 
     @classmethod
     def estimate(cls, aligned: Alignment, *, order: int, sources: int, end: int) -> Self:
@@ -99,14 +105,14 @@ class UnitNGram:
         self,
         inputs: Tensor,  # (B, S), each source with its end
         mask: Tensor,  # (B, S)
-        others: ChunkScores | None = None,
+        others: UnitScores | None = None,
     ) -> Lattices:
         """All targets of each source."""
         node_of = np.full(len(self._automaton.ngram_words), -1, dtype=np.int32)  # of this call: threads share a model
-        arcs = []
-        for row, (source, length) in enumerate(zip(inputs.numpy(), mask.sum(dim=1).tolist(), strict=True)):
-            scores = others.scores[row].double().numpy() if others else np.zeros((0, 0))
-            arcs.append(self._lattice(source[: length - 1], scores, others.ngram_weight if others else 1.0, node_of))
+        scores, first, weight = others or UnitScores(torch.zeros(0), torch.zeros_like(inputs), 1.0)
+        rows = zip(inputs.numpy(), first.numpy(), mask.sum(dim=1).tolist(), strict=True)
+        values = scores.double().numpy()
+        arcs = [self._lattice(row[: size - 1], values, starts, weight, node_of) for row, starts, size in rows]
         sizes = torch.tensor([len(origins) for origins, *_ in arcs])
         parts = []
         for values, kind in zip(zip(*arcs, strict=True), (torch.int32,) * 4 + (torch.float64,), strict=True):
@@ -117,17 +123,20 @@ class UnitNGram:
         return Lattices(sizes, *parts)
 
     def _lattice(
-        self, source: Integers, scores: NDArray[np.float64], ngram_weight: float, node_of: NDArray[np.int32]
+        self,
+        source: Integers,
+        scores: NDArray[np.float64],
+        first_scores: Integers,
+        ngram_weight: float,
+        node_of: NDArray[np.int32],
     ) -> tuple[NDArray[Any], ...]:
         """The arcs of one source; tokens that occur in no unit stand for nothing."""
         from seqloom.kernels.joint_ngram import lattice as kernel  # importing numba takes 0.5 s
 
         (known,) = np.nonzero(self.first_units[source] < self.first_units[source + 1])
         start = 1 + START if self.ngram.order > 1 else 0
-        units = source[known], self.first_units, OFFSET, self.chunk_numbers, scores[known] if len(scores) else scores
-        *arcs, first_arcs, forward = kernel.expand(
-            *units, ngram_weight, start, END, *self._automaton, node_of, NODE_PRUNING
-        )
+        units = source[known], self.first_units, OFFSET, scores, first_scores[known], ngram_weight
+        *arcs, first_arcs, forward = kernel.expand(*units, start, END, *self._automaton, node_of, NODE_PRUNING)
         origins, destinations, chosen, weights = arcs
         weights = kernel.condition(origins, destinations, weights, first_arcs, forward, ARC_PRUNING)
         *ends, positions, weights = kernel.spell(

@@ -18,7 +18,7 @@ from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, PrenetConfig
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge
-from seqloom.models.joint_ngram.hybrid import UnitTables
+from seqloom.models.joint_ngram.hybrid import TableShapes
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.transcription.search_guide import LanguageModelConfig
@@ -54,8 +54,8 @@ class Learned(ConfigSection):
     target: Tokenizer | None  # None: the source tokenizer (shared vocabulary)
     vectors: PretrainedInputs | None = None  # pretrained vectors of the source
     ratio: float = Field(ge=0, le=LARGEST_FACTOR)  # target tokens per source token, 99.9th percentile
-    aligned: AlignedPairs | None = None  # of a joint n-gram model
-    tables: UnitTables | None = None  # of a hybrid one
+    aligned: AlignedPairs | None = None  # of a joint n-gram model and a hybrid
+    tables: TableShapes | None = None  # of a hybrid
 
 
 class MaxLength(ConfigSection):

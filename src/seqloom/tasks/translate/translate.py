@@ -32,7 +32,7 @@ from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import SUPPRESSED, generate, teacher_forced_scores, teacher_forcing_loss
 from seqloom.models.guided_generation import generate_guided, guided_candidates
 from seqloom.models.joint_ngram.alignment import align, needed_chunk
-from seqloom.models.joint_ngram.hybrid import HybridTranslator, UnitTables
+from seqloom.models.joint_ngram.hybrid import HybridTranslator, TableShapes
 from seqloom.models.joint_ngram.joint_ngram import IMPOSSIBLE, JointNGram
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.transcription.search_guide import build_guide
@@ -112,10 +112,10 @@ class Translate(TranslateScoring):
         counted = AlignedPairs(max_chunk=chunk, too_long=too_long, unknown=unknown, examples=len(encoded))
         tables = None
         if self.model == "hybrid":
-            aligned = align((pair for pair in encoded if UNKNOWN not in pair[1]), longest_chunk=chunk)
+            alignment = align(encoded, longest_chunk=chunk)
             end = target.vocabulary.index(END)
             sizes = {"order": self.joint_ngram.order, "sources": len(source.vocabulary), "end": end}
-            tables = UnitTables.estimate(aligned, **sizes)
+            tables = TableShapes.estimate(alignment, **sizes)
         return learned.model_copy(update={"aligned": counted, "tables": tables})
 
     @property
@@ -238,7 +238,7 @@ class Translate(TranslateScoring):
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         self._require_target(batch)
-        if self.model == "hybrid":
+        if isinstance(model, HybridTranslator):
             return Loss(model.alignment_loss(*batch[:2], smoothing=self.label_smoothing), batch.items)
         total = teacher_forcing_loss(
             model, model.start(*batch.inputs), batch.target, end=self._end, smoothing=self.label_smoothing
@@ -247,12 +247,13 @@ class Translate(TranslateScoring):
 
     def encode(self, model: Any, batch: Batch) -> Memory:
         """Of the source; the end token is an element, too."""
-        memory: Memory = model.encoder(*batch.inputs)
+        encoder = model.network if isinstance(model, HybridTranslator) else model.encoder
+        memory: Memory = encoder(*batch.inputs)
         return memory
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         memory: Memory = model.encoder(*batch.inputs)
-        end = self._end
+        batch, end = batch.to(memory.mask.device), self._end  # lattices are on the CPU
         lengths: Tensor | int = self._max_lengths(batch.inputs.lengths)
         tree = None
         if self.constrain:
@@ -367,6 +368,12 @@ class Translate(TranslateScoring):
     @property
     def custom_layer_field(self) -> str:
         return "" if self.model == "joint_ngram" else "encoder"
+
+    def warm_start_conflict(self, other: Task) -> str:
+        models = [self.model, *([other.model] if isinstance(other, Translate) else [])]
+        if "hybrid" in models:
+            return 'task.model = "hybrid" needs the units of its own data: train it without --from'
+        return super().warm_start_conflict(other)
 
     def ensemble_conflict(self, other: Task) -> str:
         if isinstance(other, Translate) and other.reverse_source != self.reverse_source:
