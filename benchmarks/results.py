@@ -96,7 +96,8 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     decoding: dict[str, Any] = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
     others = [RUNS / other for other in figure.get("ensemble", [])]
     trained = {each: run for each, (run, _) in runs.items()}
-    metric, interval, first = figure["metric"], None, next(iter(trained.values()))
+    first, *_ = trained.values()
+    metric, interval = figure["metric"], None
     if "folds" in figure:
         folds = {fold: score_fold(fold, run_name, trained, figure, decoding) for fold in figure["folds"]}
         values = [mean(of_seed) for of_seed in zip(*folds.values(), strict=True)]
