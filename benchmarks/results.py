@@ -96,8 +96,9 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     decoding: dict[str, Any] = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
     others = [RUNS / other for other in figure.get("ensemble", [])]
     trained = {each: run for each, (run, _) in runs.items()}
-    first, *_ = trained.values()
-    metric, interval = figure["metric"], None
+    first_run = next(iter(trained.values()))
+    metric: str = figure["metric"]
+    interval: list[float] | None = None
     if "folds" in figure:
         folds = {fold: score_fold(fold, run_name, trained, figure, decoding) for fold in figure["folds"]}
         values = [mean(of_seed) for of_seed in zip(*folds.values(), strict=True)]
@@ -126,9 +127,9 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         "command": f"scripts/results {name}",
         "config": str(path),
         "minutes": mean(minutes for _, minutes in runs.values()),
-        "parameters": describe_run(first.path)["parameters"],
+        "parameters": describe_run(first_run.path)["parameters"],
         "versions": machine_info().versions,
-        "curve": [] if others or "folds" in figure else missed_goals.learning_curve(first, metric),
+        "curve": [] if others or "folds" in figure else missed_goals.learning_curve(first_run, metric),
         "all": every,
     }
 
