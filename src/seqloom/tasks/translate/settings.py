@@ -147,9 +147,9 @@ class TranslateSettings(Task):
     )
     model: Literal["neural", "joint_ngram", "hybrid"] = Field(
         "neural",
-        description="neural: an encoder-decoder. For monotonic pairs, such as words and their pronunciations: "
-        "joint_ngram, an n-gram model of source tokens with their target tokens, which trains in seconds, and hybrid, "
-        "that model together with a network (task.encoder) that reads the whole source.",
+        description="neural: an encoder-decoder; joint_ngram: an n-gram model of source tokens with their target "
+        "tokens, for monotonic pairs such as words and their pronunciations, which trains in seconds; hybrid: that "
+        "model combined with a network (task.encoder).",
     )
     joint_ngram: JointNGramConfig = Field(
         default_factory=JointNGramConfig, description="Joint n-gram model, used if model is joint_ngram or hybrid."
