@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqloom.checkpoint import RunError, Snapshot
 from seqloom.training.gradient_update import GradientUpdate
-from seqloom.training.snapshots import flatten_state, nest, unflatten_state
+from seqloom.training.snapshots import average_weights, flatten_state, nest, unflatten_state
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -141,3 +141,13 @@ def test_the_state_of_an_update_rule_is_restored() -> None:
     weights, training = rule.state()
     assert same(weights, snapshot.model)
     assert same(training, snapshot.training)
+
+
+def test_weights_that_do_not_change_are_averaged_without_rounding() -> None:
+    table, counts = torch.linspace(0.1, 0.9, 1000), torch.tensor([3])
+    history = tuple({"table": table.clone(), "moving": table + step, "count": counts + step} for step in range(3))
+    assert not (table + table + table).div(3).equal(table)  # what a mean would give
+    mean = average_weights(history)
+    assert mean["table"].equal(table)
+    torch.testing.assert_close(mean["moving"], table + 1)
+    assert mean["count"].tolist() == [5]

@@ -42,11 +42,16 @@ def copy_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def average_weights(history: tuple[dict[str, Tensor], ...]) -> dict[str, Tensor]:
-    """The mean of each weight; integers are taken from the last."""
-    stacked = {name: torch.stack([weights[name] for weights in history]) for name in history[0]}
-    return {
-        name: tensors.mean(dim=0) if tensors.is_floating_point() else tensors[-1] for name, tensors in stacked.items()
-    }
+    """The mean of each weight; integers, and weights that have not changed, are taken from the last."""
+    return {name: _average([weights[name] for weights in history]) for name in history[0]}
+
+
+def _average(tensors: list[Tensor]) -> Tensor:
+    """The mean; equal tensors have no rounding errors."""
+    last = tensors[-1]
+    if not last.is_floating_point() or all(tensor.equal(last) for tensor in tensors):
+        return last.clone()
+    return torch.stack(tensors).mean(dim=0)
 
 
 def flatten_state(state: Any, name: str) -> dict[str, Tensor]:
