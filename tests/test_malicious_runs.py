@@ -35,7 +35,7 @@ from seqloom.workflow import resume, train
 
 NAMES = [
     *("embed", "tag, crf", "tag, hmm", "classify, subwords", "language_model, ngram", "language_model, unigram"),
-    *("translate, beam", "caption", "transcribe, beam", "transcribe, audio", "forecast"),
+    *("translate, beam", "translate, hybrid", "caption", "transcribe, beam", "transcribe, audio", "forecast"),
 ]
 
 
@@ -137,6 +137,15 @@ def test_no_use_of_a_run_allocates_more_than_its_weights(seeds: dict[str, fuzzin
     config = load_config(run)
     with pytest.raises(RunError, match=r"the weights do not fit the configuration: .*expected the shape \(5000,"):
         WarmStart(run, config).adapt(config.task)
+
+
+@pytest.mark.parametrize("value", [{"chunks": 10**9}, {"shapes": {"units": [10**9, 3]}}, {"shapes": {}}])
+def test_tables_are_no_larger_than_the_weights(
+    seeds: dict[str, fuzzing.Seed], tmp_path: Path, value: dict[str, Any]
+) -> None:
+    path = damaged(seeds["translate, hybrid"], tmp_path / "run", learned=lambda values: values["tables"].update(value))
+    with pytest.raises(RunError, match=r"the weights do not fit the configuration|the model cannot be built"):
+        model.load(path)
 
 
 @pytest.mark.parametrize(
