@@ -229,6 +229,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = re.findall(r"^    (\w[^\t\n]*\t.*\n)", (ROOT / "docs/translate.md").read_text(), re.MULTILINE)
     (folder / "commands.tsv").write_text("".join(pairs))
     (folder / "pronunciations.tsv").write_text("PHOENIX\tF IY N IH K S\nPIN\tP IH N\nNIX\tN IH K S\n" * 5)
+    (folder / "unseen.tsv").write_text("PIX\tP IH K S\n")
     (folder / "mine.py").write_text(blocks(ROOT / "README.md")[2])
     with contextlib.chdir(folder):
         (folder / "tagger.toml").write_text(run_command(["init", "tag"]).replace("path/to/", ""))

@@ -117,13 +117,13 @@ def test_the_loss_is_that_of_the_best_alignment_of_each_pair(model: Any) -> None
     pairs = [*PAIRS, ([3, 7, 4], [3, 4])]  # token 7 stands for nothing
     unit_scores = model.tables.get_buffer(hybrid.UNIT_SCORES).tolist()
     expected = 0.0
-    for source, target in pairs:
+    for source, spelled in pairs:
         scores = network_scores(model, source)
         known = [each for each in scores if each]
         aligned = [
             choice
             for choice in itertools.product(*known)
-            if [token for unit in choice for token in chunk(model, unit)] == target
+            if [token for unit in choice for token in chunk(model, unit)] == spelled
         ]
         best = max(aligned, key=lambda choice: (sum(unit_scores[unit] for unit in choice), sizes(model, choice)))
         expected -= sum(each[unit] for each, unit in zip(known, best, strict=True))

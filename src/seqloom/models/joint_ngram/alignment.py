@@ -43,7 +43,7 @@ def align(
 ) -> Alignment:
     """Align pairs by expectation maximisation: all units are equally probable at first.
 
-    Pairs with unknown target tokens are left out, as those that need longer chunks.
+    Pairs with unknown target tokens are skipped, as those that need longer chunks.
     """
     from seqloom.kernels.joint_ngram import alignment as kernel  # importing numba takes 0.5 s
 
