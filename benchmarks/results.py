@@ -74,7 +74,10 @@ def write_drawings(run: Path, texts: str, path: Path) -> None:
 def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, Any]:
     """Train one configuration, and the ones it needs, and evaluate it as its entry in figures.toml says."""
     if missing := [run for run in runs_of_others(figure) if not (RUNS / run).exists()]:
-        first = dict.fromkeys(re.sub(r"_seed\d+$", "", run) for run in missing)
+        whole = figure.get("run", "")
+        parts = {f"{whole}_{fold}": whole for fold in figure.get("folds", [])}
+        bases = (re.sub(r"_seed\d+$", "", run) for run in missing)
+        first = dict.fromkeys(parts.get(base, base) for base in bases)
         raise SystemExit(
             f"{name} evaluates {', '.join(missing)}, not trained yet; first: scripts/results {' '.join(first)}"
         )

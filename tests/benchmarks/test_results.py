@@ -102,6 +102,9 @@ def test_runs_of_other_figures_are_not_trained_with_the_wrong_settings(
     message = "^all evaluates tagger, tagger_seed3, not trained yet; first: scripts/results tagger$"
     with pytest.raises(SystemExit, match=message):
         results.measure("all", figure, retrain=False)
+    folds = {"run": "digits", "folds": ["anna", "ben"], "seeds": 2}
+    with pytest.raises(SystemExit, match=r"digits_ben_seed2, not trained yet; first: scripts/results digits$"):
+        results.measure("all", folds, retrain=False)
 
 
 def test_folds_are_trained_in_turn_and_averaged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,38 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.models.joint_ngram.toy import END, PAIRS, SOURCES, padded
 
-from seqloom.data.batch import Padded, pad
 from seqloom.layers.embedding import Embedding
 from seqloom.models.classifier import TokenEmbedding
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.generation import teacher_forced_scores
-from seqloom.models.joint_ngram import hybrid, joint_ngram, unit_ngram
+from seqloom.models.joint_ngram import hybrid
 from seqloom.models.joint_ngram.alignment import align
 from seqloom.models.joint_ngram.hybrid import NETWORK_WEIGHT, NGRAM_WEIGHT, HybridTranslator, TableShapes
 from seqloom.models.joint_ngram.unit_ngram import OFFSET
 
-END = 2
-Pair = tuple[list[int], list[int]]
-PAIRS: list[Pair] = [
-    ([3, 4], [3, 4]),
-    ([3, 3, 4], [3, 3, 4]),
-    ([4, 5], [4, 5, 5]),
-    ([5, 4], [5, 6, 4]),
-    ([5], [6]),
-    ([4, 4], [4]),
-    ([3, 5, 3], [3, 5, 5, 3]),
-    ([3], []),
-]
-SOURCES = [[3], [4, 5], [5, 3, 4], [3, 7, 4], []]
 SIZES = {"sources": 8, "targets": 7, "end": END, "order": 3}
-
-
-@pytest.fixture(autouse=True)
-def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joint_ngram, "FLOOR", 0.0)
-    for name in ("NODE_PRUNING", "ARC_PRUNING"):
-        monkeypatch.setattr(unit_ngram, name, 0.0)
 
 
 def estimated() -> TableShapes:
@@ -48,11 +28,11 @@ def estimated() -> TableShapes:
     return TableShapes.estimate(aligned, order=SIZES["order"], sources=SIZES["sources"], end=END)
 
 
-def build(tables: TableShapes) -> Any:
+def build(tables: TableShapes, sizes: dict[str, int] = SIZES) -> Any:
     torch.manual_seed(3)
-    embedding = TokenEmbedding(Embedding(SIZES["sources"], 4), dropout=0)
+    embedding = TokenEmbedding(Embedding(sizes["sources"], 4), dropout=0)
     network = Encoder(embedding, build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=6), 4))
-    model = HybridTranslator(network, tables, **SIZES)
+    model = HybridTranslator(network, tables, **sizes)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
@@ -62,10 +42,6 @@ def build(tables: TableShapes) -> Any:
 @pytest.fixture
 def model() -> Any:
     return build(estimated())
-
-
-def padded(texts: Sequence[Sequence[int]]) -> Padded:
-    return pad([np.array([*text, END]) for text in texts])
 
 
 def chunk(model: Any, unit: int) -> tuple[int, ...]:
@@ -185,11 +161,8 @@ def test_each_token_has_its_own_units() -> None:
     count = 5000
     pairs = [([token], [token]) for token in range(3, count)]
     tables = TableShapes.estimate(align(pairs, longest_chunk=1), order=1, sources=count, end=END)
-    network = Encoder(
-        TokenEmbedding(Embedding(count, 2), dropout=0), build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=2), 2)
-    )
-    model = HybridTranslator(network, tables, sources=count, targets=count, end=END, order=1)
+    model = build(tables, {"sources": count, "targets": count, "end": END, "order": 1})
     inputs = padded([[7, 8], [9]])
-    log_probs, _, counts, _ = model.candidates(network(*inputs).values, inputs.values)
+    log_probs, _, counts, _ = model.candidates(model.network(*inputs).values, inputs.values)
     assert counts.tolist() == [[1, 1, 0], [1, 0, 0]]
     assert log_probs.tolist() == [0, 0, 0]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.models.joint_ngram.toy import END, PAIRS, SOURCES, padded
 
-from seqloom.data.batch import pad
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.ensemble import Ensemble
@@ -21,27 +21,6 @@ from seqloom.models.joint_ngram.joint_ngram import JointNGram
 from seqloom.models.joint_ngram.unit_ngram import OFFSET
 from seqloom.models.ngram.ngram import NGram
 
-END = 2
-Pair = tuple[list[int], list[int]]
-PAIRS: list[Pair] = [
-    ([3, 4], [3, 4]),
-    ([3, 3, 4], [3, 3, 4]),
-    ([4, 5], [4, 5, 5]),
-    ([5, 4], [5, 6, 4]),
-    ([5], [6]),
-    ([4, 4], [4]),
-    ([3, 5, 3], [3, 5, 5, 3]),
-    ([3], []),
-]
-SOURCES = [[3], [4, 5], [5, 3, 4], [3, 7, 4], []]
-
-
-@pytest.fixture(autouse=True)
-def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joint_ngram, "FLOOR", 0.0)
-    for name in ("NODE_PRUNING", "ARC_PRUNING"):
-        monkeypatch.setattr(unit_ngram, name, 0.0)
-
 
 def counted(order: int = 3) -> Any:
     model = JointNGram(lambda pair: pair, sources=8, targets=7, end=END, order=order, longest_chunk=2)
@@ -50,7 +29,7 @@ def counted(order: int = 3) -> Any:
 
 
 def memory_of(model: Any, sources: Sequence[Sequence[int]]) -> Any:
-    return model.encoder(*pad([np.array([*source, END]) for source in sources]))
+    return model.encoder(*padded(sources))
 
 
 def paths(model: Any, source: Sequence[int]) -> Iterator[tuple[float, list[int], list[int]]]:
@@ -83,7 +62,7 @@ def test_probabilities_of_all_targets(order: int, source: list[int]) -> None:
     assert (len(expected) > 1) == bool(source)
     targets = list(expected)
     memory = memory_of(model, [source] * len(targets))
-    target = pad([np.array([*each, END]) for each in targets])
+    target = padded(targets)
     scored = teacher_forced_scores(model.decoder, memory, target, end=END)
     for each, (log_probs, _) in zip(targets, scored, strict=True):
         assert math.exp(sum(log_probs)) == pytest.approx(expected[each], rel=1e-4)  # float32
@@ -116,7 +95,7 @@ def test_a_wide_beam_finds_the_most_probable_target() -> None:
 
 def test_alignment_is_the_posterior_of_positions() -> None:
     model, source = counted(), [5, 3, 4]
-    inputs = pad([np.array([*source, END])])
+    inputs = padded([source])
     for target in map(list, by_target(model, source)):
         expected = np.zeros((len(target) + 1, len(source) + 1))
         for probability, found, places in paths(model, source):
@@ -130,7 +109,7 @@ def test_alignment_is_the_posterior_of_positions() -> None:
 def test_impossible_targets_have_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joint_ngram, "FLOOR", 1e-3)
     model = counted()
-    target = pad([np.array([6, 6, 6, 6, END])])
+    target = padded([[6, 6, 6, 6]])
     ((log_probs, correct),) = teacher_forced_scores(model.decoder, memory_of(model, [[3]]), target, end=END)
     assert all(math.isfinite(value) for value in log_probs)
     assert log_probs[-1] == pytest.approx(math.log(1 / 7))  # after an impossible prefix, all tokens are as probable
@@ -184,7 +163,7 @@ def test_pruning_keeps_probabilities_that_add_up_to_one(monkeypatch: pytest.Monk
 def test_ensembles_average_probabilities() -> None:
     models = [counted(order=1), counted(order=4)]
     together: Any = Ensemble(models)
-    inputs = pad([np.array([*source, END]) for source in SOURCES])
+    inputs = padded(SOURCES)
     tokens = torch.full((len(SOURCES), 1), END)
     averaged, _ = together(tokens, together.start(together.encoder(*inputs), len(SOURCES)))
     single = [model.decoder(tokens, model.start(*inputs))[0].double().exp() for model in models]

@@ -26,7 +26,7 @@ def expand(
     first_units: Integers,  # (V + 1,): the units of source token v are units first_units[v] to first_units[v + 1] - 1
     offset: int,  # unit u is the word u + offset of the n-gram model
     scores: Doubles,  # further logarithms of the units of all tokens, one after the other; (0,): none
-    first_scores: Integers,  # (S,), where those of each token begin
+    offsets: Integers,  # (S,): the score of unit u at token s is scores[offsets[s] + u]
     ngram_weight: float,  # factor of the logarithms of the n-gram model
     start: int,  # state of the n-gram model before the first unit
     end: int,  # its word after the last unit
@@ -72,7 +72,7 @@ def expand(
                     forward.append(0.0)
                 log_prob *= ngram_weight
                 if len(scores) and position < len(source):
-                    log_prob += scores[first_scores[position] + unit - low]
+                    log_prob += scores[offsets[position] + unit]
                 weight = math.exp(log_prob)
                 forward[to] += forward[node] / largest * weight
                 origins.append(node)

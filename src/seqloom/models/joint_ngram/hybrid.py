@@ -67,7 +67,7 @@ class Candidates(NamedTuple):
     """The units of all source tokens of a batch, one after the other."""
 
     log_probs: Tensor  # (N,)
-    first: Tensor  # (B, S), where those of each token begin
+    offsets: Tensor  # (B, S): unit u of token s is at offsets[s] + u
     counts: Tensor  # (B, S)
     places: Tensor  # (N,), the source token of each, of B × S
 
@@ -130,21 +130,21 @@ class HybridTranslator(LatticeModel):
         device, tokens = inputs.device, inputs.reshape(-1)
         first_units = torch.from_numpy(self.units.first_units).to(device)
         counts = first_units[tokens + 1] - first_units[tokens]
-        first = counts.cumsum(0) - counts
+        offsets = counts.cumsum(0) - counts - first_units[tokens]
         places = torch.arange(len(tokens), device=device).repeat_interleave(counts)
-        units = torch.arange(len(places), device=device) + (first_units[tokens] - first)[places]
+        units = torch.arange(len(places), device=device) - offsets[places]
         chunks = torch.from_numpy(self.units.chunk_numbers).to(device)[units]
         logits: Tensor = self.output(values).flatten(0, 1)[places, chunks]
         largest = logits.new_full((len(tokens),), -torch.inf).scatter_reduce(0, places, logits.detach(), "amax")
         shifted = logits - largest[places]
         sums = logits.new_zeros(len(tokens)).index_add(0, places, shifted.exp())
-        return Candidates(shifted - sums[places].log(), first.view_as(inputs), counts.view_as(inputs), places)
+        return Candidates(shifted - sums[places].log(), offsets.view_as(inputs), counts.view_as(inputs), places)
 
     def encoder(self, inputs: Tensor, mask: Tensor) -> Memory:  # (B, S), (B, S)
         """The outputs of the network, and the lattices of the sources as the state of the memory, on the CPU."""
         values = self.network(inputs, mask).values
-        scores, first, *_ = (part.detach().cpu() for part in self.candidates(values, inputs))
-        scored = UnitScores(NETWORK_WEIGHT * scores, first, NGRAM_WEIGHT)
+        scores, offsets, *_ = (part.detach().cpu() for part in self.candidates(values, inputs))
+        scored = UnitScores(NETWORK_WEIGHT * scores, offsets, NGRAM_WEIGHT)
         return Memory(values.cpu(), mask.cpu(), self.units.lattices(inputs.cpu(), mask.cpu(), scored))
 
     def alignment_loss(
@@ -160,9 +160,8 @@ class HybridTranslator(LatticeModel):
         """
         units, impossible = self.align_units(inputs, target)
         real = units >= 0
-        log_probs, first, counts, places = self.candidates(self.network(*inputs).values, inputs.values)
-        first_units = torch.from_numpy(self.units.first_units).to(units.device)
-        chosen = log_probs[(first + units - first_units[inputs.values])[real]].sum()
+        log_probs, offsets, counts, places = self.candidates(self.network(*inputs).values, inputs.values)
+        chosen = log_probs[(offsets + units)[real]].sum()
         total: Tensor = impossible * math.log(self.decoder.tokens) - chosen
         if not smoothing:
             return total

@@ -35,7 +35,7 @@ class UnitScores(NamedTuple):
     """Further scores of the units of each source token, which do not depend on the units before."""
 
     scores: Tensor  # (N,), of the units of all tokens, one after the other: added to the logarithms
-    first: Tensor  # (B, S), where those of each token begin
+    offsets: Tensor  # (B, S): that of unit u at token s is scores[offsets[s] + u]
     ngram_weight: float  # factor of the logarithms of the n-gram model
 
 
@@ -109,10 +109,10 @@ class UnitNGram:
     ) -> Lattices:
         """All targets of each source."""
         node_of = np.full(len(self._automaton.ngram_words), -1, dtype=np.int32)  # of this call: threads share a model
-        scores, first, weight = others or UnitScores(torch.zeros(0), torch.zeros_like(inputs), 1.0)
-        rows = zip(inputs.numpy(), first.numpy(), mask.sum(dim=1).tolist(), strict=True)
+        scores, offsets, weight = others or UnitScores(torch.zeros(0), torch.zeros_like(inputs), 1.0)
+        rows = zip(inputs.numpy(), offsets.numpy(), mask.sum(dim=1).tolist(), strict=True)
         values = scores.double().numpy()
-        arcs = [self._lattice(row[: size - 1], values, starts, weight, node_of) for row, starts, size in rows]
+        arcs = [self._lattice(row[: size - 1], values, shifts, weight, node_of) for row, shifts, size in rows]
         sizes = torch.tensor([len(origins) for origins, *_ in arcs])
         parts = []
         for values, kind in zip(zip(*arcs, strict=True), (torch.int32,) * 4 + (torch.float64,), strict=True):
@@ -126,7 +126,7 @@ class UnitNGram:
         self,
         source: Integers,
         scores: NDArray[np.float64],
-        first_scores: Integers,
+        offsets: Integers,
         ngram_weight: float,
         node_of: NDArray[np.int32],
     ) -> tuple[NDArray[Any], ...]:
@@ -135,7 +135,7 @@ class UnitNGram:
 
         (known,) = np.nonzero(self.first_units[source] < self.first_units[source + 1])
         start = 1 + START if self.ngram.order > 1 else 0
-        units = source[known], self.first_units, OFFSET, scores, first_scores[known], ngram_weight
+        units = source[known], self.first_units, OFFSET, scores, offsets[known], ngram_weight
         *arcs, first_arcs, forward = kernel.expand(*units, start, END, *self._automaton, node_of, NODE_PRUNING)
         origins, destinations, chosen, weights = arcs
         weights = kernel.condition(origins, destinations, weights, first_arcs, forward, ARC_PRUNING)
